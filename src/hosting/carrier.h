@@ -15,7 +15,7 @@
 
 #include "mesh/frames.h"
 #include "mesh/mesh.h"
-#include "pipeline/far.h"
+#include "pipeline/wire.h"
 
 struct carrier;
 

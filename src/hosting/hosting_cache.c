@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/model.h"
-#include "pipeline/microbatch.h"
 
 #include <assert.h>
 #include <string.h>
@@ -20,9 +19,7 @@ struct pipeline *part_pipeline(struct part *part)
 
 static uint64_t part_row_bytes(struct part *part, uint32_t stage)
 {
-    struct lane *lane = part->stages[stage].lane;
-    return lane ? lane_row_bytes(lane, stage)
-                : stage_kv_row_bytes(part_pipeline(part)->stages[stage].stage);
+    return pipeline_row_bytes(part_pipeline(part), stage);
 }
 
 static bool cache_is_own(const struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES])
@@ -262,7 +259,7 @@ static void cache_job_begin(struct part *part, struct handover_effect *effect)
     }
     job->part = part;
     job->pipeline = part_pipeline(part);
-    job->lane = part->stages[effect->stage].lane;
+    job->lane = job->pipeline->stages[effect->stage].lane;
     job->effect = *effect;
     job->job.run = cache_job_run;
     *effect = (struct handover_effect){0};

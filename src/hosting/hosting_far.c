@@ -12,17 +12,14 @@ static bool is_stage_of(const struct part_stage *stage, const uint8_t node_id[NO
     return !stage->here && memcmp(stage->node_id, node_id, NODE_ID_BYTES) == 0;
 }
 
-/* On a device's thread, or the driver's. Stages of this process never get here: their micro-batches
- * go from device to device (pipeline/microbatch.h). */
+/* On a device's or lane's thread, or the driver's. What is on this machine never gets here: the
+ * pipeline takes it there itself (pipeline/pipeline.h). */
 void part_send(void *arg, uint32_t stage, struct buffer *message)
 {
     const struct part *part = arg;
     const struct part_stage *to = &part->stages[stage < part->n_stages ? stage : 0];
-    assert(!to->here || to->lane);
-    if (to->here)
-        lane_send(to->lane, message->data, message->size);
-    else
-        carrier_send(part->hosting->options.carrier, to->node_id, message);
+    assert(!to->here);
+    carrier_send(part->hosting->options.carrier, to->node_id, message);
 }
 
 static void send_notice(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], uint64_t key,
@@ -58,14 +55,14 @@ enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struc
     if (!wire_is_notice(&route)) {
         if (!part_drives(part))
             take_end(part, NULL); /* its driver has begun */
-        code = part_has_lanes(part) ? part_pass_on(part, bytes, size, err)
-               : part->driver       ? driver_receive(part->driver, bytes, size, err)
-                                    : runner_receive(part->runner, bytes, size, err);
+        code = part->driver ? driver_receive(part->driver, bytes, size, err)
+                            : runner_receive(part->runner, bytes, size, err);
         if (code != ERROR_BUSY)
             return code;
         /* What a driver had under way before it was lost is still being computed here: it is to
-         * wait for longer. */
-        part_notify_driver(part);
+         * wait for longer. A driver here hears of it from its lane. */
+        if (!part->driver)
+            part_notify_driver(part);
         return ERROR_NONE;
     }
     struct error why = {0};
@@ -151,7 +148,9 @@ static bool is_whole(const struct part *part)
         if (!stage->here && options->linked && !options->linked(options->self, stage->node_id))
             return false;
     }
-    return part->others_ready && part_lanes_loaded(part);
+    struct error why = {0};
+    return part->others_ready &&
+           pipeline_look(part_pipeline((struct part *)part), &why) == PIPELINE_LOADED;
 }
 
 void hosting_mend(struct hosting *hosting)
@@ -206,5 +205,55 @@ void hosting_lost(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
             part_lose(part, why);
         else
             runner_lost(part, node_id, why);
+    }
+}
+
+/* ---- lanes ------------------------------------------------------------------------------ */
+
+/* On a thread of the children. */
+void part_lanes_changed(void *arg)
+{
+    struct part *part = arg;
+    uv_async_send(&part->hosting->wake);
+}
+
+/* One that hands over its caches has lost them. */
+static void part_mind_handing(struct part *part)
+{
+    struct pipeline *pipeline = part_pipeline(part);
+    struct error why = {0};
+    if (!pipeline_take_loss(pipeline, &why) && pipeline_look(pipeline, &why) == PIPELINE_LOADED)
+        return;
+    if (!part->driver)
+        part_notify_driver(part); /* which waits for what was under way here */
+    give_fail(part, why.text);
+}
+
+static void part_mind(struct part *part)
+{
+    struct pipeline *pipeline = part_pipeline(part);
+    struct error why = {0};
+    if (pipeline_look(pipeline, &why) == PIPELINE_GIVEN_UP) {
+        if (!part->driver)
+            part_notify_driver(part);
+        part_give_up(part, &why);
+    } else if (pipeline_take_loss(pipeline, &why)) {
+        give_fail(part, why.text);
+        take_fail(part, why.text);
+        if (part->driver)
+            part_lose(part, &why);
+        else
+            part_notify_driver(part);
+    }
+}
+
+/* The state first: while a part loads, its pipeline is another thread's. */
+void hosting_mind(struct hosting *hosting)
+{
+    for (struct part *part = hosting->parts; part; part = part->next) {
+        if (part->state == PART_READY)
+            part_mind(part);
+        else if (part->state == PART_HANDING)
+            part_mind_handing(part);
     }
 }

@@ -30,8 +30,6 @@ struct part_stage {
     char *device;
     uint32_t first_layer, n_layers;
     uint64_t bytes;
-    struct lane *lane; /* here, in its device's process; the same for all stages of one device.
-                          NULL: in this one */
 };
 
 /* The stages of one placement on this node. */
@@ -70,9 +68,7 @@ struct part {
     uint64_t pause_ms, retry_ms, found_ms;
     bool owes_notice; /* the runner could not send to the driver */
 
-    _Atomic bool cancels;        /* its lanes need not be loaded any more */
-    pthread_rwlock_t lanes_lock; /* lanes' threads read it while they use the part … */
-    bool lanes_serve;            /* … which is open */
+    _Atomic bool cancels; /* its lanes need not be loaded any more */
 
     uint32_t n_stages;
     struct stage_plan plan[LIMIT_STAGES];
@@ -148,18 +144,6 @@ enum worker_stage_state part_worker_state(const struct part *part);
 /* It has failed for good: gives back what it holds, then is FAILED. */
 void part_give_up(struct part *part, const struct error *why);
 
-/* ---- hosting_children.c: stages in their devices' processes ---- */
-/* On a thread of the pool. */
-enum error_code part_open_lanes(struct part *part, struct error *err);
-void part_serve_lanes(
-    struct part *part); /* when the part is open: what comes from lanes is passed on */
-void part_close_lanes(struct part *part);
-bool part_has_lanes(const struct part *part);
-bool part_lanes_loaded(const struct part *part);
-/* A message that came over a link. */
-enum error_code part_pass_on(struct part *part, const void *bytes, size_t size, struct error *err);
-void hosting_mind(struct hosting *hosting); /* what processes have died, and which were given up */
-
 /* ---- hosting_pin.c: weights that stay where they are ---- */
 void part_pin_for(struct part *part, const Cluster__Placement *next); /* before it is retired */
 void hosting_drop_pins(struct hosting *hosting,
@@ -200,6 +184,8 @@ void hosting_jobs(struct hosting *hosting); /* begins what can begin: closing fi
 
 /* ---- hosting_far.c ---- */
 void part_send(void *arg, uint32_t stage, struct buffer *message); /* far.send */
+void part_lanes_changed(void *arg);                                /* far.lanes.changed */
+void hosting_mind(struct hosting *hosting); /* what processes have died, and which were given up */
 enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struct error *err);
 enum error_code part_attach(struct part *part, struct error *err);
 void part_detach(struct part *part);

@@ -11,30 +11,17 @@
 
 static enum error_code open_part(struct part *part, struct error *err)
 {
-    const bool has_children = part->hosting->options.children;
-    if (!part_drives(part) && has_children)
-        return ERROR_NONE; /* the runners are there */
     if (!part_drives(part))
         return runner_open(part->model, part->plan, part->n_stages, &part->options, &part->far,
                            &part->runner, err);
-    if (has_children || part_is_far(part))
-        return driver_open_far(part->model, part->plan, part->n_stages, &part->options, &part->far,
-                               &part->driver, err);
-    return driver_open(part->model, part->plan, part->n_stages, &part->options, &part->driver, err);
+    return driver_open_far(part->model, part->plan, part->n_stages, &part->options, &part->far,
+                           &part->driver, err);
 }
 
 static void open_work(uv_work_t *work)
 {
     struct part *part = (struct part *)work;
-    part->code =
-        part->hosting->options.children ? part_open_lanes(part, &part->problem) : ERROR_NONE;
-    if (part->code)
-        return;
     part->code = open_part(part, &part->problem);
-    if (part->code)
-        part_close_lanes(part);
-    else
-        part_serve_lanes(part);
 }
 
 static void stop_work(uv_work_t *work)
@@ -45,7 +32,6 @@ static void stop_work(uv_work_t *work)
 static void close_work(uv_work_t *work)
 {
     struct part *part = (struct part *)work;
-    part_close_lanes(part); /* first: its threads give the driver what comes back */
     driver_close(part->driver);
     runner_close(part->runner);
 }
@@ -118,15 +104,7 @@ static void begin_closing(struct part *part)
 static void note_bytes(struct part *part)
 {
     for (uint32_t i = 0; i < part->n_stages; i++) {
-        const struct stage *stage = part->driver   ? driver_stage(part->driver, i)
-                                    : part->runner ? runner_stage(part->runner, i)
-                                                   : NULL;
-        if (part->stages[i].lane)
-            part->stages[i].bytes = lane_stage_bytes(part->stages[i].lane, i);
-        if (!stage)
-            continue;
-        const struct stage_memory memory = stage_memory(stage);
-        part->stages[i].bytes = memory.weights + memory.kv + memory.compute + memory.host;
+        part->stages[i].bytes = pipeline_stage_bytes(part_pipeline(part), i);
     }
 }
 
@@ -216,7 +194,7 @@ static enum error_code make_plan(struct part *part, struct error *err)
             return error_set(err, ERROR_NOT_FOUND,
                              "stage %u: this node has no device %s (any more)", i, stage->device);
         if (part->hosting->options.children)
-            part->plan[i].device = NULL; /* for the driver it is elsewhere */
+            part->plan[i] = (struct stage_plan){.n_layers = stage->n_layers, .lane = stage->device};
     }
     return ERROR_NONE;
 }
@@ -237,7 +215,12 @@ static void begin_loading(struct part *part)
                              .type = options->wire,
                              .numbers_after = hosting->wall_ms * 1000000,
                              .send = part_send,
-                             .arg = part};
+                             .arg = part,
+                             .lanes = {.impl = &pipeline_in_lane,
+                                       .children = options->children,
+                                       .changed = part_lanes_changed,
+                                       .arg = part,
+                                       .unwanted = &part->cancels}};
     part->state = PART_LOADING;
     hosting->n_jobs++;
     int failure = uv_queue_work(options->loop, &part->work, open_work, after_open);

@@ -56,7 +56,6 @@ struct part *part_new(struct hosting *hosting, const Cluster__Instance *instance
     part->options.n_slots = instance->demand->streams;
     part->options.context = instance->demand->context_tokens;
     part->pause_ms = HOSTING_PAUSE_MS;
-    pthread_rwlock_init(&part->lanes_lock, NULL);
     part->instance = mem_copy_text(instance->id, strlen(instance->id));
     part->model_record = part_copy_model(model);
     bool ok = part->instance && part->model_record;
@@ -77,7 +76,6 @@ void part_free(struct part *part)
     for (uint32_t i = 0; i < part->n_stages; i++)
         mem_free(part->stages[i].device);
     part_caches_clear(part);
-    pthread_rwlock_destroy(&part->lanes_lock);
     message_free(part->model_record ? &part->model_record->base : NULL);
     mem_free(part->instance);
     mem_free(part);

@@ -5,7 +5,6 @@
 #include "hosting/hosting_impl.h"
 
 #include "base/mem.h"
-#include "pipeline/microbatch.h"
 
 #include <assert.h>
 #include <string.h>
@@ -89,14 +88,15 @@ static void pin_stage(struct part_pin *pin, struct part *part, const struct chil
 static void pin_lanes(struct part_pin *pin, struct part *part, const struct child_range *ranges,
                       uint32_t n)
 {
+    const struct pipeline *pipeline = part_pipeline(part);
     struct child_range own[CHILD_RANGES_MAX];
     for (uint32_t i = 0; i < n; i++) {
-        struct lane *lane = part->stages[ranges[i].stage].lane;
+        struct lane *lane = pipeline->stages[ranges[i].stage].lane;
         uint32_t n_own = 0, before = 0;
-        while (part->stages[ranges[before].stage].lane != lane)
+        while (pipeline->stages[ranges[before].stage].lane != lane)
             before++;
         for (uint32_t k = i; k < n && before == i; k++) {
-            if (part->stages[ranges[k].stage].lane == lane)
+            if (pipeline->stages[ranges[k].stage].lane == lane)
                 own[n_own++] = ranges[k];
         }
         struct lane_pin *pinned = n_own ? lane_pin(lane, own, n_own) : NULL;

@@ -25,7 +25,7 @@ void child_tell_lanes(struct child *child)
         if (!lane->was_ready || lane->state == LANE_CLOSING || lane->state == LANE_CLOSED)
             continue;
         told[n].changed = lane->options.changed;
-        told[n++].arg = lane->options.arg;
+        told[n++].arg = lane->options.changed_arg;
     }
     pthread_cond_broadcast(&child->moved);
     pthread_mutex_unlock(&child->lock);

@@ -174,21 +174,20 @@ static void lose(struct lane *lane, const char *why)
     lane->is_lost = true;
     error_set(&lane->loss, ERROR_IO, "device %s: %s", lane->child->device, why);
     pthread_mutex_unlock(&lane->child->lock);
-    lane->options.changed(lane->options.arg);
+    lane->options.changed(lane->options.changed_arg);
 }
 
 enum error_code lane_send(struct lane *lane, const void *bytes, size_t size)
 {
-    struct wire_route route;
-    uint32_t at, rows = 0;
-    if (wire_read_address(bytes, size, &route, &at, &rows, NULL) ||
+    struct microbatch_message message;
+    if (wire_read_message(bytes, size, &message, NULL) ||
         size > lane->ring_bytes / 2 - RING_RECORD_BYTES)
         return ERROR_INVALID;
     pthread_mutex_lock(&lane->write_lock);
     const bool is_up =
         lane->is_up; /* else what it carries was lost with the child, and is said to be */
     if (is_up)
-        work_begins(lane, rows); /* before: its answer may be here at once */
+        work_begins(lane, message.n_rows); /* before: its answer may be here at once */
     const bool is_put = is_up && lane_put(lane, RECORD_MESSAGE, bytes, size);
     if (is_up && !is_put)
         work_is_undone(lane);
@@ -210,17 +209,18 @@ static bool comes_next(const struct lane *lane, uint32_t at)
 
 static enum error_code take_message(struct lane *lane, struct error *err)
 {
-    struct buffer *message = &lane->message;
-    struct wire_route route;
-    uint32_t at, rows;
-    enum error_code code = wire_read_address(message->data, message->size, &route, &at, &rows, err);
+    struct microbatch_message message;
+    enum error_code code = wire_read_message(lane->message.data, lane->message.size, &message, err);
     if (code)
         return code;
-    if (route.instance != lane->options.instance || route.epoch != lane->options.epoch ||
-        wire_is_notice(&route) || !comes_next(lane, at))
-        return error_set(err, ERROR_INVALID, "a micro-batch for stage %u of another pipeline", at);
-    work_ends(lane, rows);
-    return lane->options.receive(lane->options.arg, at, message, err);
+    if (message.route.instance != lane->options.instance ||
+        message.route.epoch != lane->options.epoch || wire_is_notice(&message.route) ||
+        !comes_next(lane, message.at))
+        return error_set(err, ERROR_INVALID, "a micro-batch for stage %u of another pipeline",
+                         message.at);
+    work_ends(lane, message.n_rows);
+    message.own = &lane->message;
+    return lane->options.receive(lane->options.arg, &message, err);
 }
 
 static enum error_code take_refusal(struct lane *lane)

@@ -128,13 +128,11 @@ static void note_bytes(const struct room *room, struct child_word *word)
 {
     word->n_stages = room->open.n_stages;
     for (uint32_t i = 0; i < word->n_stages; i++) {
-        const struct stage *stage = room->runner ? runner_stage(room->runner, i) : NULL;
         word->stages[i] = room->open.stages[i];
-        if (!stage)
+        if (!room->runner)
             continue;
-        const struct stage_memory memory = stage_memory(stage);
-        word->stages[i].bytes = memory.weights + memory.kv + memory.compute + memory.host;
-        word->stages[i].row_bytes = stage_kv_row_bytes(stage);
+        word->stages[i].bytes = pipeline_stage_bytes(runner_pipeline(room->runner), i);
+        word->stages[i].row_bytes = pipeline_row_bytes(runner_pipeline(room->runner), i);
     }
 }
 

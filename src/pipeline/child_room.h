@@ -4,7 +4,6 @@
 
 #include "pipeline/child_cache.h"
 #include "pipeline/children_impl.h"
-#include "pipeline/far.h"
 
 struct model;
 struct runner;

@@ -256,17 +256,29 @@ enum error_code lane_open(struct children *children, const struct lane_options *
     return code;
 }
 
+/* The watching thread has joined the lane's own when the lane is CLOSED. */
+void lane_disconnect(struct lane *lane)
+{
+    struct child *child = lane->child;
+    pthread_mutex_lock(&child->lock);
+    assert(lane->state != LANE_CLOSING); /* one thread opens, disconnects and closes it */
+    if (lane->state != LANE_CLOSED) {
+        lane->hurries = lane->state != LANE_READY;
+        lane->state = LANE_CLOSING;
+        child_wake(child);
+    }
+    while (lane->state != LANE_CLOSED)
+        pthread_cond_wait(&child->moved, &child->lock);
+    pthread_mutex_unlock(&child->lock);
+}
+
 void lane_close(struct lane *lane)
 {
     if (!lane)
         return;
     struct child *child = lane->child;
+    lane_disconnect(lane);
     pthread_mutex_lock(&child->lock);
-    lane->hurries = lane->state != LANE_READY;
-    lane->state = LANE_CLOSING;
-    child_wake(child);
-    while (lane->state != LANE_CLOSED)
-        pthread_cond_wait(&child->moved, &child->lock);
     struct lane **at = &child->lanes;
     while (*at != lane)
         at = &(*at)->next;
@@ -287,17 +299,17 @@ bool lane_take_loss(struct lane *lane, struct error *why)
     return is_lost;
 }
 
-enum lane_look lane_look(struct lane *lane, struct error *why)
+enum pipeline_look lane_look(struct lane *lane, struct error *why)
 {
-    enum lane_look look = LANE_RELOADING;
+    enum pipeline_look look = PIPELINE_RELOADING;
     pthread_mutex_lock(&lane->child->lock);
     if (lane->state == LANE_READY)
-        look = LANE_LOADED;
+        look = PIPELINE_LOADED;
     else if (lane->state == LANE_FAILED)
-        look = LANE_GIVEN_UP;
-    if (look == LANE_GIVEN_UP)
+        look = PIPELINE_GIVEN_UP;
+    if (look == PIPELINE_GIVEN_UP)
         *why = lane->problem;
-    else if (look == LANE_RELOADING)
+    else if (look == PIPELINE_RELOADING)
         *why = lane->child->last_death;
     pthread_mutex_unlock(&lane->child->lock);
     return look;

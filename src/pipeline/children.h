@@ -26,7 +26,7 @@
 
 #include "pipeline/cache_wire.h"
 #include "pipeline/child_words.h"
-#include "pipeline/wire.h"
+#include "pipeline/pipeline.h"
 
 #include <sys/types.h>
 
@@ -49,6 +49,9 @@ enum error_code children_open(const struct children_options *options, struct chi
                               struct error *err);
 void children_close(struct children *children); /* when all lanes are closed. NULL is fine */
 
+/* For a stage's plan that names a lane (far.h). */
+extern const struct pipeline_impl pipeline_in_lane;
+
 struct lane_options {
     const char *device; /* its id */
     /* Is open until the lane is closed. The process opens its file; lanes of the same model share
@@ -60,11 +63,14 @@ struct lane_options {
     const struct child_stage *stages; /* all of the pipeline; `here`: on this device */
     uint32_t n_stages;
     const struct wire_shape *shape;
-    /* A message on its way to stage `at`, or to the driver (at == n_stages). It may be taken by
-     * leaving another buffer. All but ERROR_NONE: it is wrong, and so is the child. */
-    enum error_code (*receive)(void *arg, uint32_t at, struct buffer *message, struct error *err);
-    void (*changed)(void *arg); /* ask lane_take_loss() and lane_look() */
+    /* A message of this pipeline, on its way to a stage that is not in the lane and follows one
+     * that is, or to the driver. It may be taken (`own`). All but ERROR_NONE: it is wrong, and so
+     * is the child. */
+    enum error_code (*receive)(void *arg, const struct microbatch_message *message,
+                               struct error *err);
     void *arg;
+    void (*changed)(void *arg); /* ask lane_take_loss() and lane_look() */
+    void *changed_arg;
     const _Atomic bool *
         unwanted; /* optional: once it is set lane_open() gives up, and ends with ERROR_CANCELLED */
 };
@@ -73,7 +79,11 @@ struct lane_options {
  * again. */
 enum error_code lane_open(struct children *children, const struct lane_options *options,
                           struct lane **out, struct error *err);
-void lane_close(struct lane *lane);
+/* Its process closes the stages. Once this has returned `receive` is not called any more, and what
+ * is sent is lost; all else may still be asked. Optional before lane_close(), for
+ * lanes that send to each other. */
+void lane_disconnect(struct lane *lane);
+void lane_close(struct lane *lane); /* NULL is fine */
 
 /* To the stages there; does not wait. What cannot be sent (ERROR_BUSY) is lost, and that is said.
  * ERROR_INVALID: it is no message, or longer than any. */
@@ -82,8 +92,7 @@ enum error_code lane_send(struct lane *lane, const void *bytes, size_t size);
 /* Whether messages, and what the slots held, were lost since this was last asked. */
 bool lane_take_loss(struct lane *lane, struct error *why);
 
-enum lane_look { LANE_LOADED, LANE_RELOADING, LANE_GIVEN_UP };
-enum lane_look lane_look(struct lane *lane, struct error *why); /* `why`: unless it is loaded */
+enum pipeline_look lane_look(struct lane *lane, struct error *why); /* `why`: unless it is loaded */
 uint64_t lane_stage_bytes(struct lane *lane, uint32_t stage);
 
 /* ---- weights that stay ---- */

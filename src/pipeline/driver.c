@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "model/model.h"
-#include "pipeline/load.h"
 #include "pipeline/settings.h"
 
 #include <assert.h>
@@ -103,7 +102,8 @@ static bool is_unsent(struct driver *driver, struct microbatch *microbatch, uint
     return unsent;
 }
 
-static void forward(void *arg, struct microbatch *microbatch)
+/* On its way to a lane, or to another machine. */
+static void driver_leave(void *arg, struct microbatch *microbatch)
 {
     struct driver *driver = arg;
     pthread_mutex_lock(&driver->lock);
@@ -113,7 +113,7 @@ static void forward(void *arg, struct microbatch *microbatch)
     microbatch->sending = lost.code ? 0 : number;
     pthread_mutex_unlock(&driver->lock);
     if (!lost.code) {
-        if (!far_send(&driver->far, &driver->shape, microbatch, number))
+        if (!pipeline_post(&driver->pipeline, microbatch, number))
             error_set(&lost, ERROR_NO_MEMORY, "no memory for a message to stage %u",
                       microbatch->at);
         if (!is_unsent(driver, microbatch, number, &lost))
@@ -147,22 +147,19 @@ static bool was_sent(struct driver *driver, uint64_t number)
     return sent;
 }
 
-enum error_code driver_receive(struct driver *driver, const void *bytes, size_t size,
-                               struct error *err)
+static enum error_code driver_arrive(void *arg, const struct microbatch_message *message,
+                                     struct error *err)
 {
-    struct wire_route route;
-    enum error_code code = wire_read_route(bytes, size, &route, err);
-    if (code)
-        return code;
-    if (route.instance != driver->far.instance || route.epoch != driver->far.epoch)
-        return error_set(err, ERROR_INVALID, "a micro-batch of another instance or placement");
-    struct microbatch *microbatch = take_away(driver, route.number, false);
-    if (!microbatch && was_sent(driver, route.number))
+    struct driver *driver = arg;
+    const uint64_t number = message->route.number;
+    struct microbatch *microbatch = take_away(driver, number, false);
+    if (!microbatch && was_sent(driver, number))
         return ERROR_NONE; /* given up in the meantime */
     if (!microbatch)
         return error_set(err, ERROR_INVALID, "micro-batch %llu was never sent",
-                         (unsigned long long)route.number);
-    code = wire_read_back(bytes, size, &driver->shape, microbatch, err);
+                         (unsigned long long)number);
+    enum error_code code =
+        wire_read_back(message->bytes, message->size, &driver->pipeline.shape, microbatch, err);
     if (code) {
         struct error cause = {.code = code};
         error_set(&cause, ERROR_DEVICE, "%s", err ? err->text : "a message that is wrong");
@@ -171,6 +168,14 @@ enum error_code driver_receive(struct driver *driver, const void *bytes, size_t 
     }
     microbatch_go_on(microbatch);
     return ERROR_NONE;
+}
+
+enum error_code driver_receive(struct driver *driver, const void *bytes, size_t size,
+                               struct error *err)
+{
+    struct microbatch_message message;
+    enum error_code code = wire_read_message(bytes, size, &message, err);
+    return code ? code : pipeline_receive(&driver->pipeline, &message, err);
 }
 
 void driver_lost(struct driver *driver, const struct error *why)
@@ -327,8 +332,8 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
                               struct error *err)
 {
     struct sequence *sequence = NULL;
-    enum error_code code =
-        sequence_new(request, driver->options.context, driver->shape.n_vocab, &sequence, err);
+    enum error_code code = sequence_new(request, driver->options.context,
+                                        driver->pipeline.shape.n_vocab, &sequence, err);
     if (code)
         return code;
     sequence->submitted_ns = clock_now_ns();
@@ -475,23 +480,30 @@ static void dismantle(struct driver *driver)
     mem_free(driver);
 }
 
+static const struct pipeline_owner driver_as_owner = {
+    .leave = driver_leave,
+    .done = on_microbatch_done,
+    .arrive = driver_arrive,
+};
+
 static enum error_code build(struct driver *driver, const struct model *model,
                              const struct stage_plan *stages, uint32_t n_stages, struct error *err)
 {
     struct pipeline_settings settings;
     pipeline_settings_init(&settings, model, stages, n_stages, &driver->options);
     driver->n_devices = settings.n_microbatches;
-    driver->shape = settings.shape;
-    driver->pipeline = (struct pipeline){
-        .n_stages = n_stages, .forward = forward, .done = on_microbatch_done, .arg = driver};
+    driver->pipeline.shape = settings.shape;
+    driver->pipeline.n_stages = n_stages;
+    driver->pipeline.owner = &driver_as_owner;
+    driver->pipeline.arg = driver;
     driver->pipeline.stages = mem_new_array(n_stages, sizeof *driver->pipeline.stages);
     if (!driver->pipeline.stages)
         return error_set(err, ERROR_NO_MEMORY, "no memory for %u stages", n_stages);
     enum error_code code =
         slot_table_init(&driver->slots, driver->options.n_slots, driver->options.context, err);
     if (!code && stages[n_stages - 1].device)
-        code = picker_new(driver->shape.n_vocab, driver->options.n_slots, driver->options.context,
-                          &driver->pipeline.picker, err);
+        code = picker_new(driver->pipeline.shape.n_vocab, driver->options.n_slots,
+                          driver->options.context, &driver->pipeline.picker, err);
     if (!code)
         code = make_microbatches(driver, &settings.sizes, err);
     if (!code)
@@ -508,16 +520,6 @@ enum error_code driver_open(const struct model *model, const struct stage_plan *
     return driver_open_far(model, stages, n_stages, options, NULL, out, err);
 }
 
-static enum error_code check_far(const struct stage_plan *stages, uint32_t n_stages,
-                                 const struct far *far, struct error *err)
-{
-    for (uint32_t i = 0; i < n_stages && !far; i++) {
-        if (!stages[i].device)
-            return error_set(err, ERROR_INVALID, "stage %u has no device", i);
-    }
-    return ERROR_NONE;
-}
-
 enum error_code driver_open_far(const struct model *model, const struct stage_plan *stages,
                                 uint32_t n_stages, const struct driver_options *options,
                                 const struct far *far, struct driver **out, struct error *err)
@@ -531,12 +533,10 @@ enum error_code driver_open_far(const struct model *model, const struct stage_pl
     driver->incoming_end = &driver->incoming;
     driver->completed_end = &driver->completed;
     if (far)
-        driver->far = *far;
-    driver->last_number = driver->far.numbers_after;
+        driver->pipeline.far = *far;
+    driver->last_number = driver->pipeline.far.numbers_after;
     enum error_code code = pipeline_check(model, stages, n_stages, options, &driver->options, err);
     driver->stats.slots_total = driver->options.n_slots;
-    if (!code)
-        code = check_far(stages, n_stages, far, err);
     if (!code)
         code = build(driver, model, stages, n_stages, err);
     if (code) {

@@ -31,8 +31,9 @@ struct far;
 struct model;
 
 struct stage_plan {        /* one stage: which layers on which device (plan.h) */
-    struct device *device; /* NULL: on another machine (driver_open_far) */
+    struct device *device; /* of this process; NULL: in a lane, or far (driver_open_far) */
     uint32_t n_layers;
+    const char *lane; /* in the process of the device with this id (children.h); NULL: far */
 };
 
 struct driver_options {
@@ -56,15 +57,17 @@ enum error_code driver_open(const struct model *model, const struct stage_plan *
                             uint32_t n_stages, const struct driver_options *options,
                             struct driver **out, struct error *err);
 
-/* The same where some stages are on other machines, in runners (runner.h) that were opened with the
- * same stages and options; `far` (far.h) reaches them and must outlive the driver. */
+/* The same where some stages are in the processes of this machine's devices, or on other machines,
+ * in runners (runner.h) that were opened with the same stages and options; `far` (far.h) reaches
+ * them. What it points to must outlive the driver. */
 enum error_code driver_open_far(const struct model *model, const struct stage_plan *stages,
                                 uint32_t n_stages, const struct driver_options *options,
                                 const struct far *far, struct driver **out, struct error *err);
 
-/* A message from there, which begins at a multiple of 8 bytes. ERROR_INVALID: it is wrong, and its
- * sender not to be trusted; if it belonged to a micro-batch, the requests of that have ended with
- * an error. */
+/* A message from another machine, which begins at a multiple of 8 bytes; also one for a stage in a
+ * lane. ERROR_INVALID: it is wrong, and its sender not to be trusted; if it belonged to a
+ * micro-batch, the requests of that have ended with an error. ERROR_BUSY: it was lost on the way to
+ * a lane, which pipeline_take_loss() says. */
 enum error_code driver_receive(struct driver *driver, const void *bytes, size_t size,
                                struct error *err);
 
@@ -101,7 +104,7 @@ enum error_code driver_seed(struct driver *driver, const struct cached_slot *slo
                             struct error *err);
 
 struct pipeline *
-driver_pipeline(struct driver *driver); /* microbatch.h; its stages are their devices' threads' */
+driver_pipeline(struct driver *driver); /* pipeline.h; its stages are their devices' threads' */
 
 /* Cancels what is running and waits for the stages; from then on driver_submit() refuses. All else
  * may still be called until driver_close(). Stages elsewhere must still answer, or driver_lost()

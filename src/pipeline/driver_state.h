@@ -9,8 +9,7 @@
 #pragma once
 
 #include "pipeline/driver.h"
-#include "pipeline/far.h"
-#include "pipeline/microbatch.h"
+#include "pipeline/pipeline.h"
 #include "pipeline/schedule.h"
 #include "pipeline/sequence.h"
 #include "pipeline/slots.h"
@@ -20,8 +19,6 @@
 struct driver {
     /* constant after open */
     struct driver_options options;
-    struct wire_shape shape;
-    struct far far;     /* no `send`: every stage is here */
     uint32_t n_devices; /* different ones: as many micro-batches are under way */
     struct pipeline pipeline;
     struct microbatch *microbatches; /* n_devices of them */

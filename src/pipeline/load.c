@@ -1,128 +1,112 @@
-#include "pipeline/load.h"
+/* Opening and closing a pipeline's stages, different devices at the same time. */
+#include "pipeline/pipeline_impl.h"
 
 #include "base/mem.h"
 
-#include <pthread.h>
+#include <assert.h>
 
-/* Counts jobs that are still to come back. */
-struct latch {
-    pthread_mutex_t lock;
-    pthread_cond_t zero;
-    uint32_t left;
-};
-
-struct stage_job {
-    struct device_job job;
-    struct latch *latch;
-    struct pipeline_stage *stage;
-    const struct model *model;
-    struct stage_options options;
-    enum error_code code;
-    struct error error;
-};
-
-static void latch_arrive(struct latch *latch)
+/* Where a stage is follows from its plan; NULL: there is no way to it. */
+static const struct pipeline_impl *pipeline_impl_of(const struct stage_plan *plan,
+                                                    const struct far *far)
 {
-    pthread_mutex_lock(&latch->lock);
-    if (--latch->left == 0)
-        pthread_cond_signal(&latch->zero);
-    pthread_mutex_unlock(&latch->lock);
+    if (plan->device)
+        return &pipeline_on_device;
+    if (plan->lane)
+        return far->lanes.impl;
+    return far->send ? &pipeline_far : NULL;
 }
 
-static void open_one(struct device_job *job)
+static enum error_code pipeline_note_stages(struct pipeline *pipeline,
+                                            const struct stage_plan *plan, struct error *err)
 {
-    struct stage_job *one = (struct stage_job *)job; /* its first member */
-    one->code =
-        stage_open(one->stage->device, one->model, &one->options, &one->stage->stage, &one->error);
-    latch_arrive(one->latch);
-}
-
-static void close_one(struct device_job *job)
-{
-    struct stage_job *one = (struct stage_job *)job;
-    stage_close(one->stage->stage);
-    one->stage->stage = NULL;
-    latch_arrive(one->latch);
-}
-
-/* Runs the jobs, each on its stage's device, and waits for all of them. */
-static void run_all(struct stage_job *jobs, uint32_t n_jobs, void (*run)(struct device_job *job))
-{
-    struct latch latch = {.left = n_jobs};
-    pthread_mutex_init(&latch.lock, NULL);
-    pthread_cond_init(&latch.zero, NULL);
-    for (uint32_t i = 0; i < n_jobs; i++) {
-        jobs[i].latch = &latch;
-        jobs[i].job = (struct device_job){.run = run};
-        device_submit(jobs[i].stage->device, &jobs[i].job);
+    const struct far *far = &pipeline->far;
+    for (uint32_t i = 0; i < pipeline->n_stages; i++) {
+        struct pipeline_stage *stage = &pipeline->stages[i];
+        stage->impl = pipeline_impl_of(&plan[i], far);
+        stage->device = plan[i].device;
+        stage->n_layers = plan[i].n_layers;
+        /* Between processes of one machine values cost nothing and stay exact. */
+        stage->type = plan[i].lane ? ACTIVATION_F32 : far->types ? far->types[i] : far->type;
+        if (!stage->impl)
+            return error_set(err, ERROR_INVALID, "stage %u has no device", i);
     }
-    pthread_mutex_lock(&latch.lock);
-    while (latch.left)
-        pthread_cond_wait(&latch.zero, &latch.lock);
-    pthread_mutex_unlock(&latch.lock);
-    pthread_cond_destroy(&latch.zero);
-    pthread_mutex_destroy(&latch.lock);
+    return ERROR_NONE;
 }
 
-static struct stage_options options_of(const struct driver_options *options, uint32_t first_layer,
-                                       uint32_t n_layers)
+void pipeline_opened(struct pipeline_opening *opening)
 {
-    return (struct stage_options){
-        .first_layer = first_layer,
-        .n_layers = n_layers,
-        .n_slots = options->n_slots,
-        .context = options->context,
-        .rows_max = options->batch_rows,
-        .kv_type = options->kv_type,
-        .flash = options->flash,
-        .no_repack = options->no_repack,
-    };
+    latch_arrive(opening->latch);
+}
+
+static void pipeline_open_all(struct pipeline_opening *openings, uint32_t n)
+{
+    struct latch latch;
+    latch_init(&latch, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct pipeline *pipeline = openings[i].pipeline;
+        openings[i].latch = &latch;
+        pipeline->stages[openings[i].at].impl->open(&openings[i]);
+    }
+    latch_wait(&latch);
+    for (uint32_t i = 0; i < n; i++) {
+        if (openings[i].has_thread)
+            pthread_join(openings[i].thread, NULL);
+    }
 }
 
 enum error_code pipeline_load(struct pipeline *pipeline, const struct model *model,
                               const struct stage_plan *plan, const struct driver_options *options,
                               struct error *err)
 {
-    struct stage_job *jobs = mem_new_array(pipeline->n_stages, sizeof *jobs);
-    if (!jobs)
+    assert(pipeline->owner && pipeline->shape.n_stages == pipeline->n_stages);
+    enum error_code code = pipeline_note_stages(pipeline, plan, err);
+    if (code)
+        return code;
+    struct pipeline_opening *openings = mem_new_array(pipeline->n_stages, sizeof *openings);
+    if (!openings)
         return error_set(err, ERROR_NO_MEMORY, "no memory to load %u stages", pipeline->n_stages);
-    uint32_t first_layer = 0, n_jobs = 0;
+    uint32_t n = 0, first_layer = 0;
     for (uint32_t i = 0; i < pipeline->n_stages; i++) {
-        struct pipeline_stage *stage = &pipeline->stages[i];
-        stage->device = plan[i].device;
-        stage->n_layers = plan[i].n_layers;
-        if (stage->device) {
-            struct stage_options stage_options = options_of(options, first_layer, plan[i].n_layers);
-            jobs[n_jobs++] =
-                (struct stage_job){.stage = stage, .model = model, .options = stage_options};
-        }
+        if (pipeline->stages[i].impl->open)
+            openings[n++] = (struct pipeline_opening){.pipeline = pipeline,
+                                                      .at = i,
+                                                      .first_layer = first_layer,
+                                                      .model = model,
+                                                      .plan = plan,
+                                                      .options = options};
         first_layer += plan[i].n_layers;
     }
-    run_all(jobs, n_jobs, open_one);
-    enum error_code code = ERROR_NONE;
-    for (uint32_t i = 0; i < n_jobs && !code; i++) {
-        if (!jobs[i].code)
-            continue;
-        code = jobs[i].code;
-        error_set(err, code, "%s", jobs[i].error.text);
-        error_wrap(err, "stage %td (layers %u-%u on %s)", jobs[i].stage - pipeline->stages,
-                   jobs[i].options.first_layer,
-                   jobs[i].options.first_layer + jobs[i].options.n_layers - 1,
-                   device_info(jobs[i].stage->device)->id);
+    pipeline_open_all(openings, n);
+    for (uint32_t i = 0; i < n && !code; i++) {
+        if (openings[i].code)
+            code = error_set(err, openings[i].code, "%s", openings[i].error.text);
     }
-    mem_free(jobs);
+    mem_free(openings);
     if (code)
         pipeline_unload(pipeline);
+    else
+        atomic_store_explicit(&pipeline->serves, true, memory_order_release);
     return code;
 }
 
+void pipeline_disconnect(struct pipeline *pipeline)
+{
+    atomic_store(&pipeline->serves, false);
+    for (uint32_t i = 0; i < pipeline->n_stages; i++) {
+        const struct pipeline_impl *impl = pipeline->stages[i].impl;
+        if (impl && impl->disconnect)
+            impl->disconnect(pipeline, i);
+    }
+}
+
+/* All lanes are disconnected before the first is closed: each may be sending to any other. */
 void pipeline_unload(struct pipeline *pipeline)
 {
-    /* One at a time and from the stack: closing must not depend on memory that may be gone. */
+    pipeline_disconnect(pipeline);
     for (uint32_t i = 0; i < pipeline->n_stages; i++) {
-        if (!pipeline->stages[i].stage)
-            continue;
-        struct stage_job job = {.stage = &pipeline->stages[i]};
-        run_all(&job, 1, close_one);
+        const struct pipeline_impl *impl = pipeline->stages[i].impl;
+        if (impl && impl->close)
+            impl->close(pipeline, i);
+        assert(!pipeline->stages[i].stage && !pipeline->stages[i].lane);
     }
 }

@@ -1,10 +1,9 @@
 #include "pipeline/microbatch.h"
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "pipeline/pipeline_impl.h"
 
-#include <string.h>
+#include <assert.h>
 
 enum error_code microbatch_init(struct microbatch *microbatch, struct pipeline *pipeline,
                                 const struct microbatch_sizes *sizes, struct error *err)
@@ -57,70 +56,6 @@ void microbatch_clear(struct microbatch *microbatch)
     microbatch->error = (struct error){0};
 }
 
-static void operate(struct pipeline_stage *stage, const struct cache_operation *operation)
-{
-    if (!operation->copy) {
-        stage_kv_truncate(stage->stage, operation->slot, operation->length);
-        if (operation->length == 0)
-            stage->poisoned[operation->slot] = false;
-        return;
-    }
-    struct error err = {0};
-    if (stage->poisoned[operation->from]) {
-        stage->poisoned[operation->slot] = true;
-    } else if (stage_kv_copy(stage->stage, operation->from, operation->slot, operation->length,
-                             &err)) {
-        /* The sequence starts over without the copy when its rows come back as dropped. */
-        log_line(LOG_WARN, "pipeline", "a prefix could not be copied and is computed anew: %s",
-                 err.text);
-        stage->poisoned[operation->slot] = true;
-    }
-}
-
-static struct share *share_of(struct microbatch *microbatch, uint32_t slot)
-{
-    struct share *share = microbatch->shares;
-    while (share->slot != slot)
-        share++;
-    return share;
-}
-
-/* Closes the gaps that void shares leave in the rows and in the hidden states beside them. */
-static void remove_void_rows(struct microbatch *microbatch, float *hidden, uint32_t width)
-{
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < microbatch->n_rows; i++) {
-        if (share_is_void(share_of(microbatch, microbatch->rows[i].slot)))
-            continue;
-        if (kept != i) {
-            microbatch->rows[kept] = microbatch->rows[i];
-            if (hidden)
-                memcpy(hidden + (size_t)kept * width, hidden + (size_t)i * width,
-                       width * sizeof(float));
-        }
-        kept++;
-    }
-    microbatch->n_rows = kept;
-}
-
-/* Drops the rows of poisoned slots, and poisons the slots of rows dropped or failed before this
- * stage. */
-static void drop_poisoned(struct microbatch *microbatch, struct pipeline_stage *stage,
-                          float *hidden)
-{
-    bool dropped = false;
-    for (uint32_t i = 0; i < microbatch->n_shares; i++) {
-        struct share *share = &microbatch->shares[i];
-        if (share_is_void(share)) {
-            stage->poisoned[share->slot] = true;
-        } else if (stage->poisoned[share->slot]) {
-            share->dropped = dropped = true;
-        }
-    }
-    if (dropped)
-        remove_void_rows(microbatch, hidden, stage_width(stage->stage));
-}
-
 void microbatch_fail(struct microbatch *microbatch)
 {
     for (uint32_t i = 0; i < microbatch->n_shares; i++)
@@ -128,105 +63,14 @@ void microbatch_fail(struct microbatch *microbatch)
     microbatch->n_rows = 0;
 }
 
-static void fail_on_stage(struct microbatch *microbatch, struct pipeline_stage *stage)
-{
-    for (uint32_t i = 0; i < microbatch->n_shares; i++)
-        stage->poisoned[microbatch->shares[i].slot] = true; /* void ones are already */
-    microbatch_fail(microbatch);
-}
-
-static void forward(struct microbatch *microbatch, struct pipeline_stage *stage, const float *in,
-                    bool last)
-{
-    struct batch batch = {microbatch->rows, microbatch->n_rows, microbatch->embeddings};
-    float *out = microbatch->hidden[microbatch->at & 1];
-    if (last)
-        out = batch_output_count(&batch) ? microbatch->outputs : NULL;
-    uint64_t start_ns = clock_now_ns();
-    enum error_code code = stage_forward(stage->stage, &batch, in, out, &microbatch->error);
-    uint64_t spent_ns = clock_now_ns() - start_ns;
-    atomic_fetch_add_explicit(&stage->busy_ns, spent_ns, memory_order_relaxed);
-    if (spent_ns > microbatch->slowest_ns)
-        microbatch->slowest_ns = spent_ns;
-    if (!code)
-        return;
-    error_wrap(&microbatch->error, "stage %u on %s", microbatch->at,
-               device_info(stage->device)->id);
-    fail_on_stage(microbatch, stage);
-}
-
-/* What the picker must know before it picks; the tokens of void rows are right, too. */
-static void tell_picker(const struct microbatch *microbatch, struct picker *picker)
-{
-    for (uint32_t i = 0; i < microbatch->n_setups; i++)
-        picker_setup(picker, &microbatch->setups[i]);
-    for (uint32_t i = 0; i < microbatch->n_operations; i++) {
-        const struct cache_operation *operation = &microbatch->operations[i];
-        if (operation->copy)
-            picker_copy(picker, operation->from, operation->slot, operation->length);
-    }
-    for (uint32_t i = 0; i < microbatch->n_rows; i++)
-        picker_note(picker, microbatch->rows[i].slot, microbatch->rows[i].position,
-                    microbatch->rows[i].token);
-}
-
-static void pick_tokens(struct microbatch *microbatch, struct picker *picker, uint32_t width)
-{
-    const float *outputs = microbatch->outputs;
-    for (uint32_t i = 0; i < microbatch->n_shares; i++) {
-        const struct share *share = &microbatch->shares[i];
-        if (share_is_void(share))
-            continue;
-        outputs += (size_t)share->n_outputs * width;
-        if (share->pick)
-            picker_pick(picker, share->slot, share->position + share->n_rows, outputs - width,
-                        &microbatch->picks[i]);
-    }
-}
-
-static void run_on_stage(struct microbatch *microbatch)
-{
-    struct pipeline *pipeline = microbatch->pipeline;
-    struct pipeline_stage *stage = &pipeline->stages[microbatch->at];
-    for (uint32_t i = 0; i < microbatch->n_operations; i++)
-        operate(stage, &microbatch->operations[i]);
-    float *in = microbatch->at ? microbatch->hidden[(microbatch->at - 1) & 1] : NULL;
-    drop_poisoned(microbatch, stage, in);
-    bool last = microbatch->at + 1 == pipeline->n_stages;
-    if (last)
-        tell_picker(microbatch, pipeline->picker);
-    if (microbatch->n_rows)
-        forward(microbatch, stage, in, last);
-    if (last && microbatch->n_rows && !microbatch->embeddings)
-        pick_tokens(microbatch, pipeline->picker, stage_output_width(stage->stage));
-}
-
-static void run(struct device_job *job)
-{
-    struct microbatch *microbatch = (struct microbatch *)job; /* its first member */
-    struct pipeline *pipeline = microbatch->pipeline;
-    struct device *here = pipeline->stages[microbatch->at].device;
-    do {
-        run_on_stage(microbatch);
-        microbatch->at++;
-    } while (microbatch->at < pipeline->n_stages &&
-             pipeline->stages[microbatch->at].device == here);
-    microbatch_go_on(microbatch);
-}
-
 void microbatch_go_on(struct microbatch *microbatch)
 {
     struct pipeline *pipeline = microbatch->pipeline;
-    if (microbatch->at == pipeline->n_stages) {
-        pipeline->done(pipeline->arg, microbatch);
-        return;
-    }
-    struct device *device = pipeline->stages[microbatch->at].device;
-    microbatch->job.run = run;
-    if (device)
-        device_submit(device, &microbatch->job);
+    assert(microbatch->at <= pipeline->n_stages);
+    if (microbatch->at == pipeline->n_stages)
+        pipeline->owner->done(pipeline->arg, microbatch);
     else
-        pipeline->forward(pipeline->arg, microbatch);
+        pipeline->stages[microbatch->at].impl->send(pipeline, microbatch);
 }
 
 void microbatch_send(struct microbatch *microbatch)

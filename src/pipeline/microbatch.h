@@ -5,9 +5,9 @@
  * thread without the driver between. Queues are in order, so every stage sees the
  * micro-batches, and the cache operations they carry, in the order in which they were sent.
  *
- * A stage may be elsewhere (no device here): the micro-batch is then handed to the pipeline's
- * `forward`, and goes on with microbatch_go_on() when it has come back with `at` further on. The
- * tokens are picked on the last stage's thread, from its logits (picker.h).
+ * A stage may be in another process or on another machine (pipeline.h): the micro-batch then goes
+ * to the pipeline's owner, and on with microbatch_go_on() when it has come back with `at` further
+ * on. The tokens are picked on the last stage's thread, from its logits (picker.h).
  *
  * Failure: a stage that fails on a micro-batch, or that is behind one which failed, marks the
  * slots concerned as poisoned, in a table of its own. Rows of a poisoned slot are dropped from
@@ -21,28 +21,7 @@
 #include "gpu/gpu.h"
 #include "pipeline/picker.h"
 
-#include <stdatomic.h>
-
-struct pipeline_stage {
-    struct device *device; /* NULL: elsewhere */
-    struct stage *stage;   /* NULL: elsewhere, or not loaded */
-    uint32_t n_layers;
-    bool poisoned[LIMIT_SEQUENCES]; /* the device thread's */
-    _Atomic uint64_t busy_ns;       /* spent in stage_forward() so far */
-};
-
-struct microbatch;
-typedef void (*microbatch_fn)(void *arg, struct microbatch *microbatch);
-
-struct pipeline {
-    struct pipeline_stage *stages; /* all, those elsewhere included */
-    uint32_t n_stages;
-    struct picker *picker; /* NULL: the last stage is elsewhere */
-    microbatch_fn forward; /* its next stage is elsewhere; on a device's thread, or the sender's.
-                              NULL: none is */
-    microbatch_fn done;    /* on the last stage's device thread, or that of microbatch_go_on() */
-    void *arg;
-};
+struct pipeline; /* pipeline.h */
 
 /* Done on every stage before the micro-batch's rows. */
 struct cache_operation {
@@ -118,7 +97,7 @@ void microbatch_clear(struct microbatch *microbatch);
  * `error`. */
 void microbatch_fail(struct microbatch *microbatch);
 
-/* Sends it down the stages; `done` follows. */
+/* Sends it down the stages; the owner's `done` follows. */
 void microbatch_send(struct microbatch *microbatch);
 /* The same from stage `at` on; `done` at once when that is behind the last. */
 void microbatch_go_on(struct microbatch *microbatch);

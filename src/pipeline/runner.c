@@ -2,15 +2,13 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "pipeline/load.h"
 #include "pipeline/settings.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <string.h>
 
 struct runner {
-    struct far far;
-    struct wire_shape shape;
     struct pipeline pipeline;
     struct microbatch *microbatches;
     uint32_t n_microbatches;
@@ -21,7 +19,7 @@ struct runner {
     uint32_t n_in_flight;
 };
 
-static struct microbatch *take(struct runner *runner)
+static struct microbatch *runner_take_microbatch(struct runner *runner)
 {
     pthread_mutex_lock(&runner->lock);
     struct microbatch *microbatch = runner->unused;
@@ -33,7 +31,7 @@ static struct microbatch *take(struct runner *runner)
     return microbatch;
 }
 
-static void give_back(struct runner *runner, struct microbatch *microbatch)
+static void runner_give_back(struct runner *runner, struct microbatch *microbatch)
 {
     pthread_mutex_lock(&runner->lock);
     microbatch->next = runner->unused;
@@ -43,51 +41,63 @@ static void give_back(struct runner *runner, struct microbatch *microbatch)
     pthread_mutex_unlock(&runner->lock);
 }
 
-/* On a device's thread: to the next machine, or back. */
-static void send_on(void *arg, struct microbatch *microbatch)
+/* On a device's thread: to a lane, to the next machine, or back to the driver. */
+static void runner_send_on(void *arg, struct microbatch *microbatch)
 {
     struct runner *runner = arg;
-    if (!far_send(&runner->far, &runner->shape, microbatch, microbatch->number)) {
+    if (!pipeline_post(&runner->pipeline, microbatch, microbatch->number)) {
         /* Back to the driver without its values, which takes hardly any memory. */
         microbatch_fail(microbatch);
         error_set(&microbatch->error, ERROR_NO_MEMORY, "no memory for a message to stage %u",
                   microbatch->at);
         microbatch->at = runner->pipeline.n_stages;
-        if (!far_send(&runner->far, &runner->shape, microbatch, microbatch->number))
+        if (!pipeline_post(&runner->pipeline, microbatch, microbatch->number))
             log_line(LOG_ERROR, "runner", "no memory for a message: a micro-batch is lost");
     }
-    give_back(runner, microbatch);
+    runner_give_back(runner, microbatch);
+}
+
+static enum error_code runner_arrive(void *arg, const struct microbatch_message *message,
+                                     struct error *err)
+{
+    struct runner *runner = arg;
+    const struct far *far = &runner->pipeline.far;
+    const bool behind = message->at == runner->pipeline.n_stages;
+    if (behind && !message->own)
+        return error_set(err, ERROR_INVALID, "a micro-batch for the driver, which is not here");
+    if (behind) { /* out of a lane */
+        far->send(far->arg, message->at, message->own);
+        return ERROR_NONE;
+    }
+    struct microbatch *microbatch = runner_take_microbatch(runner);
+    if (!microbatch)
+        return error_set(err, ERROR_BUSY, "more than %u micro-batches are under way",
+                         runner->n_microbatches);
+    enum error_code code =
+        wire_read(message->bytes, message->size, &runner->pipeline.shape, microbatch, err);
+    if (code) {
+        runner_give_back(runner, microbatch);
+        return code;
+    }
+    assert(microbatch->at == message->at);
+    microbatch->number = message->route.number;
+    microbatch_go_on(microbatch);
+    return ERROR_NONE;
 }
 
 enum error_code runner_receive(struct runner *runner, const void *bytes, size_t size,
                                struct error *err)
 {
-    struct wire_route route;
-    enum error_code code = wire_read_route(bytes, size, &route, err);
-    if (code)
-        return code;
-    if (route.instance != runner->far.instance || route.epoch != runner->far.epoch)
-        return error_set(err, ERROR_INVALID,
-                         "a micro-batch of instance %llu, placement %llu; here is %llu, %llu",
-                         (unsigned long long)route.instance, (unsigned long long)route.epoch,
-                         (unsigned long long)runner->far.instance,
-                         (unsigned long long)runner->far.epoch);
-    struct microbatch *microbatch = take(runner);
-    if (!microbatch)
-        return error_set(err, ERROR_BUSY, "more than %u micro-batches are under way",
-                         runner->n_microbatches);
-    code = wire_read(bytes, size, &runner->shape, microbatch, err);
-    if (!code && !runner->pipeline.stages[microbatch->at].device)
-        code = error_set(err, ERROR_INVALID, "a micro-batch for stage %u, which is not here",
-                         microbatch->at);
-    if (code) {
-        give_back(runner, microbatch);
-        return code;
-    }
-    microbatch->number = route.number;
-    microbatch_go_on(microbatch);
-    return ERROR_NONE;
+    struct microbatch_message message;
+    enum error_code code = wire_read_message(bytes, size, &message, err);
+    return code ? code : pipeline_receive(&runner->pipeline, &message, err);
 }
+
+static const struct pipeline_owner runner_as_owner = {
+    .leave = runner_send_on,
+    .done = runner_send_on,
+    .arrive = runner_arrive,
+};
 
 void runner_forget(struct runner *runner)
 {
@@ -108,8 +118,9 @@ const struct stage *runner_stage(const struct runner *runner, uint32_t index)
 
 /* ---- opening and closing -------------------------------------------------------------- */
 
-static enum error_code make_microbatches(struct runner *runner,
-                                         const struct microbatch_sizes *sizes, struct error *err)
+static enum error_code runner_make_microbatches(struct runner *runner,
+                                                const struct microbatch_sizes *sizes,
+                                                struct error *err)
 {
     runner->microbatches = mem_new_array(runner->n_microbatches, sizeof *runner->microbatches);
     if (!runner->microbatches)
@@ -126,18 +137,22 @@ static enum error_code make_microbatches(struct runner *runner,
     return ERROR_NONE;
 }
 
-static enum error_code build(struct runner *runner, const struct model *model,
-                             const struct stage_plan *stages, uint32_t n_stages,
-                             const struct driver_options *options, struct error *err)
+static enum error_code runner_build(struct runner *runner, const struct model *model,
+                                    const struct stage_plan *stages, uint32_t n_stages,
+                                    const struct driver_options *options, struct error *err)
 {
     struct pipeline_settings settings;
     pipeline_settings_init(&settings, model, stages, n_stages, options);
-    runner->shape = settings.shape;
+    runner->pipeline.shape = settings.shape;
+    runner->pipeline.n_stages = n_stages;
+    runner->pipeline.owner = &runner_as_owner;
+    runner->pipeline.arg = runner;
     /* One more for each thread that has sent a micro-batch on and not yet given it back, when the
-     * next comes. */
-    runner->n_microbatches = settings.n_microbatches + n_stages;
-    runner->pipeline =
-        (struct pipeline){.n_stages = n_stages, .forward = send_on, .done = send_on, .arg = runner};
+     * next comes. What only passes lanes' messages on needs none. */
+    bool computes = false;
+    for (uint32_t i = 0; i < n_stages; i++)
+        computes |= stages[i].device != NULL;
+    runner->n_microbatches = computes ? settings.n_microbatches + n_stages : 0;
     runner->pipeline.stages = mem_new_array(n_stages, sizeof *runner->pipeline.stages);
     if (!runner->pipeline.stages)
         return error_set(err, ERROR_NO_MEMORY, "no memory for %u stages", n_stages);
@@ -145,8 +160,8 @@ static enum error_code build(struct runner *runner, const struct model *model,
     if (stages[n_stages - 1].device)
         code = picker_new(settings.shape.n_vocab, options->n_slots, options->context,
                           &runner->pipeline.picker, err);
-    if (!code)
-        code = make_microbatches(runner, &settings.sizes, err);
+    if (!code && computes)
+        code = runner_make_microbatches(runner, &settings.sizes, err);
     if (!code)
         code = pipeline_load(&runner->pipeline, model, stages, options, err);
     return code;
@@ -163,10 +178,10 @@ enum error_code runner_open(const struct model *model, const struct stage_plan *
     struct runner *runner = mem_new(sizeof *runner);
     if (!runner)
         return error_set(err, ERROR_NO_MEMORY, "no memory for a runner");
-    runner->far = *far;
+    runner->pipeline.far = *far;
     pthread_mutex_init(&runner->lock, NULL);
     pthread_cond_init(&runner->returned, NULL);
-    code = build(runner, model, stages, n_stages, &filled, err);
+    code = runner_build(runner, model, stages, n_stages, &filled, err);
     if (code)
         runner_close(runner);
     else
@@ -178,6 +193,8 @@ void runner_close(struct runner *runner)
 {
     if (!runner)
         return;
+    if (runner->pipeline.stages)
+        pipeline_disconnect(&runner->pipeline); /* before: lanes bring micro-batches */
     pthread_mutex_lock(&runner->lock);
     while (runner->n_in_flight)
         pthread_cond_wait(&runner->returned, &runner->lock);

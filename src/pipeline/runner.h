@@ -1,8 +1,9 @@
-/* A runner: stages of a model for a driver on another machine.
+/* A runner: stages of a model for a driver on another machine, or in another process.
  *
- * It holds one machine's stages of an instance. Micro-batches come as messages (wire.h), go through
- * the stages that are here, and on to the next machine or back to the driver. It keeps no
- * sequences: what a slot holds, and when it is cut, the driver says with each micro-batch.
+ * It holds one machine's stages of an instance, or those in one lane. Micro-batches come as
+ * messages (wire.h), go through the stages that are here, and on to the next machine or back to the
+ * driver. For stages in lanes it only passes messages on. It keeps no sequences: what a slot holds,
+ * and when it is cut, the driver says with each micro-batch.
  *
  * A message that cannot be right is refused with its reason, and nothing has changed; the
  * connection that it came over should end. A stage that fails tells the driver through the shares
@@ -12,14 +13,13 @@
  * devices' threads. */
 #pragma once
 
-#include "pipeline/driver.h"
-#include "pipeline/far.h"
+#include "pipeline/pipeline.h"
 
 struct runner;
 
-/* `stages`: all of the pipeline, those elsewhere without a device; at least one is here. `options`:
- * the driver's, whole (driver_options()). The model must outlive the runner, and so must
- * far.arg. */
+/* `stages`: all of the pipeline; at least one is here, on a device or in a lane. `options`: the
+ * driver's, whole (driver_options()). `far` sends. The model must outlive the runner, and so must
+ * what `far` points to. */
 enum error_code runner_open(const struct model *model, const struct stage_plan *stages,
                             uint32_t n_stages, const struct driver_options *options,
                             const struct far *far, struct runner **out, struct error *err);
@@ -32,10 +32,11 @@ void runner_forget(struct runner *runner);
 void runner_close(struct runner *runner);
 
 /* The bytes begin at a multiple of 8 and are not needed any more afterwards. ERROR_INVALID:
- * refused. ERROR_BUSY: more micro-batches than the driver may have under way. */
+ * refused. ERROR_BUSY: more micro-batches than the driver may have under way, or than a lane takes;
+ * it is lost. */
 enum error_code runner_receive(struct runner *runner, const void *bytes, size_t size,
                                struct error *err);
 
 struct pipeline *
-runner_pipeline(struct runner *runner); /* microbatch.h; its stages are their devices' threads' */
+runner_pipeline(struct runner *runner); /* pipeline.h; its stages are their devices' threads' */
 const struct stage *runner_stage(const struct runner *runner, uint32_t index); /* NULL: elsewhere */

@@ -67,7 +67,7 @@ static void finish_cancelled(struct driver *driver)
 
 static void push_operation(struct driver *driver, struct cache_operation operation)
 {
-    assert(driver->n_operations < driver->shape.operations);
+    assert(driver->n_operations < driver->pipeline.shape.operations);
     driver->operations[driver->n_operations++] = operation;
 }
 
@@ -127,7 +127,7 @@ static void occupy(struct driver *driver, struct sequence *sequence,
  * over. */
 static bool operations_are_full(const struct driver *driver)
 {
-    return driver->n_operations + 2 + driver->slots.n_slots > driver->shape.operations;
+    return driver->n_operations + 2 + driver->slots.n_slots > driver->pipeline.shape.operations;
 }
 
 static void admit(struct driver *driver)
@@ -215,7 +215,7 @@ static bool form(struct driver *driver, struct microbatch *microbatch)
     struct schedule_item items[LIMIT_SEQUENCES];
     uint32_t slots[LIMIT_SEQUENCES];
     uint32_t n_items = describe(driver, items, slots);
-    uint64_t embedding_rows = driver->shape.output_floats / driver->shape.n_embd;
+    uint64_t embedding_rows = driver->pipeline.shape.output_floats / driver->pipeline.shape.n_embd;
     struct schedule_limits limits = {
         .rows = driver->options.batch_rows,
         .devices = driver->n_devices,
@@ -429,7 +429,8 @@ static void settle(struct driver *driver, struct microbatch *microbatch, uint32_
 void step_complete(struct driver *driver, struct microbatch *microbatch)
 {
     measure(driver, microbatch);
-    uint32_t width = microbatch->embeddings ? driver->shape.n_embd : driver->shape.n_vocab;
+    uint32_t width =
+        microbatch->embeddings ? driver->pipeline.shape.n_embd : driver->pipeline.shape.n_vocab;
     const float *outputs = microbatch->outputs;
     for (uint32_t i = 0; i < microbatch->n_shares; i++) {
         const struct share *share = &microbatch->shares[i];

@@ -49,9 +49,20 @@ void wire_write(const struct microbatch *microbatch, const struct wire_route *ro
 enum error_code wire_read_route(const void *bytes, size_t size, struct wire_route *out,
                                 struct error *err);
 
-/* The same, with the stage it goes to and how many rows it has, for who only passes it on. */
-enum error_code wire_read_address(const void *bytes, size_t size, struct wire_route *out,
-                                  uint32_t *at, uint32_t *n_rows, struct error *err);
+/* A message and what its header says: for whom it is, and how much it is. */
+struct microbatch_message {
+    struct wire_route route;
+    uint32_t at; /* the stage it goes to; behind the last: the driver. Not checked */
+    uint32_t n_rows;
+    const void *bytes;
+    size_t size;
+    /* What holds the bytes, and may be taken by leaving another buffer; NULL: they are only lent.
+     */
+    struct buffer *own;
+};
+/* Of the header alone; `own` is NULL. ERROR_INVALID: not a micro-batch. */
+enum error_code wire_read_message(const void *bytes, size_t size, struct microbatch_message *out,
+                                  struct error *err);
 
 /* The longest message that there can be. */
 uint64_t wire_bytes_max(const struct wire_shape *shape);

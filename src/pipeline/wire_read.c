@@ -43,17 +43,21 @@ enum error_code wire_read_route(const void *bytes, size_t size, struct wire_rout
     return code;
 }
 
-enum error_code wire_read_address(const void *bytes, size_t size, struct wire_route *out,
-                                  uint32_t *at, uint32_t *n_rows, struct error *err)
+enum error_code wire_read_message(const void *bytes, size_t size, struct microbatch_message *out,
+                                  struct error *err)
 {
     struct bytes_reader reader = {bytes, size, false};
     struct wire_header header;
     enum error_code code = read_header(&reader, &header, err);
     if (code)
         return code;
-    *out = header.route;
-    *at = header.at;
-    *n_rows = header.n_rows;
+    *out = (struct microbatch_message){
+        .route = header.route,
+        .at = header.at,
+        .n_rows = header.n_rows,
+        .bytes = bytes,
+        .size = size,
+    };
     return ERROR_NONE;
 }
 

@@ -2,7 +2,7 @@
  * reads the same after it has been written again. */
 #include "fuzz.h"
 
-#include "pipeline/wire.h"
+#include "pipeline/pipeline.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -15,23 +15,6 @@ static _Noreturn void give_up(const struct error *err)
     abort();
 }
 
-/* ---- messages ---------------------------------------------------------------------------- */
-
-static void send_to(void *arg, uint32_t stage, struct buffer *message)
-{
-    struct child_world *world = arg;
-    lane_send(world->lanes[stage], message->data, message->size);
-}
-
-static enum error_code on_message(void *arg, uint32_t at, struct buffer *message, struct error *err)
-{
-    struct child_world *world = arg;
-    if (at == world->n_stages)
-        return driver_receive(world->driver, message->data, message->size, err);
-    lane_send(world->lanes[at], message->data, message->size);
-    return ERROR_NONE;
-}
-
 static void on_changed(void *arg)
 {
     atomic_fetch_add(&((struct child_world *)arg)->n_changes, 1);
@@ -46,76 +29,33 @@ static uint32_t layers_of(const struct child_world *world, uint32_t stage)
     return stage + 1 < world->n_stages ? each : all - each * (world->n_stages - 1);
 }
 
-static enum error_code open_lane(struct child_world *world, uint32_t stage,
-                                 const struct wire_shape *shape, struct error *err)
-{
-    struct child_stage stages[CHILD_WORLD_STAGES] = {0};
-    struct lane *lane = NULL;
-    for (uint32_t i = 0; i < world->n_stages; i++)
-        stages[i] =
-            (struct child_stage){.here = strcmp(world->devices[i], world->devices[stage]) == 0,
-                                 .n_layers = layers_of(world, i)};
-    const struct lane_options options = {
-        .device = world->devices[stage],
-        .model = world->model,
-        .instance = 7,
-        .epoch = 1,
-        .options = &world->options,
-        .stages = stages,
-        .n_stages = world->n_stages,
-        .shape = shape,
-        .receive = on_message,
-        .changed = on_changed,
-        .arg = world,
-        .unwanted = world->unwanted,
-    };
-    enum error_code code = lane_open(world->children, &options, &lane, err);
-    for (uint32_t i = 0; i < world->n_stages; i++) {
-        if (stages[i].here)
-            world->lanes[i] = lane;
-    }
-    return code;
-}
-
-static void close_lanes(struct child_world *world)
-{
-    for (uint32_t i = 0; i < world->n_stages; i++) {
-        struct lane *lane = world->lanes[i];
-        lane_close(lane);
-        for (uint32_t k = i; k < world->n_stages; k++) {
-            if (world->lanes[k] == lane)
-                world->lanes[k] = NULL;
-        }
-    }
-}
-
 enum error_code child_world_try(struct child_world *world, struct error *err)
 {
     struct stage_plan plan[CHILD_WORLD_STAGES] = {0};
-    struct pipeline_settings settings;
     struct driver_options filled;
-    for (uint32_t i = 0; i < world->n_stages; i++)
-        plan[i] = (struct stage_plan){
-            world->children ? NULL : gpu_find(world->gpu, world->devices[i]), layers_of(world, i)};
+    for (uint32_t i = 0; i < world->n_stages; i++) {
+        plan[i].n_layers = layers_of(world, i);
+        if (world->children)
+            plan[i].lane = world->devices[i];
+        else
+            plan[i].device = gpu_find(world->gpu, world->devices[i]);
+    }
     enum error_code code =
         pipeline_check(world->model, plan, world->n_stages, &world->options, &filled, err);
     if (code)
         return code;
     world->options = filled;
-    if (!world->children)
-        return driver_open(world->model, plan, world->n_stages, &world->options, &world->driver,
-                           err);
-    pipeline_settings_init(&settings, world->model, plan, world->n_stages, &world->options);
-    for (uint32_t i = 0; i < world->n_stages && !code; i++) {
-        if (!world->lanes[i])
-            code = open_lane(world, i, &settings.shape, err);
-    }
-    world->far = (struct far){.instance = 7, .epoch = 1, .send = send_to, .arg = world};
-    if (!code)
-        code = driver_open_far(world->model, plan, world->n_stages, &world->options, &world->far,
-                               &world->driver, err);
-    if (code)
-        close_lanes(world);
+    const struct far far = {.instance = 7,
+                            .epoch = 1,
+                            .lanes = {.impl = &pipeline_in_lane,
+                                      .children = world->children,
+                                      .changed = on_changed,
+                                      .arg = world,
+                                      .unwanted = world->unwanted}};
+    code = driver_open_far(world->model, plan, world->n_stages, &world->options, &far,
+                           &world->driver, err);
+    for (uint32_t i = 0; i < world->n_stages && !code; i++)
+        world->lanes[i] = driver_pipeline(world->driver)->stages[i].lane;
     return code;
 }
 
@@ -128,8 +68,6 @@ void child_world_open(struct child_world *world)
 
 void child_world_close(struct child_world *world)
 {
-    driver_stop(world->driver);
-    close_lanes(world);
     driver_close(world->driver);
     world->driver = NULL;
 }
@@ -141,19 +79,17 @@ pid_t child_world_pid(struct child_world *world, uint32_t stage)
 
 bool child_world_mind(struct child_world *world, struct error *err)
 {
-    bool all_loaded = true;
+    struct pipeline *pipeline = driver_pipeline(world->driver);
     struct error why = {0};
-    for (uint32_t i = 0; i < world->n_stages && world->children; i++) {
-        const enum lane_look look = lane_look(world->lanes[i], err);
-        if (look == LANE_GIVEN_UP)
-            return false;
-        all_loaded &= look == LANE_LOADED;
-        if (lane_take_loss(world->lanes[i], &why)) {
-            driver_lost(world->driver, &why);
-            world->n_losses++;
-            world->lost = true;
-            all_loaded = false; /* found at the next look */
-        }
+    const enum pipeline_look look = pipeline_look(pipeline, err);
+    bool all_loaded = look == PIPELINE_LOADED;
+    if (look == PIPELINE_GIVEN_UP)
+        return false;
+    if (pipeline_take_loss(pipeline, &why)) {
+        driver_lost(world->driver, &why);
+        world->n_losses++;
+        world->lost = true;
+        all_loaded = false; /* found at the next look */
     }
     if (all_loaded && world->lost) {
         driver_found(world->driver);

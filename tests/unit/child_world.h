@@ -5,7 +5,6 @@
 
 #include "model/model.h"
 #include "pipeline/children.h"
-#include "pipeline/far.h"
 
 enum { CHILD_WORLD_STAGES = 4, REPLY_TOKENS = 4096 };
 
@@ -17,10 +16,9 @@ struct child_world {
     const char *devices[CHILD_WORLD_STAGES]; /* of the stages, which have equally many layers */
     uint32_t n_stages;
 
-    const _Atomic bool *unwanted; /* as in lane_options */
+    const _Atomic bool *unwanted; /* as in lane_source */
 
     struct driver *driver;
-    struct far far;
     struct lane *lanes[CHILD_WORLD_STAGES]; /* by stage */
     _Atomic uint32_t n_changes;
     uint32_t n_losses;

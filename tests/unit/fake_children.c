@@ -52,12 +52,22 @@ static bool is_up(struct lane *lane)
     return up;
 }
 
+static void lane_receive(struct lane *lane, struct buffer *own)
+{
+    struct microbatch_message message;
+    const enum error_code code = wire_read_message(own->data, own->size, &message, NULL);
+    assert(!code);
+    (void)code;
+    message.own = own;
+    lane->options.receive(lane->options.arg, &message, NULL);
+}
+
 /* On the device's thread. */
 static void to_node(void *arg, uint32_t stage, struct buffer *message)
 {
     struct lane *lane = arg;
     if (is_up(lane))
-        lane->options.receive(lane->options.arg, stage, message, NULL);
+        lane_receive(lane, message);
 }
 
 enum error_code lane_send(struct lane *lane, const void *bytes, size_t size)
@@ -73,7 +83,7 @@ enum error_code lane_send(struct lane *lane, const void *bytes, size_t size)
     }
     pthread_mutex_unlock(&lane->lock);
     if (is_lost)
-        lane->options.changed(lane->options.arg);
+        lane->options.changed(lane->options.changed_arg);
     return up ? ERROR_NONE : ERROR_BUSY;
 }
 
@@ -125,15 +135,26 @@ enum error_code lane_open(struct children *children, const struct lane_options *
     return ERROR_NONE;
 }
 
+void lane_disconnect(struct lane *lane)
+{
+    pthread_mutex_lock(&lane->lock);
+    lane->is_up = false;
+    pthread_mutex_unlock(&lane->lock);
+    runner_close(lane->runner); /* its device's thread is in `receive` no more */
+    lane->runner = NULL;
+}
+
 void lane_close(struct lane *lane)
 {
+    if (!lane)
+        return;
     struct lane **at = &lane->children->lanes;
     pthread_mutex_lock(&lane->children->lock);
     while (*at != lane)
         at = &(*at)->next;
     *at = lane->next;
     pthread_mutex_unlock(&lane->children->lock);
-    runner_close(lane->runner);
+    lane_disconnect(lane);
     buffer_deinit(&lane->message);
     free(lane);
 }
@@ -146,7 +167,7 @@ static void kill_lane(struct lane *lane)
     pthread_mutex_unlock(&lane->lock);
     runner_close(lane->runner);
     lane->runner = NULL;
-    lane->options.changed(lane->options.arg);
+    lane->options.changed(lane->options.changed_arg);
 }
 
 static void start_lane(struct lane *lane)
@@ -156,7 +177,7 @@ static void start_lane(struct lane *lane)
     assert(!code);
     (void)code;
     runner_forget(lane->runner);
-    lane->options.changed(lane->options.arg);
+    lane->options.changed(lane->options.changed_arg);
 }
 
 static void each(struct children *children, const char *device, void (*does)(struct lane *lane))
@@ -190,12 +211,12 @@ bool lane_take_loss(struct lane *lane, struct error *why)
     return is_lost;
 }
 
-enum lane_look lane_look(struct lane *lane, struct error *why)
+enum pipeline_look lane_look(struct lane *lane, struct error *why)
 {
     const bool up = is_up(lane);
     if (!up)
         error_set(why, ERROR_IO, "its process has ended");
-    return up ? LANE_LOADED : LANE_RELOADING;
+    return up ? PIPELINE_LOADED : PIPELINE_RELOADING;
 }
 
 uint64_t lane_stage_bytes(struct lane *lane, uint32_t stage)

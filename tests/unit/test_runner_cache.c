@@ -339,7 +339,7 @@ static void what_it_held_is_lost_with_it(void **state)
     const uint64_t until_ns = clock_now_ns() + (uint64_t)LIMIT_MS * MS;
     while (!lane_take_loss(world.lanes[0], &why) && clock_now_ns() < until_ns)
         nanosleep(&(struct timespec){.tv_nsec = MS}, NULL);
-    while (lane_look(world.lanes[0], &why) != LANE_LOADED && clock_now_ns() < until_ns)
+    while (lane_look(world.lanes[0], &why) != PIPELINE_LOADED && clock_now_ns() < until_ns)
         nanosleep(&(struct timespec){.tv_nsec = MS}, NULL);
     assert_int_equal(read_some(world.lanes[0], 0, (struct kv_run){0, 0, 0, 1}), ERROR_INVALID);
     child_world_close(&world);

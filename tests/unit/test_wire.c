@@ -1,6 +1,6 @@
 /* A micro-batch as bytes (pipeline/wire.h): what is written is read again; what is wrong is
  * refused. */
-#include "pipeline/wire.h"
+#include "pipeline/pipeline.h"
 
 #include "base/random.h"
 

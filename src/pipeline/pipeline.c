@@ -1,0 +1,93 @@
+#include "pipeline/pipeline.h"
+
+#include "pipeline/pipeline_impl.h"
+
+#include <assert.h>
+
+bool pipeline_post(struct pipeline *pipeline, struct microbatch *microbatch, uint64_t number)
+{
+    const struct far *far = &pipeline->far;
+    struct buffer *bytes = &microbatch->message;
+    const uint32_t at = microbatch->at;
+    const bool behind = at == pipeline->n_stages;
+    struct microbatch_message message = {
+        .route = {.instance = far->instance, .epoch = far->epoch, .number = number},
+        .at = at,
+        .n_rows = microbatch->n_rows,
+        .own = bytes,
+    };
+    assert(at <= pipeline->n_stages);
+    buffer_clear(bytes);
+    wire_write(microbatch, &message.route, behind ? far->type : pipeline->stages[at].type,
+               &pipeline->shape, microbatch->scratch, bytes);
+    if (bytes->failed)
+        return false;
+    message.bytes = bytes->data;
+    message.size = bytes->size;
+    if (behind)
+        far->send(far->arg, at, bytes);
+    else
+        pipeline->stages[at].impl->pass(pipeline, &message, NULL);
+    return true;
+}
+
+enum error_code pipeline_receive(struct pipeline *pipeline,
+                                 const struct microbatch_message *message, struct error *err)
+{
+    if (message->route.instance != pipeline->far.instance ||
+        message->route.epoch != pipeline->far.epoch)
+        return error_set(
+            err, ERROR_INVALID,
+            "a micro-batch of instance %llu, placement %llu; here is %llu, %llu",
+            (unsigned long long)message->route.instance, (unsigned long long)message->route.epoch,
+            (unsigned long long)pipeline->far.instance, (unsigned long long)pipeline->far.epoch);
+    if (message->at > pipeline->n_stages)
+        return error_set(err, ERROR_INVALID, "a micro-batch for stage %u of %u", message->at,
+                         pipeline->n_stages);
+    if (message->at == pipeline->n_stages)
+        return pipeline->owner->arrive(pipeline->arg, message, err);
+    return pipeline->stages[message->at].impl->pass(pipeline, message, err);
+}
+
+/* ---- questions ------------------------------------------------------------------------ */
+
+bool pipeline_take_loss(struct pipeline *pipeline, struct error *why)
+{
+    bool is_lost = false;
+    for (uint32_t i = 0; i < pipeline->n_stages; i++) {
+        const struct pipeline_impl *impl = pipeline->stages[i].impl;
+        if (impl->take_loss)
+            is_lost |= impl->take_loss(pipeline, i, why);
+    }
+    return is_lost;
+}
+
+enum pipeline_look pipeline_look(struct pipeline *pipeline, struct error *why)
+{
+    enum pipeline_look worst = PIPELINE_LOADED;
+    for (uint32_t i = 0; i < pipeline->n_stages; i++) {
+        const struct pipeline_impl *impl = pipeline->stages[i].impl;
+        struct error problem = {0};
+        const enum pipeline_look look =
+            impl->look ? impl->look(pipeline, i, &problem) : PIPELINE_LOADED;
+        if (look <= worst)
+            continue;
+        worst = look;
+        *why = problem;
+    }
+    return worst;
+}
+
+uint64_t pipeline_stage_bytes(struct pipeline *pipeline, uint32_t at)
+{
+    assert(at < pipeline->n_stages);
+    const struct pipeline_impl *impl = pipeline->stages[at].impl;
+    return impl->bytes ? impl->bytes(pipeline, at) : 0;
+}
+
+uint64_t pipeline_row_bytes(struct pipeline *pipeline, uint32_t at)
+{
+    assert(at < pipeline->n_stages);
+    const struct pipeline_impl *impl = pipeline->stages[at].impl;
+    return impl->row_bytes ? impl->row_bytes(pipeline, at) : 0;
+}

@@ -1,0 +1,94 @@
+/* A pipeline: the stages of a model in their order, each reached in one of three ways.
+ *
+ *   on a device  of this process: a micro-batch is a job of the device's queue
+ *   in a lane    of the process that has the device (children.h): a message through its ring
+ *   far          on another machine: a message, which the caller sends (far.h)
+ *
+ * Which it is, the stage's plan says (driver.h), and pipeline_impl.h how each is done. A driver and
+ * a runner own one pipeline each; what a micro-batch needs from them is in `pipeline_owner`. A
+ * message that comes out of a lane goes straight to where it has to go next: into another lane, to
+ * another machine, or to the owner.
+ *
+ * Threading: micro-batches are on one device's or lane's thread at a time. pipeline_receive() may
+ * be called on any thread while the pipeline is loaded; so may the questions at the end. Loading
+ * and unloading are the owner's, and block. */
+#pragma once
+
+#include "pipeline/driver.h"
+#include "pipeline/far.h"
+#include "pipeline/microbatch.h"
+#include "pipeline/wire.h"
+
+#include <stdatomic.h>
+
+struct lane;
+struct pipeline_impl;
+
+struct pipeline_stage {
+    const struct pipeline_impl *impl; /* NULL: not loaded */
+    struct device *device;            /* on a device; else NULL */
+    struct stage *stage;              /* the same, once it is loaded */
+    struct lane *lane;                /* in a lane; the same one for all stages of a device */
+    uint32_t n_layers;
+    enum activation_type type;      /* of messages to it */
+    bool poisoned[LIMIT_SEQUENCES]; /* the device thread's */
+    _Atomic uint64_t busy_ns;       /* spent in stage_forward() so far */
+};
+
+/* What the driver and the runner do for their pipeline; on a device's or lane's thread, or that of
+ * whoever called microbatch_go_on() or pipeline_receive(). */
+struct pipeline_owner {
+    /* The micro-batch's next stage is not in this process: pipeline_post() it. */
+    void (*leave)(void *arg, struct microbatch *microbatch);
+    /* It is behind the last stage. */
+    void (*done)(void *arg, struct microbatch *microbatch);
+    /* A message for a stage on a device here, or behind the last stage. Not ERROR_NONE: its sender
+     * broke the rules, or (ERROR_BUSY) sends more than there may be. */
+    enum error_code (*arrive)(void *arg, const struct microbatch_message *message,
+                              struct error *err);
+};
+
+struct pipeline {
+    struct pipeline_stage *stages; /* all of the model */
+    uint32_t n_stages;
+    struct picker *picker; /* NULL: the last stage is not on a device here */
+    struct far far;
+    struct wire_shape shape;
+    _Atomic bool serves; /* loaded: what comes out of lanes is taken */
+    const struct pipeline_owner *owner;
+    void *arg;
+};
+
+/* Loads the stages that are here, different devices at the same time. `stages`, `shape`, `far` and
+ * `owner` are set; `plan` has as many stages. On failure everything is closed again, and `err` is
+ * that of the first stage that failed. */
+enum error_code pipeline_load(struct pipeline *pipeline, const struct model *model,
+                              const struct stage_plan *plan, const struct driver_options *options,
+                              struct error *err);
+/* Nothing comes out of lanes any more once it returns, and what is sent to them is lost. Optional
+ * before pipeline_unload(). */
+void pipeline_disconnect(struct pipeline *pipeline);
+/* When nothing is under way on devices here. */
+void pipeline_unload(struct pipeline *pipeline);
+
+/* Writes the micro-batch as a message and sends it to the stage where it is `at`; behind the last,
+ * to the driver's machine. It may be back before this returns. False: no memory, nothing was sent.
+ * What is lost on the way is not said here (pipeline_take_loss(), far.h). */
+bool pipeline_post(struct pipeline *pipeline, struct microbatch *microbatch, uint64_t number);
+
+/* A message that came for a stage of this pipeline, or for its driver. ERROR_INVALID: it cannot be
+ * right. ERROR_BUSY: there was no room for it; it is lost. */
+enum error_code pipeline_receive(struct pipeline *pipeline,
+                                 const struct microbatch_message *message, struct error *err);
+
+/* ---- questions ---- */
+
+/* Whether messages, and what the slots held, were lost in a lane since this was last asked. */
+bool pipeline_take_loss(struct pipeline *pipeline, struct error *why);
+
+enum pipeline_look { PIPELINE_LOADED, PIPELINE_RELOADING, PIPELINE_GIVEN_UP };
+/* Of the stages here, the worst. `why`: unless all are loaded. */
+enum pipeline_look pipeline_look(struct pipeline *pipeline, struct error *why);
+
+uint64_t pipeline_stage_bytes(struct pipeline *pipeline, uint32_t at); /* 0: it is far */
+uint64_t pipeline_row_bytes(struct pipeline *pipeline, uint32_t at);   /* of its KV cache */

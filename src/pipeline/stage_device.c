@@ -1,0 +1,262 @@
+/* Stages on devices of this process: loading them, and what a micro-batch does there. All of it on
+ * the device's own thread. */
+#include "pipeline/pipeline_impl.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ---- computing ------------------------------------------------------------------------- */
+
+static void device_stage_operate(struct pipeline_stage *stage,
+                                 const struct cache_operation *operation)
+{
+    if (!operation->copy) {
+        stage_kv_truncate(stage->stage, operation->slot, operation->length);
+        if (operation->length == 0)
+            stage->poisoned[operation->slot] = false;
+        return;
+    }
+    struct error err = {0};
+    if (stage->poisoned[operation->from]) {
+        stage->poisoned[operation->slot] = true;
+    } else if (stage_kv_copy(stage->stage, operation->from, operation->slot, operation->length,
+                             &err)) {
+        /* The sequence starts over without the copy when its rows come back as dropped. */
+        log_line(LOG_WARN, "pipeline", "a prefix could not be copied and is computed anew: %s",
+                 err.text);
+        stage->poisoned[operation->slot] = true;
+    }
+}
+
+static struct share *microbatch_share_of(struct microbatch *microbatch, uint32_t slot)
+{
+    struct share *share = microbatch->shares;
+    while (share->slot != slot)
+        share++;
+    return share;
+}
+
+/* Closes the gaps that void shares leave in the rows and in the hidden states beside them. */
+static void microbatch_remove_void_rows(struct microbatch *microbatch, float *hidden,
+                                        uint32_t width)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < microbatch->n_rows; i++) {
+        if (share_is_void(microbatch_share_of(microbatch, microbatch->rows[i].slot)))
+            continue;
+        if (kept != i) {
+            microbatch->rows[kept] = microbatch->rows[i];
+            if (hidden)
+                memcpy(hidden + (size_t)kept * width, hidden + (size_t)i * width,
+                       width * sizeof(float));
+        }
+        kept++;
+    }
+    microbatch->n_rows = kept;
+}
+
+/* Drops the rows of poisoned slots, and poisons the slots of rows dropped or failed before this
+ * stage. */
+static void device_stage_drop_poisoned(struct microbatch *microbatch, struct pipeline_stage *stage,
+                                       float *hidden)
+{
+    bool dropped = false;
+    for (uint32_t i = 0; i < microbatch->n_shares; i++) {
+        struct share *share = &microbatch->shares[i];
+        if (share_is_void(share)) {
+            stage->poisoned[share->slot] = true;
+        } else if (stage->poisoned[share->slot]) {
+            share->dropped = dropped = true;
+        }
+    }
+    if (dropped)
+        microbatch_remove_void_rows(microbatch, hidden, stage_width(stage->stage));
+}
+
+static void device_stage_fail(struct microbatch *microbatch, struct pipeline_stage *stage)
+{
+    for (uint32_t i = 0; i < microbatch->n_shares; i++)
+        stage->poisoned[microbatch->shares[i].slot] = true; /* void ones are already */
+    microbatch_fail(microbatch);
+}
+
+static void device_stage_forward(struct microbatch *microbatch, struct pipeline_stage *stage,
+                                 const float *in, bool last)
+{
+    struct batch batch = {microbatch->rows, microbatch->n_rows, microbatch->embeddings};
+    float *out = microbatch->hidden[microbatch->at & 1];
+    if (last)
+        out = batch_output_count(&batch) ? microbatch->outputs : NULL;
+    uint64_t start_ns = clock_now_ns();
+    enum error_code code = stage_forward(stage->stage, &batch, in, out, &microbatch->error);
+    uint64_t spent_ns = clock_now_ns() - start_ns;
+    atomic_fetch_add_explicit(&stage->busy_ns, spent_ns, memory_order_relaxed);
+    if (spent_ns > microbatch->slowest_ns)
+        microbatch->slowest_ns = spent_ns;
+    if (!code)
+        return;
+    error_wrap(&microbatch->error, "stage %u on %s", microbatch->at,
+               device_info(stage->device)->id);
+    device_stage_fail(microbatch, stage);
+}
+
+/* What the picker must know before it picks; the tokens of void rows are right, too. */
+static void microbatch_tell_picker(const struct microbatch *microbatch, struct picker *picker)
+{
+    for (uint32_t i = 0; i < microbatch->n_setups; i++)
+        picker_setup(picker, &microbatch->setups[i]);
+    for (uint32_t i = 0; i < microbatch->n_operations; i++) {
+        const struct cache_operation *operation = &microbatch->operations[i];
+        if (operation->copy)
+            picker_copy(picker, operation->from, operation->slot, operation->length);
+    }
+    for (uint32_t i = 0; i < microbatch->n_rows; i++)
+        picker_note(picker, microbatch->rows[i].slot, microbatch->rows[i].position,
+                    microbatch->rows[i].token);
+}
+
+static void microbatch_pick_tokens(struct microbatch *microbatch, struct picker *picker,
+                                   uint32_t width)
+{
+    const float *outputs = microbatch->outputs;
+    for (uint32_t i = 0; i < microbatch->n_shares; i++) {
+        const struct share *share = &microbatch->shares[i];
+        if (share_is_void(share))
+            continue;
+        outputs += (size_t)share->n_outputs * width;
+        if (share->pick)
+            picker_pick(picker, share->slot, share->position + share->n_rows, outputs - width,
+                        &microbatch->picks[i]);
+    }
+}
+
+static void device_stage_compute(struct microbatch *microbatch)
+{
+    struct pipeline *pipeline = microbatch->pipeline;
+    struct pipeline_stage *stage = &pipeline->stages[microbatch->at];
+    for (uint32_t i = 0; i < microbatch->n_operations; i++)
+        device_stage_operate(stage, &microbatch->operations[i]);
+    float *in = microbatch->at ? microbatch->hidden[(microbatch->at - 1) & 1] : NULL;
+    device_stage_drop_poisoned(microbatch, stage, in);
+    bool last = microbatch->at + 1 == pipeline->n_stages;
+    if (last)
+        microbatch_tell_picker(microbatch, pipeline->picker);
+    if (microbatch->n_rows)
+        device_stage_forward(microbatch, stage, in, last);
+    if (last && microbatch->n_rows && !microbatch->embeddings)
+        microbatch_pick_tokens(microbatch, pipeline->picker, stage_output_width(stage->stage));
+}
+
+static void device_stage_run(struct device_job *job)
+{
+    struct microbatch *microbatch = (struct microbatch *)job; /* its first member */
+    struct pipeline *pipeline = microbatch->pipeline;
+    struct device *here = pipeline->stages[microbatch->at].device;
+    do {
+        device_stage_compute(microbatch);
+        microbatch->at++;
+    } while (microbatch->at < pipeline->n_stages &&
+             pipeline->stages[microbatch->at].device == here);
+    microbatch_go_on(microbatch);
+}
+
+/* The stages that follow on this device are computed in one go; the loop ends at one of another. */
+static void device_stage_send(struct pipeline *pipeline, struct microbatch *microbatch)
+{
+    struct device *device = pipeline->stages[microbatch->at].device;
+    assert(device && pipeline->stages[microbatch->at].stage);
+    microbatch->job.run = device_stage_run;
+    device_submit(device, &microbatch->job);
+}
+
+/* Its values have to be in a micro-batch of the owner's first. */
+static enum error_code device_stage_pass(struct pipeline *pipeline,
+                                         const struct microbatch_message *message,
+                                         struct error *err)
+{
+    return pipeline->owner->arrive(pipeline->arg, message, err);
+}
+
+/* ---- opening and closing --------------------------------------------------------------- */
+
+static void device_stage_run_opening(struct device_job *job)
+{
+    struct pipeline_opening *opening = (struct pipeline_opening *)job; /* its first member */
+    struct pipeline_stage *stage = &opening->pipeline->stages[opening->at];
+    const struct driver_options *options = opening->options;
+    const struct stage_options stage_options = {
+        .first_layer = opening->first_layer,
+        .n_layers = stage->n_layers,
+        .n_slots = options->n_slots,
+        .context = options->context,
+        .rows_max = options->batch_rows,
+        .kv_type = options->kv_type,
+        .flash = options->flash,
+        .no_repack = options->no_repack,
+    };
+    opening->code =
+        stage_open(stage->device, opening->model, &stage_options, &stage->stage, &opening->error);
+    if (opening->code)
+        error_wrap(&opening->error, "stage %u (layers %u-%u on %s)", opening->at,
+                   opening->first_layer, opening->first_layer + stage->n_layers - 1,
+                   device_info(stage->device)->id);
+    pipeline_opened(opening);
+}
+
+static void device_stage_open(struct pipeline_opening *opening)
+{
+    opening->job.run = device_stage_run_opening;
+    device_submit(opening->pipeline->stages[opening->at].device, &opening->job);
+}
+
+/* The stage's last job on its device; from the stack, for closing must not need memory. */
+struct stage_closing {
+    struct device_job job; /* first */
+    struct latch latch;
+    struct pipeline_stage *stage;
+};
+
+static void device_stage_run_closing(struct device_job *job)
+{
+    struct stage_closing *closing = (struct stage_closing *)job;
+    stage_close(closing->stage->stage);
+    closing->stage->stage = NULL;
+    latch_arrive(&closing->latch);
+}
+
+static void device_stage_close(struct pipeline *pipeline, uint32_t at)
+{
+    struct stage_closing closing = {.job = {.run = device_stage_run_closing},
+                                    .stage = &pipeline->stages[at]};
+    if (!closing.stage->stage)
+        return;
+    latch_init(&closing.latch, 1);
+    device_submit(closing.stage->device, &closing.job);
+    latch_wait(&closing.latch);
+}
+
+/* ---- questions ------------------------------------------------------------------------- */
+
+static uint64_t device_stage_bytes(struct pipeline *pipeline, uint32_t at)
+{
+    const struct stage_memory memory = stage_memory(pipeline->stages[at].stage);
+    return memory.weights + memory.kv + memory.compute + memory.host;
+}
+
+static uint64_t device_stage_row_bytes(struct pipeline *pipeline, uint32_t at)
+{
+    return stage_kv_row_bytes(pipeline->stages[at].stage);
+}
+
+const struct pipeline_impl pipeline_on_device = {
+    .name = "device",
+    .open = device_stage_open,
+    .close = device_stage_close,
+    .send = device_stage_send,
+    .pass = device_stage_pass,
+    .bytes = device_stage_bytes,
+    .row_bytes = device_stage_row_bytes,
+};
