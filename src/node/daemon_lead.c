@@ -124,14 +124,17 @@ static void take_use(struct daemon *daemon, struct master_use *use, const Node__
 static uint32_t daemon_lead_gather_uses(struct daemon *daemon, struct master_use *uses)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
+    struct relay_uses own;
     uint32_t n = 0;
+    relay_use_report(daemon->relay, &own);
     for (size_t i = 0; root && i < root->n_instances && n < LIMIT_CLUSTER_INSTANCES; i++) {
         struct master_use *use = &uses[n++];
-        *use = (struct master_use){.instance = root->instances[i]->id};
-        use->used_ms = relay_used_ms(daemon->relay, use->instance);
-        use->wanted = relay_waits(daemon->relay, use->instance);
-        use->live = relay_live(daemon->relay, use->instance);
-        use->tokens = relay_recent_tokens(daemon->relay, use->instance);
+        const struct relay_use of = relay_use_of(&own, root->instances[i]->id);
+        *use = (struct master_use){.instance = root->instances[i]->id,
+                                   .used_ms = of.used_ms,
+                                   .wanted = of.waits,
+                                   .live = of.live,
+                                   .tokens = of.tokens};
         for (struct peer *peer = daemon->peers; peer; peer = peer->next)
             take_use(daemon, use, peer->link ? peer->now : NULL);
     }

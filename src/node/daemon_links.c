@@ -123,20 +123,21 @@ static size_t daemon_links_gather_uses(struct daemon *daemon, Node__Use *uses, N
 {
     const Cluster__State *root = daemon_state(daemon)->root;
     const uint64_t now = daemon_now_ms(daemon);
+    struct relay_uses own;
     size_t n = 0;
+    relay_use_report(daemon->relay, &own);
     for (size_t i = 0; root && i < root->n_instances && n < USES_MAX; i++) {
         const char *id = root->instances[i]->id;
-        uint64_t used_ms = relay_used_ms(daemon->relay, id);
-        bool waits = relay_waits(daemon->relay, id);
-        if (!used_ms && !waits)
+        const struct relay_use use = relay_use_of(&own, id);
+        if (!use.used_ms && !use.waits)
             continue;
         node__use__init(&uses[n]);
         uses[n].instance = (char *)(uintptr_t)id;
         uses[n].has_idle_ms = uses[n].has_wanted = uses[n].has_live = uses[n].has_tokens = true;
-        uses[n].live = relay_live(daemon->relay, id);
-        uses[n].tokens = (uint64_t)relay_recent_tokens(daemon->relay, id);
-        uses[n].idle_ms = used_ms && now > used_ms ? now - used_ms : 0;
-        uses[n].wanted = waits;
+        uses[n].live = use.live;
+        uses[n].tokens = (uint64_t)use.tokens;
+        uses[n].idle_ms = use.used_ms && now > use.used_ms ? now - use.used_ms : 0;
+        uses[n].wanted = use.waits;
         list[n] = &uses[n];
         n++;
     }
@@ -249,32 +250,39 @@ static size_t gather_unreached(struct daemon *daemon, char **list)
     return n;
 }
 
+/* What NOW says and points into; large, and the loop's alone. */
+struct told_now {
+    struct worker_stage stages[STAGES_MAX];
+    Node__Use uses[USES_MAX], *use_list[USES_MAX];
+    Node__Problem problems[USES_MAX], *problem_list[USES_MAX];
+    char *models[LIMIT_CLUSTER_MODELS], *unreached[LIMIT_CLUSTER_NODES];
+};
+
+static void daemon_fill_now(struct daemon *daemon, struct told_now *told, Node__Now *now)
+{
+    now->n_uses = daemon_links_gather_uses(daemon, told->uses, told->use_list);
+    now->uses = told->use_list;
+    now->n_problems = gather_problems(daemon, told->problems, told->problem_list);
+    now->problems = told->problem_list;
+    now->n_models = gather_models(daemon, told->models);
+    now->models = told->models;
+    now->n_unreached = gather_unreached(daemon, told->unreached);
+    now->unreached = told->unreached;
+}
+
 void daemon_tell_now(struct daemon *daemon)
 {
-    static Node__Use uses[USES_MAX];
-    static Node__Use *use_list[USES_MAX];
-    static Node__Problem problems[USES_MAX];
-    static Node__Problem *problem_list[USES_MAX];
+    static struct told_now told;
     Node__Now now = NODE__NOW__INIT;
-    static struct worker_stage stages[STAGES_MAX];
     struct buffer bytes = {0};
     struct error err;
-    const uint32_t n_stages = gather_stages(daemon, stages);
-    const uint64_t held = sign_stages(stages, n_stages);
-    if (placing_now(daemon->options.gpu, daemon->options.heat, stages, n_stages, &now, &err))
+    const uint32_t n_stages = gather_stages(daemon, told.stages);
+    const uint64_t held = sign_stages(told.stages, n_stages);
+    if (placing_now(daemon->options.gpu, daemon->options.heat, told.stages, n_stages, &now, &err))
         log_line(LOG_WARN, "node", "this node's devices: %s", err.text);
-    now.n_uses = daemon_links_gather_uses(daemon, uses, use_list);
-    now.uses = use_list;
-    now.n_problems = gather_problems(daemon, problems, problem_list);
-    now.problems = problem_list;
-    static char *models[LIMIT_CLUSTER_MODELS];
-    now.n_models = gather_models(daemon, models);
-    now.models = models;
-    static char *unreached[LIMIT_CLUSTER_NODES];
-    now.n_unreached = gather_unreached(daemon, unreached);
-    now.unreached = unreached;
+    daemon_fill_now(daemon, &told, &now);
     message_encode(&now.base, &bytes);
-    now.n_uses = now.n_problems = now.n_models = now.n_unreached = 0;
+    now.n_uses = now.n_problems = now.n_models = now.n_unreached = 0; /* `told` has them */
     now.models = now.unreached = NULL;
     now.uses = NULL;
     now.problems = NULL;
@@ -535,13 +543,15 @@ static bool daemon_links_runs(const Cluster__Instance *instance, const char *nod
 void daemon_watch(struct daemon *daemon)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
+    struct relay_uses own;
+    relay_use_report(daemon->relay, &own);
     for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
         bool closely = false;
         for (size_t i = 0; peer->link && root && i < root->n_instances && !closely; i++) {
             const Cluster__Instance *instance = root->instances[i];
             closely = daemon_links_runs(instance, peer->id) &&
                       (daemon->leads || daemon_links_runs(instance, daemon->id) ||
-                       relay_live(daemon->relay, instance->id));
+                       relay_use_of(&own, instance->id).live);
         }
         if (peer->link)
             link_watch(peer->link, closely);

@@ -27,16 +27,20 @@
  * driver waits for a link.
  *
  * Threading: generator_submit() and generator_cancel() from any thread, callbacks included, but
- * `done` must not close the relay. All else, and find() and wanted(), on the loop's. One lock
- * guards what threads share. It is held while a request is put into a driver or cancelled there, so
- * a request that has not ended keeps its driver from being freed, and never while a handler runs. A
- * token of a driver here takes no lock. */
+ * `done` must not close the relay. All else on the loop's; find(), reaches(), through() and
+ * wanted() are called on it, the first three under the relay's lock: they must not call the relay.
+ * One lock guards what threads share (relay_core.h says what is decided behind it). It is held
+ * while a request is put into a driver or cancelled there, so a request that has not ended keeps
+ * its driver from being freed, and never while a handler runs. A token of a driver here takes no
+ * lock. */
 #pragma once
 
+#include "base/limits.h"
 #include "mesh/frames.h"
 #include "mesh/mesh.h"
 #include "pipeline/generator.h"
 
+struct driver;
 struct relay;
 
 struct relay_options {
@@ -79,13 +83,23 @@ enum error_code relay_generator(struct relay *relay, const char *instance, uint3
  * turn. */
 void relay_changed(struct relay *relay);
 
-uint64_t relay_used_ms(struct relay *relay, const char *instance); /* by clock_now_ns(); 0: never */
-/* Requests of this node that are in it or wait for it; and the tokens that were generated for such
- * of late: each counts less as it gets older, by half in about 7 minutes. */
-uint32_t relay_live(struct relay *relay, const char *instance);
-double relay_recent_tokens(struct relay *relay, const char *instance);
-bool relay_waits(struct relay *relay,
-                 const char *instance); /* a request of this node, for a driver */
+/* What this node's users ask of an instance, in one call: as it is now. */
+struct relay_use {
+    const char *instance; /* as long as the relay */
+    uint64_t used_ms;     /* when it was last, by clock_now_ns(); 0: never */
+    uint32_t live;        /* requests of this node that are in it or wait for it */
+    bool waits;           /* one of them for a driver */
+    /* Generated for such of late: each token counts less as it gets older, by half in about 7
+     * minutes. */
+    double tokens;
+};
+struct relay_uses {
+    struct relay_use list[LIMIT_CLUSTER_INSTANCES]; /* every instance that was asked for here */
+    uint32_t n;
+};
+void relay_use_report(struct relay *relay, struct relay_uses *out);
+struct relay_use relay_use_of(const struct relay_uses *uses,
+                              const char *instance); /* zeroed: never used */
 
 /* ---- the mesh's events: FRAME_REQUEST, both directions ---- */
 void relay_frame(struct relay *relay, struct link *link, const struct frame_header *header,

@@ -1,120 +1,143 @@
-/* What another node answers to a request of this one. */
+/* What another node answers to a request of this one. Nothing that it says is taken for granted. */
 #include "relay/relay_state.h"
 
-static void take_acceptance(struct ask *ask)
+#include <assert.h>
+
+static void relay_take_acceptance(struct relay_ask *ask)
 {
+    assert(ask->state == ASK_THERE);
     ask->n_parts += !ask->accepted;
     ask->accepted = true;
 }
 
-static enum error_code take_tokens(struct ask *ask, struct request_message *message,
-                                   struct error *err)
+/* The next of the message's tokens; they are handed on one by one, since the asker may stop. */
+bool relay_answer_next_token(struct relay_core *core, struct relay_effect *out, struct error *err)
 {
-    struct token_logprob top[LIMIT_TOP_LOGPROBS];
-    take_acceptance(ask);
-    for (uint32_t i = 0; i < message->tokens.count; i++) {
-        struct token_event event;
-        request_next_token(message, &event, top);
-        if (!ask_left(ask) || event.index != ask->n_generated - ask->part_first)
-            return error_set(err, ERROR_INVALID, "token %u where %u was to come, with %u left",
-                             event.index, ask->n_generated - ask->part_first, ask_left(ask));
-        if (event.n_top > ask->request.n_top_logprobs)
-            return error_set(err, ERROR_INVALID, "%u likeliest tokens; %u were asked for",
-                             event.n_top, ask->request.n_top_logprobs);
-        if (ask_take_token(ask, &event))
-            continue;
-        peer_send_cancel(ask->peer, ask->part_id);
-        ask_finish(ask, FINISH_STOP, NULL);
-        return ERROR_NONE;
+    struct relay_reading *reading = &core->reading;
+    struct relay_ask *ask = reading->ask;
+    struct token_event event, moved;
+    assert(ask->state == ASK_THERE && ask->peer == reading->peer);
+    if (reading->token == reading->message.tokens.count) {
+        reading->ask = NULL;
+        return false;
     }
-    return ERROR_NONE;
+    reading->token++;
+    request_next_token(&reading->message, &event, reading->top);
+    if (!relay_ask_left(ask) || event.index != ask->n_generated - ask->part_first) {
+        error_set(err, ERROR_INVALID, "token %u where %u was to come, with %u left", event.index,
+                  ask->n_generated - ask->part_first, relay_ask_left(ask));
+        return false;
+    }
+    if (event.n_top > ask->request.n_top_logprobs) {
+        error_set(err, ERROR_INVALID, "%u likeliest tokens; %u were asked for", event.n_top,
+                  ask->request.n_top_logprobs);
+        return false;
+    }
+    relay_ask_take_token(ask, &event, reading->now_ns, &moved);
+    *out = (struct relay_effect){.type = RELAY_TOKEN, .ask = ask, .token = moved};
+    return true;
 }
 
-static enum error_code take_row(struct ask *ask, const struct request_message *message,
-                                struct error *err)
+static bool relay_take_tokens(struct relay_ask *ask, uint64_t now_ns, struct relay_effect *out,
+                              struct error *err)
+{
+    struct relay_core *core = ask->instance->core;
+    relay_take_acceptance(ask);
+    core->reading.ask = ask;
+    core->reading.token = 0;
+    core->reading.now_ns = now_ns;
+    return relay_answer_next_token(core, out, err);
+}
+
+static bool relay_take_row(struct relay_ask *ask, const struct request_message *message,
+                           uint64_t now_ns, struct relay_effect *out, struct error *err)
 {
     const struct request *request = &ask->request;
-    struct buffer *values = &ask->instance->relay->values;
-    uint32_t n_values = message->row.n_values;
-    bool wants_rows = request->embeddings || request->want_all_logits;
-    take_acceptance(ask);
-    if (!wants_rows || message->row.position != ask->part_rows ||
-        message->row.position >= request->n_prompt + ask->n_generated)
-        return error_set(err, ERROR_INVALID, "the row of position %u, which nobody asked for",
-                         message->row.position);
+    struct buffer *values = &ask->instance->core->values;
+    const uint32_t n_values = message->row.n_values, position = message->row.position;
+    relay_take_acceptance(ask);
+    if (!relay_ask_wants_rows(ask) || position != ask->part_rows ||
+        position >= request->n_prompt + ask->n_generated) {
+        error_set(err, ERROR_INVALID, "the row of position %u, which nobody asked for", position);
+        return false;
+    }
     buffer_clear(values); /* its memory is aligned */
     buffer_append(values, message->row.values, (size_t)n_values * sizeof(float));
     if (values->failed) {
         *values = (struct buffer){.data = values->data, .capacity = values->capacity};
-        peer_send_cancel(ask->peer, ask->part_id);
-        struct error why = {0};
-        error_set(&why, ERROR_NO_MEMORY, "no memory for a row of %u values", n_values);
-        ask_finish(ask, FINISH_ERROR, &why);
-        return ERROR_NONE;
+        relay_peer_send_cancel(ask->peer, ask->part_id);
+        error_set(&ask->error, ERROR_NO_MEMORY, "no memory for a row of %u values", n_values);
+        relay_end(ask, FINISH_ERROR, &ask->error, now_ns);
+        return false;
     }
-    ask_take_row(ask, message->row.position, (const float *)(const void *)values->data, n_values);
-    return ERROR_NONE;
+    *out = (struct relay_effect){.type = RELAY_ROW,
+                                 .ask = ask,
+                                 .position = position,
+                                 .n_values = n_values,
+                                 .values = (const float *)(const void *)values->data};
+    return relay_ask_take_row(ask, position);
 }
 
 /* Refused: because its driver is not there, or not any more; or for good. What was accepted before
  * by another driver is not refused for good because this one is busy. */
-static void take_refusal(struct ask *ask, const struct error *why)
+static void relay_take_refusal(struct relay_ask *ask, const struct error *why, uint64_t now_ns)
 {
+    const bool elsewhere = why->code == ERROR_NOT_FOUND || why->code == ERROR_CANCELLED;
+    const bool is_replay = ask->n_parts && why->code == ERROR_BUSY;
     ask->error = *why;
-    bool elsewhere = why->code == ERROR_NOT_FOUND || why->code == ERROR_CANCELLED;
-    bool is_replay = ask->n_parts && why->code == ERROR_BUSY;
     if (elsewhere || is_replay) {
         ask->place_failed = true;
-        ask_lost(ask);
+        relay_ask_lost(ask, now_ns);
     } else {
-        ask_finish(ask, FINISH_ERROR, why);
+        relay_end(ask, FINISH_ERROR, why, now_ns);
     }
 }
 
-static void take_done(struct ask *ask, const struct request_message *message)
+static void relay_take_done(struct relay_ask *ask, const struct request_message *message,
+                            uint64_t now_ns)
 {
     ask->usage = message->done.usage;
     ask->error = message->error;
-    bool unasked =
+    const bool unasked =
         message->done.reason == FINISH_CANCELLED; /* whom this end cancels it forgets at once */
     if (message->done.lost || unasked) {
         ask->place_failed = true;
-        ask_lost(ask);
+        relay_ask_lost(ask, now_ns);
     } else {
-        ask_finish(ask, message->done.reason, &message->error);
+        relay_end(ask, message->done.reason, &ask->error, now_ns);
     }
 }
 
-static struct ask *find_ask(struct peer *peer, uint64_t part_id)
+static struct relay_ask *relay_find_part(const struct relay_peer *peer, uint64_t part_id)
 {
-    pthread_mutex_lock(&peer->relay->lock);
-    struct ask *ask = peer->relay->asks;
+    struct relay_ask *ask = peer->core->asks;
     while (ask && !(ask->state == ASK_THERE && ask->peer == peer && ask->part_id == part_id))
         ask = ask->next;
-    pthread_mutex_unlock(&peer->relay->lock);
     return ask;
 }
 
-enum error_code ask_answer(struct peer *peer, struct request_message *message, struct error *err)
+bool relay_answer(struct relay_peer *peer, struct request_message *message, uint64_t now_ns,
+                  struct relay_effect *out, struct error *err)
 {
-    struct ask *ask = find_ask(peer, message->id);
+    struct relay_ask *ask = relay_find_part(peer, message->id);
+    assert(!peer->core->reading.ask);
     if (!ask)
-        return ERROR_NONE; /* it has ended here meanwhile */
+        return false; /* it has ended here meanwhile */
     switch (message->kind) {
     case REQUEST_ACCEPTED:
-        take_acceptance(ask);
-        return ERROR_NONE;
+        relay_take_acceptance(ask);
+        return false;
     case REQUEST_REFUSED:
-        take_refusal(ask, &message->error);
-        return ERROR_NONE;
+        relay_take_refusal(ask, &message->error, now_ns);
+        return false;
     case REQUEST_TOKENS:
-        return take_tokens(ask, message, err);
+        return relay_take_tokens(ask, now_ns, out, err);
     case REQUEST_ROW:
-        return take_row(ask, message, err);
+        return relay_take_row(ask, message, now_ns, out, err);
     case REQUEST_DONE:
-        take_done(ask, message);
-        return ERROR_NONE;
+        relay_take_done(ask, message, now_ns);
+        return false;
     default:
-        return ERROR_NONE;
+        return false;
     }
 }

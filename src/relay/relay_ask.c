@@ -1,5 +1,4 @@
-/* A request of this node: what it was given, what it has got, and its events. */
-#include "base/clock.h"
+/* A request of this node: what it was given, what it has got, and what becomes of its events. */
 #include "base/mem.h"
 #include "relay/relay_state.h"
 
@@ -7,22 +6,23 @@
 
 /* ---- making one --------------------------------------------------------------------------- */
 
-enum error_code ask_new(struct instance *instance, const struct request *request, uint32_t context,
-                        struct ask **out, struct error *err)
+enum error_code relay_ask_new(struct relay_instance *instance, const struct request *request,
+                              uint32_t context, uint64_t now_ns, struct relay_ask **out,
+                              struct error *err)
 {
     enum error_code code = request_check(request, LIMIT_VOCAB, err);
     if (!code)
         code = request_check_room(request, context, err);
     if (code)
         return code;
-    struct ask *ask = mem_new(sizeof *ask);
+    struct relay_ask *ask = mem_new(sizeof *ask);
     if (!ask)
         return error_set(err, ERROR_NO_MEMORY, "no memory for a request of %u tokens",
                          request->n_prompt);
     const uint32_t left = context - request->n_prompt;
     ask->instance = instance;
     ask->n_predict = request->n_predict < left ? request->n_predict : left;
-    ask->submitted_ns = ask->waiting_ns = clock_now_ns();
+    ask->submitted_ns = ask->waiting_ns = now_ns;
     code = request_copy(request, ask->n_predict, &ask->request, err);
     if (code) {
         mem_free(ask);
@@ -35,7 +35,7 @@ enum error_code ask_new(struct instance *instance, const struct request *request
     return ERROR_NONE;
 }
 
-void ask_free(struct ask *ask)
+void relay_ask_free(struct relay_ask *ask)
 {
     if (!ask)
         return;
@@ -43,89 +43,79 @@ void ask_free(struct ask *ask)
     mem_free(ask);
 }
 
-uint32_t ask_left(const struct ask *ask)
+const struct request *relay_ask_request(const struct relay_ask *ask)
 {
+    return &ask->request;
+}
+
+void *relay_ask_owner(const struct relay_ask *ask)
+{
+    return ask->instance->core->options.self;
+}
+
+uint32_t relay_ask_left(const struct relay_ask *ask)
+{
+    assert(ask->n_generated <= ask->n_predict);
     return ask->n_predict - ask->n_generated;
 }
 
-void ask_part(struct ask *ask, struct request *out)
+bool relay_ask_wants_rows(const struct relay_ask *ask)
 {
+    return ask->request.embeddings || ask->request.want_all_logits;
+}
+
+void relay_ask_part(struct relay_ask *ask, uint64_t now_ns, struct request *out)
+{
+    const bool forgets = ask->instance->core->options.bug == RELAY_BUG_FORGETS_TEXT;
     *out = ask->request;
-    out->n_prompt += ask->n_generated;
-    out->n_predict = ask_left(ask);
-    out->handlers = ask_handlers;
-    out->arg = ask;
+    out->n_prompt += forgets ? 0 : ask->n_generated;
+    out->n_predict = relay_ask_left(ask);
+    out->handlers = (struct request_handlers){0};
+    out->arg = NULL;
     ask->part_first = ask->n_generated;
     ask->part_rows = 0;
     ask->accepted = false;
     ask->usage = (struct request_usage){0};
     if (!ask->n_parts)
-        ask->first_part_ns = clock_now_ns();
+        ask->first_part_ns = now_ns;
+    /* A sequence's place in its context does not depend on how often it changed its driver. */
+    assert(forgets || out->n_prompt + out->n_predict == ask->request.n_prompt + ask->n_predict);
 }
 
 /* ---- events ------------------------------------------------------------------------------- */
 
-bool ask_take_token(struct ask *ask, const struct token_event *event)
+bool relay_ask_has_token(const struct relay_ask *ask)
 {
-    const struct request *request = &ask->request;
-    assert(ask_left(ask)); /* the driver was asked for no more, and an answer from elsewhere is
-                              checked before */
-    struct token_event moved = *event;
-    moved.index = ask->n_generated;
-    ask->tokens[request->n_prompt + ask->n_generated++] = event->token;
-    if (!ask->first_token_ns)
-        ask->first_token_ns = clock_now_ns();
-    return !request->handlers.token || request->handlers.token(request->arg, &moved);
+    return ask->first_token_ns;
 }
 
-void ask_take_row(struct ask *ask, uint32_t position, const float *values, uint32_t n_values)
+void relay_ask_take_token(struct relay_ask *ask, const struct token_event *event, uint64_t now_ns,
+                          struct token_event *out)
+{
+    assert(relay_ask_left(ask)); /* the driver was asked for no more, and an answer from elsewhere
+                                    is checked before */
+    assert(ask->state == ASK_IN_DRIVER || ask->state == ASK_THERE);
+    *out = *event;
+    out->index = ask->n_generated;
+    ask->tokens[ask->request.n_prompt + ask->n_generated++] = event->token;
+    if (!ask->first_token_ns)
+        ask->first_token_ns = now_ns;
+}
+
+bool relay_ask_take_row(struct relay_ask *ask, uint32_t position)
 {
     ask->part_rows++;
     if (position < ask->n_rows) /* it was delivered by an earlier part */
-        return;
+        return false;
     ask->n_rows = position + 1;
-    ask->request.handlers.row(ask->request.arg, position, values, n_values);
+    return true;
 }
-
-static bool on_token(void *arg, const struct token_event *event)
-{
-    return ask_take_token(arg, event);
-}
-
-static void on_row(void *arg, uint32_t position, const float *values, uint32_t n_values)
-{
-    ask_take_row(arg, position, values, n_values);
-}
-
-static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
-                    const struct error *err)
-{
-    struct ask *ask = arg;
-    struct relay *relay = ask->instance->relay;
-    ask->usage = *usage;
-    ask->reason = reason;
-    ask->error = (struct error){0};
-    if (err)
-        ask->error = *err;
-    pthread_mutex_lock(&relay->lock);
-    bool is_over = reason == FINISH_STOP || reason == FINISH_LENGTH ||
-                   (reason == FINISH_CANCELLED && ask->cancelled);
-    ask->state = is_over ? ASK_FINISHING : ASK_RETURNED;
-    if (!is_over)
-        relay_look_locked(relay);
-    pthread_mutex_unlock(&relay->lock);
-    if (is_over)
-        ask_finish(ask, reason, NULL);
-}
-
-const struct request_handlers ask_handlers = {on_token, on_row, on_done};
 
 /* ---- the end ------------------------------------------------------------------------------ */
 
 /* Of one part its driver knows the times; of several only this end does. */
-static void fill_usage(const struct ask *ask, struct request_usage *out)
+void relay_ask_fill_usage(const struct relay_ask *ask, uint64_t now_ns, struct request_usage *out)
 {
-    uint64_t now_ns = clock_now_ns();
     uint64_t begun_ns = ask->first_part_ns ? ask->first_part_ns : now_ns;
     *out = (struct request_usage){
         .prompt_tokens = ask->request.n_prompt,
@@ -145,46 +135,5 @@ static void fill_usage(const struct ask *ask, struct request_usage *out)
         out->prefill_ns = first_ns - begun_ns;
         out->decode_ns = now_ns - first_ns;
     }
-}
-
-static void count_locked(struct instance *instance, const struct request_usage *usage)
-{
-    instance->n_live--;
-    instance->used_ns = clock_now_ns();
-    instance_count_locked(instance, usage->generated_tokens, instance->used_ns);
-    instance->stats.prompt_tokens_total += usage->prompt_tokens;
-    instance->stats.cached_tokens_total += usage->cached_tokens;
-    instance->stats.generated_tokens_total += usage->generated_tokens;
-}
-
-static void unlink_locked(struct relay *relay, struct ask *ask)
-{
-    if (ask->next)
-        ask->next->previous = ask->previous;
-    else
-        relay->last_ask = ask->previous;
-    if (ask->previous)
-        ask->previous->next = ask->next;
-    else
-        relay->asks = ask->next;
-    relay->n_asks--;
-}
-
-void ask_finish(struct ask *ask, enum finish_reason reason, const struct error *err)
-{
-    struct relay *relay = ask->instance->relay;
-    struct request_usage usage;
-    fill_usage(ask, &usage);
-    pthread_mutex_lock(&relay->lock);
-    ask->state = ASK_FINISHING;
-    pthread_mutex_unlock(&relay->lock);
-    ask->request.handlers.done(ask->request.arg, reason, &usage,
-                               reason == FINISH_ERROR ? err : NULL);
-    pthread_mutex_lock(&relay->lock);
-    unlink_locked(relay, ask);
-    count_locked(ask->instance, &usage);
-    if (relay->closing)
-        relay_look_locked(relay);
-    pthread_mutex_unlock(&relay->lock);
-    ask_free(ask);
+    assert(out->generated_tokens <= ask->n_predict);
 }

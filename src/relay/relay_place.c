@@ -1,87 +1,83 @@
-/* Where a request of this node goes next: into a driver here, to another node's, or nowhere yet.
- * The loop's. */
-#include "base/clock.h"
+/* Where a request of this node goes next: into a driver here, to another node's, or nowhere yet. */
 #include "base/log.h"
 #include "relay/relay_state.h"
-#include "trust/identity.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const uint64_t MS = 1000000;
 
-static bool same_place(const struct place *a, const struct place *b)
+static bool relay_same_place(const struct relay_place *a, const struct relay_place *b)
 {
     return a->driver == b->driver && a->epoch == b->epoch &&
            (a->driver || memcmp(a->node_id, b->node_id, NODE_ID_BYTES) == 0);
 }
 
-enum error_code relay_find(struct relay *relay, const char *instance, struct place *out,
-                           struct error *err)
+static enum error_code relay_find(struct relay_core *core, const char *instance,
+                                  struct relay_place *out, struct error *err)
 {
-    *out = (struct place){0};
-    return relay->options.find(relay->options.self, instance, &out->driver, out->node_id,
-                               &out->epoch, err);
+    *out = (struct relay_place){0};
+    return core->options.find(core->options.self, instance, out, err);
 }
 
-bool relay_is_lost(struct relay *relay, const char *instance, const struct place *place,
+bool relay_is_lost(struct relay_core *core, const char *instance, const struct relay_place *place,
                    enum finish_reason reason, const struct error *why)
 {
-    struct place now;
+    struct relay_place now;
     struct error err = {0};
     if (reason == FINISH_CANCELLED || why->code == ERROR_IO || why->code == ERROR_CANCELLED)
         return true;
-    enum error_code code = relay_find(relay, instance, &now, &err);
-    return code == ERROR_BUSY || (!code && !same_place(&now, place));
-}
-
-static void set_state(struct ask *ask, enum ask_state state)
-{
-    struct relay *relay = ask->instance->relay;
-    pthread_mutex_lock(&relay->lock);
-    ask->state = state;
-    pthread_mutex_unlock(&relay->lock);
+    const enum error_code code = relay_find(core, instance, &now, &err);
+    return code == ERROR_BUSY || (!code && !relay_same_place(&now, place));
 }
 
 /* Nothing is missing but the news of its end. */
-static bool has_all(const struct ask *ask)
+static bool relay_ask_has_all(const struct relay_ask *ask)
 {
-    const struct request *request = &ask->request;
-    bool wants_rows = request->embeddings || request->want_all_logits;
-    if (!ask->n_parts || ask_left(ask) || (!wants_rows && !request->n_predict))
+    const bool wants_rows = relay_ask_wants_rows(ask);
+    if (!ask->n_parts || relay_ask_left(ask) || (!wants_rows && !ask->request.n_predict))
         return false;
-    return !wants_rows || ask->n_rows == request->n_prompt + ask->n_generated;
+    return !wants_rows || ask->n_rows == ask->request.n_prompt + ask->n_generated;
+}
+
+static bool relay_ask_gets_on(const struct relay_ask *ask)
+{
+    assert(ask->n_generated >= ask->waiting_generated && ask->n_rows >= ask->waiting_rows);
+    return ask->n_generated != ask->waiting_generated || ask->n_rows != ask->waiting_rows;
 }
 
 /* Ever longer, until it gets on. */
-static void put_off(struct ask *ask, uint64_t now_ns)
+static void relay_ask_put_off(struct relay_ask *ask, uint64_t now_ns)
 {
-    const bool gets_on =
-        ask->n_generated != ask->waiting_generated || ask->n_rows != ask->waiting_rows;
-    ask->again_ms = gets_on || !ask->again_ms ? RELAY_QUICK_MS : 2 * ask->again_ms;
+    ask->again_ms = relay_ask_gets_on(ask) || !ask->again_ms ? RELAY_QUICK_MS : 2 * ask->again_ms;
     if (ask->again_ms > RELAY_AGAIN_MS)
         ask->again_ms = RELAY_AGAIN_MS;
     ask->again_ns = now_ns + ask->again_ms * MS;
 }
 
 /* The node that it came from looks for another way: for that the driver is lost. */
-static void end_guest(struct ask *ask, const struct error *why)
+static void relay_end_guest(struct relay_ask *ask, const struct error *why, uint64_t now_ns)
 {
     struct error err = {0};
+    assert(ask->is_guest);
     error_set(&err, ERROR_IO, "handed on in vain: %s", why->text);
-    ask_finish(ask, FINISH_ERROR, &err);
+    relay_end(ask, FINISH_ERROR, &err, now_ns);
 }
 
-void ask_lost(struct ask *ask)
+void relay_ask_lost(struct relay_ask *ask, uint64_t now_ns)
 {
+    struct relay_core *core = ask->instance->core;
+    assert(ask->state == ASK_THERE || ask->state == ASK_RETURNED);
+    if (core->reading.ask == ask)
+        core->reading.ask = NULL;
     if (ask->n_parts == 1)
         ask->cached = ask->usage.cached_tokens;
-    if (has_all(ask)) {
-        ask_finish(ask, FINISH_LENGTH, NULL);
+    if (relay_ask_has_all(ask)) {
+        relay_end(ask, FINISH_LENGTH, NULL, now_ns);
         return;
     }
-    uint64_t now_ns = clock_now_ns();
-    put_off(ask, now_ns);
-    if (ask->n_generated != ask->waiting_generated || ask->n_rows != ask->waiting_rows)
+    relay_ask_put_off(ask, now_ns);
+    if (relay_ask_gets_on(ask))
         ask->waiting_ns = now_ns;
     ask->waiting_generated = ask->n_generated;
     ask->waiting_rows = ask->n_rows;
@@ -89,181 +85,183 @@ void ask_lost(struct ask *ask)
     ask->elsewhere_ns = 0;
     log_line(LOG_INFO, "relay", "request %llu for %s lost its driver after %u tokens: %s",
              (unsigned long long)ask->id, ask->instance->id, ask->n_generated, ask->error.text);
-    set_state(ask, ASK_WAITING);
+    ask->state = ASK_WAITING;
     if (ask->is_guest)
-        end_guest(ask, &ask->error);
+        relay_end_guest(ask, &ask->error, now_ns);
     else
-        relay_changed(ask->instance->relay);
+        relay_core_look(core);
 }
 
 /* ---- going on ------------------------------------------------------------------------------- */
 
-/* True: it is in the driver, and perhaps over and gone by now. */
-static bool start_here(struct ask *ask)
+/* True: SUBMIT is in *out. */
+static bool relay_start_here(struct relay_ask *ask, uint64_t now_ns, struct relay_effect *out)
 {
-    struct relay *relay = ask->instance->relay;
-    struct request part;
-    struct error err = {0};
-    ask_part(ask, &part);
-    pthread_mutex_lock(&relay->lock); /* so that its `done` comes after this */
-    ask->state = ASK_HERE;
+    *out = (struct relay_effect){.type = RELAY_SUBMIT, .ask = ask, .driver = ask->place.driver};
+    relay_ask_part(ask, now_ns, &out->request);
+    ask->state = ASK_IN_DRIVER;
     ask->cancel_sent = false;
     ask->n_parts++;
-    enum error_code code = driver_submit(ask->place.driver, &part, &ask->part_id, &err);
-    if (code) {
-        ask->state = ASK_WAITING;
-        ask->n_parts--;
-    }
-    pthread_mutex_unlock(&relay->lock);
-    if (!code)
-        return true;
-    bool is_replay = ask->n_parts;
-    if (code != ERROR_CANCELLED && !(code == ERROR_BUSY && is_replay)) {
-        ask_finish(ask, FINISH_ERROR, &err);
-        return true;
-    }
-    ask->waits_for = ask->error = err;
-    return false;
+    return true;
 }
 
-static bool start_there(struct ask *ask, const char *node)
+void relay_ask_submitted(struct relay_ask *ask, enum error_code code, uint64_t id,
+                         const struct error *why, uint64_t now_ns)
 {
-    struct relay *relay = ask->instance->relay;
+    assert(ask->state == ASK_IN_DRIVER && ask->n_parts);
+    if (!code) {
+        ask->part_id = id;
+        return;
+    }
+    ask->state = ASK_WAITING;
+    ask->n_parts--;
+    const bool is_replay = ask->n_parts;
+    if (code != ERROR_CANCELLED && !(code == ERROR_BUSY && is_replay)) {
+        relay_end(ask, FINISH_ERROR, why, now_ns);
+        return;
+    }
+    ask->waits_for = ask->error = *why;
+    ask->place_failed = true;
+    ask->again_ns = now_ns + RELAY_TICK_MS * MS;
+    if (ask->is_guest)
+        relay_end_guest(ask, why, now_ns);
+}
+
+static bool relay_start_there(struct relay_ask *ask, uint64_t now_ns)
+{
+    struct relay_core *core = ask->instance->core;
+    char node[NODE_ID_TEXT];
+    uint8_t via[NODE_ID_BYTES];
     bool onward;
-    struct link *link = relay_way(ask, &onward);
-    struct peer *peer = link ? peer_make(relay, link) : NULL;
+    void *link = relay_way(ask, via, &onward);
+    struct relay_peer *peer = link ? relay_peer_make(core, link, via) : NULL;
     struct request part;
+    id_text(ask->place.node_id, NODE_ID_BYTES, node);
     if (!peer) {
         error_set(&ask->waits_for, ERROR_BUSY, "%s node %.8s, which has it",
                   link ? "no memory for requests to" : "there is no link to", node);
         return false;
     }
-    pthread_mutex_lock(&relay->lock);
-    size_t before = peer->run.size;
-    bool written = peer_has_room(peer, MESSAGE_ROW);
+    const size_t before = peer->run.size;
+    bool written = relay_peer_has_room(peer, MESSAGE_ROW);
     if (written) {
-        ask_part(ask, &part);
-        ask->part_id = ++relay->last_wire_id;
+        relay_ask_part(ask, now_ns, &part);
+        ask->part_id = ++core->last_wire_id;
         (onward ? request_write_submit_onward
                 : request_write_submit)(ask->part_id, ask->instance->id, &part, &peer->run);
-        written = peer_wrote(peer, before, MESSAGE_ROW);
+        written = relay_peer_wrote(peer, before, MESSAGE_ROW);
     }
     if (written) {
         ask->peer = peer;
         ask->state = ASK_THERE;
         ask->deaf_ns = 0;
     }
-    pthread_mutex_unlock(&relay->lock);
     error_set(&ask->waits_for, ERROR_BUSY, "node %.8s, which has it, %s", node,
               written ? "does not answer" : "is sent too much");
     return written;
 }
 
-static bool start(struct ask *ask, const struct place *place, uint64_t now_ns)
+/* It does not wait any more: ASK_THERE, or there is an effect. */
+static bool relay_ask_start(struct relay_ask *ask, const struct relay_place *place, uint64_t now_ns,
+                            struct relay_effect *out, bool *has_effect)
 {
-    char node[NODE_ID_TEXT];
-    if (ask->place_failed && now_ns < ask->again_ns && same_place(place, &ask->place)) {
+    if (ask->place_failed && now_ns < ask->again_ns && relay_same_place(place, &ask->place)) {
         ask->waits_for = ask->error;
         return false;
     }
-    if (!same_place(place, &ask->place))
+    if (!relay_same_place(place, &ask->place))
         ask->again_ms = 0;
     ask->place = *place;
     ask->place_failed = false;
     if (!place->driver)
-        id_text(place->node_id, NODE_ID_BYTES, node);
-    if (place->driver ? start_here(ask) : start_there(ask, node))
-        return true;
-    if (place->driver) {
-        ask->place_failed = true;
-        ask->again_ns = now_ns + RELAY_TICK_MS * MS;
-    }
-    return false;
-}
-
-static void tell_wanted(struct instance *instance, uint64_t now_ns)
-{
-    const struct relay_options *options = &instance->relay->options;
-    if (!options->wanted || (instance->wanted_ns && now_ns - instance->wanted_ns < 1000 * MS))
-        return;
-    instance->wanted_ns = now_ns;
-    options->wanted(options->self, instance->id);
-}
-
-/* True: it does not wait any more, and may be gone. */
-static bool go_on(struct ask *ask, uint64_t now_ns)
-{
-    struct place place;
-    struct error err = {0};
-    enum error_code code = relay_find(ask->instance->relay, ask->instance->id, &place, &err);
-    if (!code)
-        return start(ask, &place, now_ns);
-    ask->waits_for = err;
-    if (code == ERROR_BUSY) {
-        tell_wanted(ask->instance, now_ns);
-        return false;
-    }
-    ask_finish(ask, FINISH_ERROR, &err);
+        return relay_start_there(ask, now_ns);
+    *has_effect = relay_start_here(ask, now_ns, out);
     return true;
 }
 
-static bool is_impatient(const struct ask *ask, uint64_t now_ns)
+static void relay_tell_wanted(struct relay_instance *instance, uint64_t now_ns)
 {
-    return now_ns - ask->waiting_ns >= ask->instance->relay->options.patience_ms * MS;
+    struct relay_core *core = instance->core;
+    if (!core->options.tells_wanted ||
+        (instance->wanted_ns && now_ns - instance->wanted_ns < 1000 * MS))
+        return;
+    instance->wanted_ns = now_ns;
+    instance->is_wanted = core->has_wanted = true;
 }
 
-static void give_up(struct ask *ask)
+static bool relay_is_impatient(const struct relay_ask *ask, uint64_t now_ns)
+{
+    return now_ns - ask->waiting_ns >= ask->instance->core->options.patience_ms * MS;
+}
+
+static void relay_give_up(struct relay_ask *ask, uint64_t now_ns)
 {
     struct error err = {0};
     error_set(&err, ERROR_BUSY, "the model did not become ready within %.1f s: %s",
-              (double)ask->instance->relay->options.patience_ms / 1000, ask->waits_for.text);
-    ask_finish(ask, FINISH_ERROR, &err);
+              (double)ask->instance->core->options.patience_ms / 1000, ask->waits_for.text);
+    relay_end(ask, FINISH_ERROR, &err, now_ns);
+}
+
+static bool relay_step_waiting(struct relay_ask *ask, uint64_t now_ns, struct relay_effect *out)
+{
+    struct relay_core *core = ask->instance->core;
+    struct relay_place place;
+    struct error err = {0};
+    bool has_effect = false;
+    const enum error_code code = relay_find(core, ask->instance->id, &place, &err);
+    if (code && code != ERROR_BUSY) {
+        relay_end(ask, FINISH_ERROR, &err, now_ns);
+        return false;
+    }
+    if (code) {
+        ask->waits_for = err;
+        relay_tell_wanted(ask->instance, now_ns);
+    } else if (relay_ask_start(ask, &place, now_ns, out, &has_effect)) {
+        assert(ask->state == (has_effect ? ASK_IN_DRIVER : ASK_THERE));
+        return has_effect;
+    }
+    if (ask->is_guest)
+        relay_end_guest(ask, &ask->waits_for, now_ns);
+    else if (relay_is_impatient(ask, now_ns))
+        relay_give_up(ask, now_ns);
+    return false;
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-uint64_t ask_waits_ms(const struct ask *ask, uint64_t now_ns)
+uint64_t relay_ask_wait_ms(const struct relay_ask *ask, uint64_t now_ns)
 {
     if (ask->state == ASK_WAITING)
         return now_ns - ask->waiting_ns < RELAY_AGAIN_MS * MS ? RELAY_QUICK_MS : RELAY_TICK_MS;
     return ask->state == ASK_THERE && (!ask->accepted || ask->elsewhere_ns) ? RELAY_TICK_MS : 0;
 }
 
-static bool is_unwanted(struct ask *ask)
+static void relay_take_back(struct relay_ask *ask, uint64_t now_ns)
 {
-    struct relay *relay = ask->instance->relay;
-    pthread_mutex_lock(&relay->lock);
-    bool is_unwanted = ask->cancelled || relay->closing;
-    pthread_mutex_unlock(&relay->lock);
-    return is_unwanted;
-}
-
-static void take_back(struct ask *ask)
-{
-    struct relay *relay = ask->instance->relay;
-    if (relay_is_lost(relay, ask->instance->id, &ask->place, ask->reason, &ask->error)) {
+    if (relay_is_lost(ask->instance->core, ask->instance->id, &ask->place, ask->reason,
+                      &ask->error)) {
         ask->place_failed = true;
-        ask_lost(ask);
+        relay_ask_lost(ask, now_ns);
     } else {
-        ask_finish(ask, FINISH_ERROR, &ask->error);
+        relay_end(ask, FINISH_ERROR, &ask->error, now_ns);
     }
 }
 
 /* Another node's driver serves by now: who has it would say so, unless it does not answer any more.
  * A node that has the next one, too, ends what is in the old one itself. */
-static bool is_elsewhere(const struct ask *ask)
+static bool relay_is_elsewhere(const struct relay_ask *ask)
 {
-    struct place place;
+    struct relay_place place;
     struct error err = {0};
-    return !relay_find(ask->instance->relay, ask->instance->id, &place, &err) &&
+    return !relay_find(ask->instance->core, ask->instance->id, &place, &err) &&
            (place.driver || memcmp(place.node_id, ask->place.node_id, NODE_ID_BYTES) != 0);
 }
 
 /* It is elsewhere, and its old driver has had time to end it, which hands over what is in its
  * caches. */
-static bool has_left(struct ask *ask, uint64_t now_ns)
+static bool relay_has_left(struct relay_ask *ask, uint64_t now_ns)
 {
-    const bool elsewhere = is_elsewhere(ask);
+    const bool elsewhere = relay_is_elsewhere(ask);
     if (elsewhere && !ask->elsewhere_ns)
         ask->elsewhere_ns = now_ns;
     else if (!elsewhere)
@@ -271,31 +269,34 @@ static bool has_left(struct ask *ask, uint64_t now_ns)
     return elsewhere && now_ns - ask->elsewhere_ns >= RELAY_LINGER_MS * MS;
 }
 
-void ask_step(struct ask *ask, uint64_t now_ns)
+static void relay_step_there(struct relay_ask *ask, uint64_t now_ns)
 {
-    if (is_unwanted(ask)) {
-        if (ask->state == ASK_THERE)
-            peer_send_cancel(ask->peer, ask->part_id);
-        ask_finish(ask, FINISH_CANCELLED, NULL);
-    } else if (ask->state == ASK_RETURNED) {
-        take_back(ask); /* goes on in the next turn */
-    } else if (ask->state == ASK_WAITING) {
-        if (go_on(ask, now_ns))
-            return;
-        if (ask->is_guest)
-            end_guest(ask, &ask->waits_for);
-        else if (is_impatient(ask, now_ns))
-            give_up(ask);
-    } else if (ask->state == ASK_THERE && relay_is_deaf(ask, now_ns)) {
-        peer_send_cancel(ask->peer, ask->part_id);
-        error_set(&ask->error, ERROR_IO, "its node is not heard any more");
-        ask_lost(ask);
-    } else if (ask->state == ASK_THERE && has_left(ask, now_ns)) {
-        peer_send_cancel(ask->peer, ask->part_id);
-        error_set(&ask->error, ERROR_IO, "it runs elsewhere now");
-        ask_lost(ask);
-    } else if (ask->state == ASK_THERE && !ask->accepted && is_impatient(ask, now_ns)) {
-        peer_send_cancel(ask->peer, ask->part_id);
-        give_up(ask);
+    const bool is_deaf = relay_is_deaf(ask, now_ns);
+    if (is_deaf || relay_has_left(ask, now_ns)) {
+        relay_peer_send_cancel(ask->peer, ask->part_id);
+        error_set(&ask->error, ERROR_IO, "%s",
+                  is_deaf ? "its node is not heard any more" : "it runs elsewhere now");
+        relay_ask_lost(ask, now_ns);
+    } else if (!ask->accepted && relay_is_impatient(ask, now_ns)) {
+        relay_peer_send_cancel(ask->peer, ask->part_id);
+        relay_give_up(ask, now_ns);
     }
+}
+
+bool relay_ask_step(struct relay_ask *ask, uint64_t now_ns, struct relay_effect *out)
+{
+    assert(ask->state == ASK_WAITING || ask->state == ASK_THERE || ask->state == ASK_RETURNED);
+    if (ask->cancelled || ask->instance->core->stopped) {
+        if (ask->state == ASK_THERE)
+            relay_peer_send_cancel(ask->peer, ask->part_id);
+        relay_end(ask, FINISH_CANCELLED, NULL, now_ns);
+        return false;
+    }
+    if (ask->state == ASK_WAITING)
+        return relay_step_waiting(ask, now_ns, out);
+    if (ask->state == ASK_RETURNED)
+        relay_take_back(ask, now_ns); /* goes on in the next turn */
+    else
+        relay_step_there(ask, now_ns);
+    return false;
 }

@@ -1,14 +1,26 @@
-/* Requests of other nodes, in a driver here, or handed on to the node that has it. Their answers
- * are written on the driver's threads, or on the loop's, and sent by the loop. */
-#include "base/clock.h"
+/* Requests of other nodes, in a driver here, or handed on to the node that has it. */
 #include "base/mem.h"
 #include "relay/relay_state.h"
 
+#include <assert.h>
 #include <string.h>
 
-static void unlink_locked(struct served *served)
+static void relay_link_served(struct relay_served *served)
 {
-    struct peer *peer = served->peer;
+    struct relay_peer *peer = served->peer;
+    served->next = peer->served;
+    if (served->next)
+        served->next->previous = served;
+    peer->served = served;
+    peer->n_served++;
+    peer->core->n_served++;
+    served->instance->n_live++;
+}
+
+void relay_serve_free(struct relay_served *served)
+{
+    struct relay_peer *peer = served->peer;
+    assert(peer->n_served && peer->core->n_served && served->instance->n_live);
     if (served->next)
         served->next->previous = served->previous;
     if (served->previous)
@@ -16,212 +28,202 @@ static void unlink_locked(struct served *served)
     else
         peer->served = served->next;
     peer->n_served--;
-    peer->relay->n_served--;
+    peer->core->n_served--;
     served->instance->n_live--;
-    served->instance->used_ns = clock_now_ns();
-    if (!peer->link || peer->relay->closing)
-        relay_look_locked(peer->relay); /* the peer can be freed, or the relay closed */
+    peer->core->writes = true; /* the peer can go, or the relay is empty */
+    mem_free(served->memory);
+    mem_free(served);
 }
 
-static void link_locked(struct served *served)
+void *relay_served_owner(const struct relay_served *served)
 {
-    struct peer *peer = served->peer;
-    served->next = peer->served;
-    if (served->next)
-        served->next->previous = served;
-    peer->served = served;
-    peer->n_served++;
-    peer->relay->n_served++;
-    served->instance->n_live++;
+    return served->peer->core->options.self;
 }
 
-static struct served *find_locked(struct peer *peer, uint64_t id)
+static struct relay_served *relay_find_served(const struct relay_peer *peer, uint64_t id)
 {
-    struct served *served = peer->served;
+    struct relay_served *served = peer->served;
     while (served && served->id != id)
         served = served->next;
     return served;
 }
 
-static void stop_locked(struct served *served)
+static void relay_serve_stop(struct relay_served *served)
 {
-    if (served->place.driver)
-        driver_cancel(served->place.driver, served->driver_id);
-    else
-        relay_cancel_locked(served->peer->relay, served->driver_id);
+    served->stops = true;
+    served->peer->core->tends = true;
 }
 
-/* ---- on the driver's threads -------------------------------------------------------------- */
+/* ---- its answers ------------------------------------------------------------------------------
+ */
 
-static bool can_write_locked(struct served *served, enum message_weight weight)
+static bool relay_served_can_write(struct relay_served *served, enum message_weight weight)
 {
     if (served->cancelled || served->is_full || !served->peer->link)
         return false;
-    served->is_full = !peer_has_room(served->peer, weight);
+    served->is_full = !relay_peer_has_room(served->peer, weight);
     return !served->is_full;
 }
 
-static bool on_token(void *arg, const struct token_event *event)
+bool relay_served_token(struct relay_served *served, const struct token_event *event)
 {
-    struct served *served = arg;
-    struct peer *peer = served->peer;
-    pthread_mutex_lock(&peer->relay->lock);
-    size_t before = peer->run.size;
-    bool can_write = can_write_locked(served, MESSAGE_TOKEN);
-    if (can_write) {
-        request_write_token(served->id, event, &peer->last_tokens, &peer->run);
-        can_write = peer_wrote(peer, before, MESSAGE_TOKEN);
-        served->is_full = !can_write;
-    }
-    uv_async_send(&peer->relay->wake);
-    pthread_mutex_unlock(&peer->relay->lock);
-    return can_write; /* else it stops, and on_done says why */
+    struct relay_peer *peer = served->peer;
+    const size_t before = peer->run.size;
+    assert(served->is_in && !served->returned);
+    if (!relay_served_can_write(served, MESSAGE_TOKEN))
+        return false; /* it stops, and its end says why */
+    request_write_token(served->id, event, &peer->last_tokens, &peer->run);
+    served->is_full = !relay_peer_wrote(peer, before, MESSAGE_TOKEN);
+    return !served->is_full;
 }
 
-static void on_row(void *arg, uint32_t position, const float *values, uint32_t n_values)
+bool relay_served_row(struct relay_served *served, uint32_t position, const float *values,
+                      uint32_t n_values)
 {
-    struct served *served = arg;
-    struct peer *peer = served->peer;
-    pthread_mutex_lock(&peer->relay->lock);
-    size_t before = peer->run.size;
-    bool can_write = can_write_locked(served, MESSAGE_ROW);
+    struct relay_peer *peer = served->peer;
+    const size_t before = peer->run.size;
+    assert(served->is_in && !served->returned);
+    bool can_write = relay_served_can_write(served, MESSAGE_ROW);
     if (can_write) {
         request_write_row(served->id, position, values, n_values, &peer->run);
-        can_write = peer_wrote(peer, before, MESSAGE_ROW);
+        can_write = relay_peer_wrote(peer, before, MESSAGE_ROW);
         served->is_full = !can_write;
     }
     if (!can_write)
-        stop_locked(served);
-    uv_async_send(&peer->relay->wake);
-    pthread_mutex_unlock(&peer->relay->lock);
+        relay_serve_stop(served);
+    return can_write;
 }
 
 /* Tells the asker that it is over, and forgets it. */
-static void end_locked(struct served *served, enum finish_reason reason, const struct error *why,
-                       bool lost)
+static void relay_serve_end(struct relay_served *served, enum finish_reason reason,
+                            const struct error *why, bool lost, uint64_t now_ns)
 {
-    struct peer *peer = served->peer;
-    size_t before = peer->run.size;
-    if (peer->link && peer_has_room(peer, MESSAGE_CONTROL)) {
+    struct relay_peer *peer = served->peer;
+    const size_t before = peer->run.size;
+    assert(!served->is_in);
+    if (peer->link && relay_peer_has_room(peer, MESSAGE_CONTROL)) {
         request_write_done(served->id, reason, &served->usage, why, lost, &peer->run);
-        peer_wrote(peer, before, MESSAGE_CONTROL);
+        relay_peer_wrote(peer, before, MESSAGE_CONTROL);
     }
-    unlink_locked(served);
-    uv_async_send(&peer->relay->wake);
-    mem_free(served);
+    served->instance->used_ns = now_ns;
+    relay_serve_free(served);
 }
 
-static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
-                    const struct error *err)
+void relay_served_done(struct relay_served *served, enum finish_reason reason,
+                       const struct request_usage *usage, const struct error *why, uint64_t now_ns)
 {
-    struct served *served = arg;
-    struct relay *relay = served->peer->relay;
+    const struct relay_core *core = served->peer->core;
     struct error full = {0};
-    pthread_mutex_lock(&relay->lock);
+    assert(served->is_in && !served->returned);
+    served->is_in = false;
     served->usage = *usage;
     served->reason = reason;
-    served->error = (struct error){0};
-    if (err)
-        served->error = *err;
+    served->error = why ? *why : (struct error){0};
     if (reason == FINISH_ERROR && !served->error.code)
         error_set(&served->error, ERROR_INTERNAL, "an error without a reason");
     if (served->is_full) {
         error_set(&full, ERROR_BUSY,
                   "the link takes the answer too slowly: more than %llu bytes wait for it",
-                  (unsigned long long)relay->options.queue_bytes);
-        end_locked(served, FINISH_ERROR, &full, false);
+                  (unsigned long long)core->options.queue_bytes);
+        relay_serve_end(served, FINISH_ERROR, &full, false, now_ns);
     } else if (served->cancelled) {
-        end_locked(served, FINISH_CANCELLED, NULL, false);
+        relay_serve_end(served, FINISH_CANCELLED, NULL, false, now_ns);
     } else if (reason == FINISH_STOP || reason == FINISH_LENGTH) {
-        end_locked(served, reason, NULL, false);
+        relay_serve_end(served, reason, NULL, false, now_ns);
     } else {
         served->returned = true;
-        relay->n_returned++;
-        relay_look_locked(relay);
-    }
-    pthread_mutex_unlock(&relay->lock);
-}
-
-/* ---- on the loop's ------------------------------------------------------------------------- */
-
-static struct served *next_returned(struct relay *relay)
-{
-    struct served *found = NULL;
-    pthread_mutex_lock(&relay->lock);
-    for (struct peer *peer = relay->n_returned ? relay->peers : NULL; peer && !found;
-         peer = peer->next) {
-        found = peer->served;
-        while (found && !found->returned)
-            found = found->next;
-    }
-    pthread_mutex_unlock(&relay->lock);
-    return found;
-}
-
-void serve_look(struct relay *relay)
-{
-    struct served *served;
-    while ((served = next_returned(relay)) != NULL) {
-        bool lost = relay_is_lost(relay, served->instance->id, &served->place, served->reason,
-                                  &served->error);
-        pthread_mutex_lock(&relay->lock);
-        relay->n_returned--;
-        end_locked(served, served->reason, &served->error, lost);
-        pthread_mutex_unlock(&relay->lock);
+        served->peer->core->tends = true;
     }
 }
+
+/* ---- its beginning ----------------------------------------------------------------------------
+ */
 
 /* Here, or, for one that may be handed on, at a node that is reached. */
-static enum error_code find_driver(struct relay *relay, const char *id, bool onward,
-                                   struct place *place, struct error *err)
+static enum error_code relay_serve_find(struct relay_core *core, const char *id, bool onward,
+                                        struct relay_place *place, struct error *err)
 {
-    const struct relay_options *options = &relay->options;
+    const struct relay_core_options *options = &core->options;
     struct error why = {0};
-    enum error_code code = relay_find(relay, id, place, &why);
+    *place = (struct relay_place){0};
+    const enum error_code code = options->find(options->self, id, place, &why);
     if (code)
         return error_set(err, ERROR_NOT_FOUND, "its driver is not here: %s", why.text);
-    if (place->driver ||
-        (onward && options->reaches && options->reaches(options->self, place->node_id)))
+    if (place->driver || (onward && (options->reaches(options->self, place->node_id) ||
+                                     options->bug == RELAY_BUG_HANDS_ON_TWICE)))
         return ERROR_NONE;
     return error_set(err, ERROR_NOT_FOUND, "its driver is not here, but on another node");
 }
 
-/* Puts it into the driver, or among this node's own, which the loop hands on later. Accepting, or
- * refusing, is written before any answer: the answers wait for the lock. */
-static enum error_code submit(struct served *served, const struct request *asked, struct error *err)
+static void relay_serve_accept(struct relay_served *served)
 {
-    struct peer *peer = served->peer;
-    struct relay *relay = peer->relay;
-    struct request request = *asked;
-    enum error_code code = ERROR_NONE;
-    request.handlers = (struct request_handlers){on_token, on_row, on_done};
+    struct relay_peer *peer = served->peer;
+    const size_t before = peer->run.size;
+    if (!peer->link || !relay_peer_has_room(peer, MESSAGE_CONTROL))
+        return;
+    request_write_accepted(served->id, &peer->run);
+    relay_peer_wrote(peer, before, MESSAGE_CONTROL);
+}
+
+static void relay_serve_refuse(struct relay_peer *peer, uint64_t id, const struct error *why)
+{
+    const size_t before = peer->run.size;
+    if (!peer->link || !relay_peer_has_room(peer, MESSAGE_CONTROL))
+        return;
+    request_write_refused(id, why, &peer->run);
+    relay_peer_wrote(peer, before, MESSAGE_CONTROL);
+}
+
+/* Among this node's own, which go to other nodes. Its own node has bounded it by the context; here
+ * nobody may have asked for the instance yet. */
+static enum error_code relay_serve_hand_on(struct relay_served *served, uint64_t now_ns,
+                                           struct error *err)
+{
+    struct request request = served->request;
+    const uint64_t wanted = (uint64_t)request.n_prompt + request.n_predict;
+    const uint32_t context = wanted < LIMIT_CONTEXT ? (uint32_t)wanted : LIMIT_CONTEXT;
+    struct relay_core *core = served->peer->core;
+    struct relay_ask *ask = NULL;
+    request.handlers = core->options.served;
     request.arg = served;
-    if (!served->place.driver)
-        code = relay_submit_guest(served->instance, &request, &served->driver_id, err);
-    pthread_mutex_lock(&relay->lock);
-    size_t before = peer->run.size;
-    if (served->place.driver)
-        code = driver_submit(served->place.driver, &request, &served->driver_id, err);
-    if (!code) {
-        link_locked(served);
-        if (peer_has_room(peer, MESSAGE_CONTROL)) {
-            request_write_accepted(served->id, &peer->run);
-            peer_wrote(peer, before, MESSAGE_CONTROL);
-        }
-    }
-    pthread_mutex_unlock(&relay->lock);
+    enum error_code code = relay_ask_new(served->instance, &request, context, now_ns, &ask, err);
+    if (code)
+        return code;
+    ask->is_guest = true;
+    code = relay_core_submit(core, ask, &served->driver_id, err);
+    if (code)
+        relay_ask_free(ask);
     return code;
 }
 
-static enum error_code serve(struct peer *peer, const struct request_message *message,
-                             struct error *err)
+void relay_serve_submitted(struct relay_served *served, enum error_code code, uint64_t id,
+                           const struct error *why, uint64_t now_ns)
 {
-    struct relay *relay = peer->relay;
-    struct served *served = NULL;
-    struct place place = {0};
+    assert(!served->is_new && !served->is_in);
+    mem_free(served->memory); /* the driver has a copy */
+    served->memory = NULL;
+    served->request = (struct request){0};
+    served->driver_id = id;
+    served->is_in = !code;
+    if (!code) {
+        relay_serve_accept(served);
+        return;
+    }
+    relay_serve_refuse(served->peer, served->id, why);
+    served->instance->used_ns = now_ns;
+    relay_serve_free(served);
+}
+
+static enum error_code relay_serve_new(struct relay_peer *peer, struct request_message *message,
+                                       uint64_t now_ns, struct error *err)
+{
+    struct relay_core *core = peer->core;
+    struct relay_served *served = NULL;
+    struct relay_place place;
     enum error_code code =
-        find_driver(relay, message->submit.instance, message->submit.onward, &place, err);
-    struct instance *instance = code ? NULL : relay_instance(relay, message->submit.instance, err);
+        relay_serve_find(core, message->submit.instance, message->submit.onward, &place, err);
+    struct relay_instance *instance =
+        code ? NULL : relay_core_instance(core, message->submit.instance, err);
     if (!code && !instance)
         code = ERROR_BUSY;
     if (!code && !(served = mem_new(sizeof *served)))
@@ -232,67 +234,104 @@ static enum error_code serve(struct peer *peer, const struct request_message *me
     served->id = message->id;
     served->instance = instance;
     served->place = place;
-    code = submit(served, &message->submit.request, err);
-    if (code)
-        mem_free(served);
-    return code;
-}
-
-static void refuse(struct peer *peer, uint64_t id, const struct error *why)
-{
-    struct relay *relay = peer->relay;
-    pthread_mutex_lock(&relay->lock);
-    size_t before = peer->run.size;
-    if (peer_has_room(peer, MESSAGE_CONTROL)) {
-        request_write_refused(id, why, &peer->run);
-        peer_wrote(peer, before, MESSAGE_CONTROL);
+    served->request = message->submit.request;
+    served->memory = message->memory;
+    message->memory = NULL;
+    relay_link_served(served);
+    if (place.driver) {
+        served->is_new = core->tends = true;
+        return ERROR_NONE;
     }
-    pthread_mutex_unlock(&relay->lock);
-}
-
-enum error_code serve_submit(struct peer *peer, struct request_message *message, struct error *err)
-{
-    struct relay *relay = peer->relay;
-    struct error why = {0};
-    pthread_mutex_lock(&relay->lock);
-    bool is_twice = find_locked(peer, message->id), is_closing = relay->closing;
-    uint32_t n_served = peer->n_served;
-    pthread_mutex_unlock(&relay->lock);
-    enum error_code code = ERROR_NONE;
-    if (is_twice)
-        return error_set(err, ERROR_INVALID, "request %llu a second time",
-                         (unsigned long long)message->id);
-    if (is_closing)
-        code = error_set(&why, ERROR_NOT_FOUND, "this node is leaving");
-    else if (n_served >= LIMIT_RELAY_OF_PEER)
-        code = error_set(&why, ERROR_BUSY,
-                         "%u requests of one node run already, which is the limit", n_served);
-    else
-        code = serve(peer, message, &why);
-    if (code)
-        refuse(peer, message->id, &why);
-    uv_async_send(&relay->wake);
+    code = relay_serve_hand_on(served, now_ns, err);
+    struct error why = code ? *err : (struct error){0};
+    relay_serve_submitted(served, code, served->driver_id, &why, now_ns);
     return ERROR_NONE;
 }
 
-static void cancel_locked(struct served *served)
+enum error_code relay_serve(struct relay_peer *peer, struct request_message *message,
+                            uint64_t now_ns, struct error *err)
+{
+    struct error why = {0};
+    enum error_code code = ERROR_NONE;
+    if (relay_find_served(peer, message->id))
+        return error_set(err, ERROR_INVALID, "request %llu a second time",
+                         (unsigned long long)message->id);
+    if (peer->core->stopped)
+        code = error_set(&why, ERROR_NOT_FOUND, "this node is leaving");
+    else if (peer->n_served >= LIMIT_RELAY_OF_PEER)
+        code = error_set(&why, ERROR_BUSY,
+                         "%u requests of one node run already, which is the limit", peer->n_served);
+    else
+        code = relay_serve_new(peer, message, now_ns, &why);
+    if (code)
+        relay_serve_refuse(peer, message->id, &why);
+    return ERROR_NONE;
+}
+
+static void relay_serve_cancel_one(struct relay_served *served)
 {
     served->cancelled = true;
-    if (!served->returned) /* so its driver waits for its end, and is there */
-        stop_locked(served);
+    if (!served->returned)
+        relay_serve_stop(served);
 }
 
-void serve_cancel(struct peer *peer, uint64_t id)
+void relay_serve_cancel(struct relay_peer *peer, uint64_t id)
 {
-    pthread_mutex_lock(&peer->relay->lock);
-    struct served *served = find_locked(peer, id);
+    struct relay_served *served = relay_find_served(peer, id);
     if (served)
-        cancel_locked(served);
-    pthread_mutex_unlock(&peer->relay->lock);
+        relay_serve_cancel_one(served);
 }
 
-void serve_cancel_all_locked(struct peer *peer)
+void relay_serve_cancel_all(struct relay_peer *peer)
 {
-    for (struct served *served = peer->served; served; served = served->next)
-        cancel_locked(served);
+    for (struct relay_served *served = peer->served; served; served = served->next)
+        relay_serve_cancel_one(served);
+}
+
+/* ---- the turn ---------------------------------------------------------------------------------
+ */
+
+/* True: *out is an effect. What is in its driver still is there to be cancelled. */
+static bool relay_serve_tend(struct relay_served *served, uint64_t now_ns, struct relay_effect *out)
+{
+    struct relay_core *core = served->peer->core;
+    if (served->is_new) {
+        served->is_new = false;
+        *out = (struct relay_effect){.type = RELAY_SUBMIT,
+                                     .served = served,
+                                     .driver = served->place.driver,
+                                     .request = served->request};
+        return true;
+    }
+    if (served->returned) {
+        const bool lost = relay_is_lost(core, served->instance->id, &served->place, served->reason,
+                                        &served->error);
+        relay_serve_end(served, served->reason, &served->error, lost, now_ns);
+        return false;
+    }
+    if (!served->stops || served->stop_sent || !served->is_in)
+        return false;
+    served->stop_sent = true;
+    if (!served->place.driver) {
+        relay_core_cancel(core, served->driver_id);
+        return false;
+    }
+    *out = (struct relay_effect){
+        .type = RELAY_CANCEL, .driver = served->place.driver, .id = served->driver_id};
+    return true;
+}
+
+bool relay_serve_next(struct relay_core *core, uint64_t now_ns, struct relay_effect *out)
+{
+    if (!core->tends)
+        return false;
+    for (struct relay_peer *peer = core->peers; peer; peer = peer->next) {
+        for (struct relay_served *served = peer->served, *next; served; served = next) {
+            next = served->next;
+            if (relay_serve_tend(served, now_ns, out))
+                return true;
+        }
+    }
+    core->tends = false;
+    return false;
 }

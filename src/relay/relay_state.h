@@ -1,15 +1,12 @@
-/* What the relay's files share. relay.c: the loop's step and the mesh's events; relay_generator.c:
- * the doors for those who ask; relay_ask.c: a request of this node and its events; relay_answer.c:
- * what another node says to it; relay_place.c: where it goes next; relay_way.c: through which node;
- * relay_peer.c: what goes out through a link; relay_serve.c: others' requests. */
+/* What the files of the relay's core share. relay_core.c: events, effects and the turn;
+ * relay_instance.c: what is asked for; relay_ask.c: a request of this node and its events;
+ * relay_answer.c: what another node says to it; relay_place.c: where it goes next; relay_way.c:
+ * through which node; relay_peer.c: what goes out through a link; relay_serve.c: others' requests.
+ */
 #pragma once
 
-#include "pipeline/driver.h"
-#include "pipeline/request_wire.h"
 #include "relay/relay.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
+#include "relay/relay_core.h"
 
 enum {
     RELAY_TICK_MS = 100, /* how often what waits is looked at */
@@ -24,44 +21,38 @@ enum {
         2000, /* a driver that is not the current one any more may end its requests itself */
 };
 
-struct instance {
-    struct generator generator; /* first */
-    struct relay *relay;
-    struct instance *next;
+struct relay_instance {
+    struct relay_core *core;
+    struct relay_instance *next;
     char id[LIMIT_CLUSTER_ID_BYTES + 1];
-    atomic_uint context;
-    uint64_t wanted_ns; /* when its owner was told last; the loop's */
-    /* under the lock */
+    bool is_wanted;     /* WANTED is to come */
+    uint64_t wanted_ns; /* when its owner was told last */
     uint64_t used_ns;
-    double recent_tokens; /* relay_recent_tokens() at that time */
+    double recent_tokens; /* at recent_ns */
     uint64_t recent_ns;
-    uint32_t n_live;           /* requests of this node and others */
-    struct driver_stats stats; /* of this node's */
+    uint32_t n_live;            /* requests of this node and others */
+    uint32_t n_asks, n_waiting; /* relay_core_use()'s */
+    struct driver_stats stats;  /* of this node's */
 };
 
-struct place { /* of a driver */
-    struct driver *driver;
-    uint8_t node_id[NODE_ID_BYTES]; /* where driver is NULL */
-    uint64_t epoch;
-};
-
-/* Who may touch an ask beside its `cancelled`: HERE and FINISHING the driver's threads, else the
- * loop's. */
-enum ask_state {
+/* Whose an ask is beside its `cancelled`: IN_DRIVER and FINISHING the driver's threads', else the
+ * core's. */
+enum relay_ask_state {
+    ASK_NEW, /* not in the core yet */
     ASK_WAITING,
-    ASK_HERE,      /* in a driver of this process */
+    ASK_IN_DRIVER, /* of this process */
     ASK_THERE,     /* at another node */
-    ASK_RETURNED,  /* the driver here ended it for a reason that the loop has to look at */
+    ASK_RETURNED,  /* the driver here ended it for a reason that has to be looked at */
+    ASK_ENDING,    /* its DONE is to come */
     ASK_FINISHING, /* its `done` is being called */
 };
 
-struct ask { /* a request of this node */
-    struct ask *next, *previous;
-    struct ask *todo; /* the loop's list, of one step */
-    struct instance *instance;
-    /* under the lock */
+struct relay_ask {
+    struct relay_ask *next, *previous;
+    struct relay_ask *next_ending;
+    struct relay_instance *instance;
     uint64_t id;
-    enum ask_state state;
+    enum relay_ask_state state;
     bool cancelled, cancel_sent;
     bool is_guest; /* another node's: straight to its driver, or over */
 
@@ -74,16 +65,16 @@ struct ask { /* a request of this node */
     uint32_t cached;  /* in the first of several */
 
     /* the part that runs, or ran last: the request as one driver got it */
-    struct place place;
+    struct relay_place place;
     bool place_failed;
     uint64_t again_ms;   /* what again_ns was put off by */
     uint64_t part_id;    /* the driver's, or that on the wire */
     uint32_t part_first; /* tokens that it was given as generated */
     uint32_t part_rows;
-    struct peer *peer; /* THERE */
+    struct relay_peer *peer; /* THERE */
     bool accepted;
     enum finish_reason reason;
-    struct request_usage usage;
+    struct request_usage usage; /* the driver's; from ENDING on what the asker is told */
     struct error error;
 
     /* WAITING */
@@ -96,134 +87,129 @@ struct ask { /* a request of this node */
         deaf_ns; /* THERE: its node is not heard since, though there is another way; 0: it is */
 };
 
-struct served { /* a request of another node */
-    struct served *next, *previous;
-    struct peer *peer;
-    struct instance *instance;
-    uint64_t id;        /* the asker's */
-    struct place place; /* driver NULL: at that node, as a guest of this one */
-    /* under the lock */
-    uint64_t driver_id; /* or the guest's */
-    bool cancelled;     /* by the asker, or it cannot be reached */
-    bool is_full;       /* its answers found no room */
-    bool returned;      /* the driver ended it for a reason that the loop has to look at */
+struct relay_served {
+    struct relay_served *next, *previous;
+    struct relay_peer *peer;
+    struct relay_instance *instance;
+    uint64_t id;              /* the asker's */
+    struct relay_place place; /* driver NULL: at that node, as a guest of this one */
+    uint64_t driver_id;       /* or the guest's */
+    void *memory;             /* of `request`, until the driver has it */
+    struct request request;
+    bool is_new; /* SUBMIT is to come */
+    bool is_in;  /* its driver, or the guest, will say that it is done */
+    bool stops, stop_sent;
+    bool cancelled; /* by the asker, or it cannot be reached */
+    bool is_full;   /* its answers found no room */
+    bool returned;  /* the driver ended it for a reason that has to be looked at */
     enum finish_reason reason;
     struct request_usage usage;
     struct error error;
 };
 
-struct parcel { /* a run of messages on its way out */
-    struct link_send send;
-    struct parcel *next;
-    struct relay *relay;
-    struct buffer run;
-};
-
-struct peer {
-    struct peer *next;
-    struct relay *relay;
+struct relay_peer {
+    struct relay_peer *next;
+    struct relay_core *core;
     uint8_t node_id[NODE_ID_BYTES];
-    struct parcel *stuck; /* the link had no room for it */
-    /* under the lock */
-    struct link *link;  /* NULL: down */
-    struct buffer run;  /* messages to be sent */
-    size_t last_tokens; /* request_write_token()'s */
-    bool is_broken;     /* it does not read, or there was no memory: abort the link */
-    struct served *served;
+    void *link;            /* NULL: down */
+    struct buffer run;     /* messages to be sent */
+    struct buffer sending; /* SEND has it, or the link did not take it yet */
+    bool is_stuck;         /* it did not; not before the next turn */
+    size_t last_tokens;    /* request_write_token()'s */
+    bool is_broken;        /* it does not read, or there was no memory: abort the link */
+    struct relay_served *served;
     uint32_t n_served;
 };
 
-struct relay {
-    uv_async_t wake; /* first: the handle is the relay */
-    uv_timer_t timer;
-    struct relay_options options;
-    struct parcel *spare;
-    uint32_t n_spare, n_parcels; /* n_parcels: all that there are */
-    struct buffer values;        /* a row, aligned */
-    uint64_t last_wire_id;
-    bool handles_closing; /* nothing runs any more */
-    uint32_t n_handles;   /* not closed yet */
-    void (*closed)(void *arg);
-    void *closed_arg;
-
-    pthread_mutex_t lock;
-    struct instance *instances;
-    struct ask *asks, *last_ask;
-    uint64_t last_id;
-    uint32_t n_instances, n_asks;
-    struct peer *peers;
-    uint32_t n_served, n_returned;
-    bool look; /* something about an ask is to be looked at */
-    bool closing;
+struct relay_reading {       /* of a frame */
+    struct relay_peer *peer; /* NULL: of none */
+    struct bytes_reader run;
+    struct request_message message; /* whose tokens are being delivered */
+    struct relay_ask *ask;          /* to this one; NULL: none are */
+    uint32_t token;                 /* the next */
+    uint64_t now_ns;
+    struct token_logprob top[LIMIT_TOP_LOGPROBS];
 };
 
-/* ---- relay_generator.c ---- */
-struct instance *relay_instance(struct relay *relay, const char *id,
-                                struct error *err); /* made when it is new */
+struct relay_core {
+    struct relay_core_options options;
+    struct relay_instance *instances;
+    struct relay_ask *asks, *last_ask;
+    struct relay_ask *ending, *last_ending;
+    struct relay_ask *cursor; /* the turn's: the next to be looked at */
+    struct relay_peer *peers;
+    struct relay_reading reading;
+    struct buffer values; /* a row, aligned */
+    uint64_t last_id, last_wire_id;
+    uint32_t n_instances, n_asks, n_served;
+    bool tends; /* a served one is new, is to stop, or returned */
+    bool has_wanted;
+    bool look;   /* asks are to be looked at in the next turn */
+    bool looked; /* in this one */
+    bool writes; /* something may be to be sent */
+    bool stopped;
+};
 
-void instance_count_locked(struct instance *instance, uint64_t n_tokens, uint64_t now_ns);
+/* ---- relay_core.c ---- */
+void relay_end(struct relay_ask *ask, enum finish_reason reason, const struct error *why,
+               uint64_t now_ns); /* DONE comes */
 
-enum error_code relay_submit_guest(struct instance *instance, const struct request *request,
-                                   uint64_t *id, struct error *err);
-void relay_cancel_locked(struct relay *relay, uint64_t id);
-
-/* ---- relay.c ---- */
-void relay_look_locked(struct relay *relay); /* the loop is to look at asks and served ones */
+/* ---- relay_instance.c ---- */
+void relay_instance_count(struct relay_instance *instance, uint64_t n_tokens, uint64_t now_ns);
 
 /* ---- relay_place.c ---- */
-enum error_code relay_find(struct relay *relay, const char *instance, struct place *out,
-                           struct error *err);
-/* The driver at `place` ended a request with this: is it the driver that is lost? Loop's thread. */
-bool relay_is_lost(struct relay *relay, const char *instance, const struct place *place,
+/* The driver at `place` ended a request with this: is it the driver that is lost? */
+bool relay_is_lost(struct relay_core *core, const char *instance, const struct relay_place *place,
                    enum finish_reason reason, const struct error *why);
-void ask_step(struct ask *ask,
-              uint64_t now_ns); /* by the loop: goes on, ends, or goes on waiting */
-void ask_lost(struct ask *ask); /* waits again */
-uint64_t ask_waits_ms(const struct ask *ask,
-                      uint64_t now_ns); /* needs to be looked at again by then; 0: when told */
+/* Goes on, ends, or goes on waiting. True: *out is an effect. */
+bool relay_ask_step(struct relay_ask *ask, uint64_t now_ns, struct relay_effect *out);
+void relay_ask_submitted(struct relay_ask *ask, enum error_code code, uint64_t id,
+                         const struct error *why, uint64_t now_ns);
+void relay_ask_lost(struct relay_ask *ask, uint64_t now_ns); /* waits again */
+uint64_t relay_ask_wait_ms(const struct relay_ask *ask,
+                           uint64_t now_ns); /* until it is looked at again; 0: when told */
 
 /* ---- relay_way.c ---- */
 /* The link that leads to the node of ask->place, straight or, *onward, through another. NULL: none
  * does. */
-struct link *relay_way(struct ask *ask, bool *onward);
-bool relay_is_deaf(struct ask *ask,
+void *relay_way(const struct relay_ask *ask, uint8_t node_id[NODE_ID_BYTES], bool *onward);
+bool relay_is_deaf(struct relay_ask *ask,
                    uint64_t now_ns); /* THERE: its node is not heard, and there is another way */
 
 /* ---- relay_ask.c ---- */
-enum error_code ask_new(struct instance *instance, const struct request *request, uint32_t context,
-                        struct ask **out, struct error *err);
-void ask_free(struct ask *ask);
-uint32_t ask_left(const struct ask *ask);            /* tokens to generate */
-void ask_part(struct ask *ask, struct request *out); /* what is to be given to a driver now */
-bool ask_take_token(struct ask *ask, const struct token_event *event);
-void ask_take_row(struct ask *ask, uint32_t position, const float *values, uint32_t n_values);
-/* The part that ran is over; its reason, usage and error are in the ask. Calls `done` and frees
- * it. */
-void ask_finish(struct ask *ask, enum finish_reason reason, const struct error *err);
-extern const struct request_handlers ask_handlers; /* of a driver here */
+uint32_t relay_ask_left(const struct relay_ask *ask); /* tokens to generate */
+bool relay_ask_wants_rows(const struct relay_ask *ask);
+void relay_ask_part(struct relay_ask *ask, uint64_t now_ns,
+                    struct request *out); /* what is to be given to a driver now */
+void relay_ask_fill_usage(const struct relay_ask *ask, uint64_t now_ns, struct request_usage *out);
 
 /* ---- relay_answer.c ---- */
-/* From the node that has it. ERROR_INVALID: it broke the rules. */
-enum error_code ask_answer(struct peer *peer, struct request_message *message, struct error *err);
+/* From the node that has it. True: *out is an effect. ERROR_INVALID: it broke the rules. */
+bool relay_answer(struct relay_peer *peer, struct request_message *message, uint64_t now_ns,
+                  struct relay_effect *out, struct error *err);
+bool relay_answer_next_token(struct relay_core *core, struct relay_effect *out, struct error *err);
 
 /* ---- relay_peer.c ---- */
-struct peer *peer_find(struct relay *relay, const struct link *link);
-struct peer *peer_make(struct relay *relay, struct link *link); /* NULL: no memory */
-void peer_flush_all(struct relay *relay);
-bool peer_is_stuck(struct relay *relay); /* one is, and has to be tried again */
-void peers_free(struct relay *relay);
-void parcels_free(struct relay *relay);
+struct relay_peer *relay_peer_find(struct relay_core *core, const void *link);
+struct relay_peer *relay_peer_make(struct relay_core *core, void *link,
+                                   const uint8_t node_id[NODE_ID_BYTES]); /* NULL: no memory */
+bool relay_peer_next(struct relay_core *core, struct relay_effect *out);
+bool relay_peer_is_stuck(const struct relay_core *core); /* one is, and has to be tried again */
+void relay_peers_free(struct relay_core *core);
 
 enum message_weight { MESSAGE_ROW, MESSAGE_TOKEN, MESSAGE_CONTROL };
-/* Under the lock, around the writing of one message to peer->run: is there room? A control message
- * that finds none breaks the peer. Then whether it was written: on lack of memory the run is as it
- * was. */
-bool peer_has_room(struct peer *peer, enum message_weight weight);
-bool peer_wrote(struct peer *peer, size_t before, enum message_weight weight);
-void peer_send_cancel(struct peer *peer, uint64_t id);
+/* Around the writing of one message to peer->run: is there room? A control message that finds none
+ * breaks the peer. Then whether it was written: on lack of memory the run is as it was. */
+bool relay_peer_has_room(struct relay_peer *peer, enum message_weight weight);
+bool relay_peer_wrote(struct relay_peer *peer, size_t before, enum message_weight weight);
+void relay_peer_send_cancel(struct relay_peer *peer, uint64_t id);
 
 /* ---- relay_serve.c ---- */
-enum error_code serve_submit(struct peer *peer, struct request_message *message, struct error *err);
-void serve_cancel(struct peer *peer, uint64_t id);
-void serve_cancel_all_locked(struct peer *peer);
-void serve_look(struct relay *relay); /* those that returned */
+enum error_code relay_serve(struct relay_peer *peer, struct request_message *message,
+                            uint64_t now_ns, struct error *err);
+void relay_serve_cancel(struct relay_peer *peer, uint64_t id);
+void relay_serve_cancel_all(struct relay_peer *peer);
+bool relay_serve_next(struct relay_core *core, uint64_t now_ns, struct relay_effect *out);
+void relay_serve_submitted(struct relay_served *served, enum error_code code, uint64_t id,
+                           const struct error *why, uint64_t now_ns);
+void relay_serve_free(struct relay_served *served);

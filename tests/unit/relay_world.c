@@ -234,6 +234,13 @@ void relay_world_cut(struct relay_world *world)
     far_world_cut(&world->far);
 }
 
+struct relay_use relay_world_use(struct relay_world *world, int node, const char *instance)
+{
+    static struct relay_uses uses;
+    relay_use_report(world->nodes[node].relay, &uses);
+    return relay_use_of(&uses, instance);
+}
+
 /* ---- clients ------------------------------------------------------------------------------ */
 
 enum error_code relay_world_ask(struct relay_world *world, int node, struct client *client,

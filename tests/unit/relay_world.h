@@ -53,6 +53,8 @@ void relay_world_pass(struct relay_world *world, uint64_t ms);
 
 void relay_world_link(struct relay_world *world); /* waits until all are linked */
 
+struct relay_use relay_world_use(struct relay_world *world, int node, const char *instance);
+
 enum error_code relay_world_ask(struct relay_world *world, int node, struct client *client,
                                 struct error *err);
 /* Runs the loop until the clients are done; false: not within 20 s. */

@@ -82,8 +82,8 @@ static void test_every_kind_here_and_there(void **state)
     assert_memory_equal(logprobs[0], logprobs[1], sizeof logprobs[0]);
     assert_int_equal(generator_context(world.nodes[1].generator), RELAY_CONTEXT);
     assert_int_equal(generator_stats(world.nodes[1].generator).requests_total, N_KINDS);
-    assert_true(relay_used_ms(world.nodes[0].relay, "toy") > 0);
-    assert_int_equal(relay_used_ms(world.nodes[2].relay, "toy"), 0);
+    assert_true(relay_world_use(&world, 0, "toy").used_ms > 0);
+    assert_int_equal(relay_world_use(&world, 2, "toy").used_ms, 0);
     assert_int_equal(world.nodes[1].n_wanted, 0);
     relay_world_close(&world);
 }
@@ -144,8 +144,8 @@ static void test_waiting_for_a_driver(void **state)
         client_init(&clients[i], 1, 20, 20);
         ask(&world, i, &clients[i]);
     }
-    assert_true(relay_waits(world.nodes[1].relay, "toy"));
-    assert_false(relay_waits(world.nodes[1].relay, "another"));
+    assert_true(relay_world_use(&world, 1, "toy").waits);
+    assert_false(relay_world_use(&world, 1, "another").waits);
     assert_int_equal(generator_stats(world.nodes[1].generator).queued, 1);
     link_world_pass(world.links, 50);
     assert_int_equal(world.nodes[1].n_wanted, 1); /* not more than once a second */
@@ -324,7 +324,7 @@ static void test_a_driver_that_is_lost(void **state)
         lose(&world, loss);
         for (uint32_t k = 0; k < 3; k++)
             assert_false(client_is_done(&clients[k]));
-        assert_true(relay_waits(world.nodes[0].relay, "toy"));
+        assert_true(relay_world_use(&world, 0, "toy").waits);
         relay_world_place(&world, loss->to);
         assert_true(relay_world_wait_tokens(&world, &clients[2], 40));
         relay_world_place(&world, loss->from); /* and once more */
