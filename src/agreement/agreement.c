@@ -3,141 +3,105 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-enum { REOPEN_SLOWER = 12, READY_STEPS = 10 };
+#include <assert.h>
+#include <time.h>
 
 uint64_t agreement_now_ms(void)
 {
     return clock_now_ns() / 1000000;
 }
 
-/* ---- the replica comes and goes ---- */
-
-void agreement_end_replica(struct agreement *a)
+static uint64_t wall_clock_ms(void)
 {
-    replica_close(a->replica);
-    a->replica = NULL;
-    a->ready = false;
-    a->changed = true;
-    agreement_drop_writes(a);
-    agreement_drop_foreign(a);
-    nonces_lost(&a->nonces);
-    pieces_deinit(&a->pieces);
-}
-
-void agreement_note_failure(struct agreement *a, const struct error *why)
-{
-    agreement_end_replica(a);
-    a->failed = true;
-    a->wrote = false;
-    a->failure = *why;
-    a->may_reopen = why->code != ERROR_INVALID && why->code != ERROR_UNSUPPORTED;
-    a->reopen_at_ms = agreement_now_ms() + a->reopen_wait_ms;
-    if (a->reopen_wait_ms < (uint64_t)REOPEN_SLOWER * a->options.reopen_ms)
-        a->reopen_wait_ms *= 2;
-}
-
-/* A failure that goes on is told once. */
-void agreement_fail(struct agreement *a, const struct error *why)
-{
-    const bool known = a->failure.code == why->code && !a->wrote;
-    const struct error copy = *why;
-    agreement_note_failure(a, &copy);
-    if (known || a->closing)
-        return;
-    log_line(LOG_ERROR, "cluster", "this node takes no part any more: %s", copy.text);
-    if (a->options.events.failed)
-        a->options.events.failed(a->options.events.self, &copy);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 /* ---- the turn ---- */
 
-/* What follows from who leads now. */
-static void notice_leader(struct agreement *a)
+static void raise_failed(struct agreement *a, const struct party_effect *effect)
 {
-    const struct replica_status now = agreement_status(a), last = a->last;
-    const bool began = now.leads && (!last.leads || now.term != last.term);
-    a->last = now;
-    if (now.leads != last.leads || now.leader != last.leader ||
-        lineage_compare(now.lineage, last.lineage) || now.failed != last.failed) {
-        a->changed = true;
-        agreement_proposals_now(a);
-    }
-    if (began || !now.leads) {
-        if (last.leads || began)
-            nonces_lost(&a->nonces);
-        if (!now.leads)
-            agreement_drop_foreign(a);
-        a->ready = false;
-        a->lead_from = now.last;
-        a->ready_by_ms = agreement_now_ms() + (uint64_t)READY_STEPS * a->options.step_ms;
-        a->members_due = true;
-    }
-}
-
-/* A new leader does not know yet which events the rest of its log has. They count soon; then it
- * takes others. Should they not, rather an event twice than none. */
-static void notice_ready(struct agreement *a)
-{
-    if (a->ready || !a->last.leads ||
-        (a->last.applied < a->lead_from && agreement_now_ms() < a->ready_by_ms))
+    const struct error why = effect->err;
+    agreement_drop_writes(a);
+    if (effect->known || a->closing)
         return;
-    a->ready = true;
-    agreement_proposals_now(a);
+    log_line(LOG_ERROR, "cluster", "this node takes no part any more: %s", why.text);
+    if (a->events.failed)
+        a->events.failed(a->events.self, &why);
 }
 
-static uint64_t min(uint64_t x, uint64_t y)
+static void carry_out_effect(struct agreement *a, struct party_effect *effect)
 {
-    return x < y ? x : y;
+    const struct agreement_events *events = &a->events;
+    switch (effect->type) {
+    case PARTY_SEND:
+        if (!events->send(events->self, effect->to, effect->bytes, effect->size))
+            party_skip_frames(a->party);
+        break;
+    case PARTY_FORWARD:
+        events->forward(events->self, effect->to, effect->bytes, effect->size);
+        break;
+    case PARTY_WRITE:
+        agreement_queue_write(a, effect->write);
+        break;
+    case PARTY_REOPEN:
+        a->reopens = true;
+        break;
+    case PARTY_ENTRY:
+        if (effect->event && !effect->seen && events->applied)
+            events->applied(events->self, effect->index, effect->event, effect->outcome);
+        break;
+    case PARTY_DONE:
+        if (effect->done)
+            effect->done(effect->arg, effect->err.code, effect->outcome,
+                         effect->err.code ? &effect->err : NULL);
+        break;
+    case PARTY_FAILED:
+        raise_failed(a, effect);
+        break;
+    case PARTY_CHANGED:
+        if (events->changed && !a->closing)
+            events->changed(events->self);
+        break;
+    case PARTY_RESTORED:
+    case PARTY_DROPPED:
+        break;
+    }
 }
 
-static void on_timer(uv_timer_t *timer)
+void agreement_carry_out(struct agreement *a)
+{
+    struct party_effect effect;
+    party_tick(a->party, agreement_now_ms());
+    while (party_next(a->party, &effect))
+        carry_out_effect(a, &effect);
+}
+
+static void on_agreement_timer(uv_timer_t *timer)
 {
     agreement_turn(timer->data);
 }
 
-static void set_timer(struct agreement *a)
+static void set_agreement_timer(struct agreement *a)
 {
-    uint64_t due = min(agreement_proposals_timer(a), agreement_members_timer(a));
-    const uint64_t now_ms = agreement_now_ms();
-    if (a->replica)
-        due = min(due, replica_timer(a->replica));
-    if (a->last.leads && !a->ready)
-        due = min(due, a->ready_by_ms);
-    if (a->failed && a->may_reopen && a->job.type == JOB_NONE)
-        due = min(due, a->reopen_at_ms);
+    const uint64_t due = party_timer(a->party), now_ms = agreement_now_ms();
     if (due == UINT64_MAX || a->closing) {
         uv_timer_stop(&a->timer);
         return;
     }
-    uv_update_time(a->options.loop);
-    uv_timer_start(&a->timer, on_timer, due > now_ms ? due - now_ms : 0, 0);
-}
-
-static void raise_changed(struct agreement *a)
-{
-    if (!a->changed || a->closing)
-        return;
-    a->changed = false;
-    if (a->options.events.changed)
-        a->options.events.changed(a->options.events.self);
+    uv_update_time(a->loop);
+    uv_timer_start(&a->timer, on_agreement_timer, due > now_ms ? due - now_ms : 0, 0);
 }
 
 void agreement_turn(struct agreement *a)
 {
-    const uint64_t now_ms = agreement_now_ms();
     if (a->handles_closing)
         return;
-    if (a->replica && replica_timer(a->replica) <= now_ms)
-        replica_tick(a->replica, now_ms);
-    agreement_carry_out(a);
-    notice_leader(a);
-    notice_ready(a);
-    agreement_proposals(a);
-    agreement_step_members(a);
     agreement_carry_out(a);
     agreement_next_job(a);
-    raise_changed(a);
-    set_timer(a);
+    set_agreement_timer(a);
+    assert(a->job.type == JOB_NONE || !a->store); /* who runs has it */
     if (a->closing)
         agreement_end(a);
 }
@@ -148,42 +112,53 @@ void agreement_wake(struct agreement *a)
         uv_async_send(&a->wake);
 }
 
-/* ---- messages and questions ---- */
+/* ---- messages, wishes and questions ---- */
 
 void agreement_receive(struct agreement *a, uint64_t from, const void *bytes, size_t size)
 {
-    const uint8_t *message;
-    size_t message_size;
+    if (party_receive(a->party, agreement_now_ms(), from, bytes, size))
+        agreement_wake(a);
+}
+
+void agreement_receive_proposal(struct agreement *a, const void *bytes, size_t size)
+{
+    if (party_receive_proposal(a->party, bytes, size))
+        agreement_wake(a);
+}
+
+void agreement_propose(struct agreement *a, Cluster__Event *event, agreement_done_fn done,
+                       void *arg)
+{
     struct error err;
-    if (!a->replica || !from)
-        return;
-    enum error_code code =
-        pieces_take(&a->pieces, from, bytes, size, &message, &message_size, &err);
-    if (!code && message)
-        code = replica_receive(a->replica, agreement_now_ms(), from, message, message_size, &err);
-    if (code)
-        log_line(LOG_WARN, "cluster", "a message of member %016llx was dropped: %s",
-                 (unsigned long long)from, err.text);
-    if (message)
+    if (!party_propose(a->party, agreement_now_ms(), wall_clock_ms(), event, done, arg, &err))
+        agreement_wake(a);
+    else if (done)
+        done(arg, err.code, NULL, &err);
+}
+
+void agreement_set_members(struct agreement *a, const struct member_view *views, uint32_t n)
+{
+    party_set_members(a->party, views, n);
+    if (party_status(a->party).leads)
         agreement_wake(a);
 }
 
 const struct state *agreement_state(const struct agreement *a)
 {
-    return a->keeps ? &a->kept : &a->state;
+    return party_state(a->party);
 }
 
 uint64_t agreement_member(const struct agreement *a)
 {
-    return a->member;
+    return party_member(a->party);
 }
 
 struct replica_status agreement_status(const struct agreement *a)
 {
-    return a->replica ? replica_status(a->replica) : (struct replica_status){.failed = a->failed};
+    return party_status(a->party);
 }
 
 const struct error *agreement_failure(const struct agreement *a)
 {
-    return a->failed ? &a->failure : NULL;
+    return party_failure(a->party);
 }

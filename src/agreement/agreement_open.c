@@ -1,71 +1,53 @@
 /* An agreement's beginning and end; founding a cluster, and leaving one. */
 #include "agreement/agreement_impl.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
 
-enum { STEP_MS = 1000, REOPEN_MS = 5000 };
-
-enum error_code agreement_begin_replica(struct agreement *a, const struct log_saved *saved,
-                                        struct error *err)
-{
-    struct replica_options options = a->options.replica;
-    options.id = a->member = store_member(a->store);
-    a->last = (struct replica_status){0};
-    return replica_open(&options, saved, agreement_now_ms(), &a->replica, err);
-}
-
 /* ---- opening ---- */
 
-static void set_default(uint32_t *value, uint32_t standard)
+static void say_for_party(void *self, enum log_level level, const char *text)
 {
-    if (!*value)
-        *value = standard;
+    (void)self;
+    log_line(level, "cluster", "%s", text);
 }
 
-static void set_replica_defaults(struct replica_options *o, uint64_t seed)
+static enum error_code open_party(struct agreement *a, const struct agreement_options *options,
+                                  struct error *err)
 {
-    const struct replica_options standard = replica_options_default();
-    set_default(&o->election_ms, standard.election_ms);
-    set_default(&o->heartbeat_ms, standard.heartbeat_ms);
-    set_default(&o->snapshot_after, standard.snapshot_after);
-    set_default(&o->trailing, standard.trailing);
-    o->status_ms = o->status_ms ? o->status_ms : standard.status_ms;
-    o->grace_ms = o->grace_ms ? o->grace_ms : standard.grace_ms;
-    o->minority_grace_ms = o->minority_grace_ms ? o->minority_grace_ms : standard.minority_grace_ms;
-    if (o->minority_grace_ms < o->grace_ms)
-        o->minority_grace_ms = o->grace_ms;
-    o->seed = o->seed ? o->seed : seed;
+    uint64_t random[2];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return error_set(err, ERROR_IO, "no random numbers: %s", strerror(errno));
+    struct party_options party = {.node = options->node,
+                                  .seed = random[0],
+                                  .replica = options->replica,
+                                  .proposal_ms = options->proposal_ms,
+                                  .step_ms = options->step_ms,
+                                  .reopen_ms = options->reopen_ms,
+                                  .frame_bytes_max = options->frame_bytes_max,
+                                  .say = say_for_party};
+    if (!party.replica.seed)
+        party.replica.seed = random[1];
+    return party_new(&party, &a->party, err);
 }
 
 static enum error_code take_options(struct agreement *a, const struct agreement_options *options,
                                     struct error *err)
 {
-    uint64_t random[2];
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return error_set(err, ERROR_IO, "no random numbers: %s", strerror(errno));
-    a->options = *options;
-    a->path = mem_copy_text(options->path, strlen(options->path));
-    a->node = options->node ? mem_copy_text(options->node, strlen(options->node)) : NULL;
-    if (!a->path || (options->node && !a->node))
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the cluster's log");
-    set_replica_defaults(&a->options.replica, random[0]);
-    set_default(&a->options.proposal_ms, LIMIT_PROPOSAL_MS);
-    set_default(&a->options.step_ms, STEP_MS);
-    set_default(&a->options.reopen_ms, REOPEN_MS);
-    set_default(&a->options.frame_bytes_max, LIMIT_FRAME_CONTROL_BYTES);
-    a->nonce_seed = random[1];
-    a->message_number = (uint32_t)random[1];
-    a->reopen_wait_ms = a->options.reopen_ms;
+    a->loop = options->loop;
+    a->events = options->events;
     a->last_write = &a->first_write;
-    a->last_foreign = &a->first_foreign;
-    return ERROR_NONE;
+    a->path = mem_copy_text(options->path, strlen(options->path));
+    if (!a->path)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the cluster's log");
+    return open_party(a, options, err);
 }
 
-static void on_wake(uv_async_t *wake)
+static void on_agreement_wake(uv_async_t *wake)
 {
     agreement_turn(wake->data);
 }
@@ -73,10 +55,10 @@ static void on_wake(uv_async_t *wake)
 static enum error_code open_handles(struct agreement *a, struct error *err)
 {
     a->wake.data = a->timer.data = a;
-    const int problem = uv_async_init(a->options.loop, &a->wake, on_wake);
+    const int problem = uv_async_init(a->loop, &a->wake, on_agreement_wake);
     if (problem)
         return error_set(err, ERROR_IO, "cannot wake the event loop: %s", uv_strerror(problem));
-    uv_timer_init(a->options.loop, &a->timer);
+    uv_timer_init(a->loop, &a->timer);
     a->n_handles = 2;
     uv_async_send(&a->wake);
     return ERROR_NONE;
@@ -94,7 +76,7 @@ enum error_code agreement_open(const struct agreement_options *options, struct a
     if (!code)
         code = agreement_open_store(a->path, &a->store, &saved, err);
     if (!code)
-        code = agreement_begin_replica(a, &saved, err);
+        code = party_begin(a->party, agreement_now_ms(), store_member(a->store), &saved, err);
     log_saved_clear(&saved);
     if (!code)
         code = open_handles(a, err);
@@ -102,10 +84,9 @@ enum error_code agreement_open(const struct agreement_options *options, struct a
         *out = a;
         return ERROR_NONE;
     }
-    replica_close(a->replica);
+    party_free(a->party);
     store_close(a->store);
     mem_free(a->path);
-    mem_free(a->node);
     mem_free(a);
     return code;
 }
@@ -119,10 +100,8 @@ static void on_handle_closed(uv_handle_t *handle)
         return;
     void (*closed)(void *) = a->closed;
     void *arg = a->closed_arg;
-    buffer_deinit(&a->frame);
-    mem_free(a->views);
+    party_free(a->party);
     mem_free(a->path);
-    mem_free(a->node);
     mem_free(a);
     if (closed)
         closed(arg);
@@ -139,8 +118,7 @@ void agreement_end(struct agreement *a)
         error_set(&err, ERROR_CANCELLED, "the node is stopping");
         a->forgotten(a->forgotten_arg, err.code, &err);
     }
-    agreement_proposals(a); /* what was proposed since */
-    agreement_drop_state(a);
+    agreement_carry_out(a); /* what was proposed since */
     uv_close((uv_handle_t *)&a->timer, on_handle_closed);
     uv_close((uv_handle_t *)&a->wake, on_handle_closed);
 }
@@ -150,17 +128,18 @@ void agreement_close(struct agreement *a, void (*closed)(void *arg), void *arg)
     a->closing = true;
     a->closed = closed;
     a->closed_arg = arg;
-    agreement_proposals_end(a, ERROR_CANCELLED, "the node is stopping");
-    agreement_end_replica(a);
+    party_stop(a->party);
+    agreement_drop_writes(a);
     agreement_wake(a);
 }
 
 /* ---- founding and leaving ---- */
 
-static enum error_code write_first(struct agreement *a, struct log_saved *saved, struct error *err)
+static enum error_code write_founding(struct agreement *a, struct log_saved *saved,
+                                      struct error *err)
 {
     struct log_write write;
-    enum error_code code = replica_found(a->member, &write, err);
+    enum error_code code = replica_found(party_member(a->party), &write, err);
     if (code)
         return code;
     code = store_write(a->store, &write, err);
@@ -172,17 +151,17 @@ enum error_code agreement_found(struct agreement *a, struct error *err)
 {
     struct log_saved saved = {0};
     struct error why;
-    if (a->replica && replica_status(a->replica).lineage.generation)
+    const uint64_t now_ms = agreement_now_ms();
+    if (party_status(a->party).lineage.generation)
         return error_set(err, ERROR_INVALID, "this node is in a cluster already");
-    if (!a->replica || a->job.type != JOB_NONE)
+    if (!party_takes_part(a->party) || a->job.type != JOB_NONE)
         return error_set(err, ERROR_BUSY, "this node's log is not at hand now");
-    enum error_code code = write_first(a, &saved, &why);
-    if (!code) {
-        agreement_end_replica(a);
-        code = agreement_begin_replica(a, &saved, &why);
-    }
+    agreement_drop_writes(a);
+    enum error_code code = write_founding(a, &saved, &why);
+    if (!code)
+        code = party_begin(a->party, now_ms, store_member(a->store), &saved, &why);
     if (code)
-        agreement_note_failure(a, &why);
+        party_fail(a->party, now_ms, &why, PARTY_RETRIES_TOLD);
     log_saved_clear(&saved);
     agreement_wake(a);
     return code ? error_set(err, code, "%s", why.text) : code;
@@ -196,14 +175,9 @@ enum error_code agreement_forget(struct agreement *a, agreement_forgotten_fn don
     a->forgetting = true;
     a->forgotten = done;
     a->forgotten_arg = arg;
-    a->failed = false;
-    a->failure = (struct error){0};
-    a->member = 0;
-    a->n_views = 0;
-    agreement_proposals_end(a, ERROR_CANCELLED, "the node has left its cluster");
-    agreement_end_replica(a);
-    agreement_drop_state(a);
-    nonces_clear(&a->nonces);
+    a->reopens = false;
+    party_forget(a->party);
+    agreement_drop_writes(a);
     agreement_wake(a);
     return ERROR_NONE;
 }

@@ -15,22 +15,22 @@ enum { WRITES_OF_A_JOB = 32 };
 
 /* ---- files ---- */
 
-static enum error_code beside(const char *path, const char *ending, char out[PATH_MAX],
-                              struct error *err)
+static enum error_code path_beside(const char *path, const char *ending, char out[PATH_MAX],
+                                   struct error *err)
 {
     if (snprintf(out, PATH_MAX, "%s%s", path, ending) >= PATH_MAX)
         return error_set(err, ERROR_INVALID, "%s: the path is too long", path);
     return ERROR_NONE;
 }
 
-static enum error_code remove_file(const char *path, struct error *err)
+static enum error_code remove_store_file(const char *path, struct error *err)
 {
     if (unlink(path) && errno != ENOENT)
         return error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
     return ERROR_NONE;
 }
 
-static enum error_code move_file(const char *from, const char *to, struct error *err)
+static enum error_code move_store_file(const char *from, const char *to, struct error *err)
 {
     if (rename(from, to) && errno != ENOENT)
         return error_set(err, ERROR_IO, "%s: %s", from, strerror(errno));
@@ -39,13 +39,13 @@ static enum error_code move_file(const char *from, const char *to, struct error 
 
 /* A write-ahead log without its file is worth nothing, but SQLite would take it for that of a new
  * file there. */
-static enum error_code create(const char *path, struct error *err)
+static enum error_code create_store_file(const char *path, struct error *err)
 {
     char wal[PATH_MAX];
     uint64_t member = 0;
-    enum error_code code = beside(path, "-wal", wal, err);
+    enum error_code code = path_beside(path, "-wal", wal, err);
     if (!code)
-        code = remove_file(wal, err);
+        code = remove_store_file(wal, err);
     durable_sync_folder_of(path); /* before there is a file that it could be taken for the log of */
     while (!code && !member) {
         if (getrandom(&member, sizeof member, 0) != (ssize_t)sizeof member)
@@ -59,7 +59,7 @@ enum error_code agreement_open_store(const char *path, struct store **store,
 {
     enum error_code code = store_open(path, store, err);
     if (code == ERROR_NOT_FOUND) {
-        code = create(path, err);
+        code = create_store_file(path, err);
         if (!code)
             code = store_open(path, store, err);
     }
@@ -72,22 +72,23 @@ enum error_code agreement_open_store(const char *path, struct store **store,
     return code;
 }
 
-/* The file first: its write-ahead log without it is removed before another is made (create()). */
-static enum error_code move_away(const char *path, struct error *err)
+/* The file first: its write-ahead log without it is removed before another is made
+ * (create_store_file()). */
+static enum error_code move_store_away(const char *path, struct error *err)
 {
     char wal[PATH_MAX], left[PATH_MAX], left_wal[PATH_MAX];
-    enum error_code code = beside(path, "-wal", wal, err);
+    enum error_code code = path_beside(path, "-wal", wal, err);
     if (!code)
-        code = beside(path, ".left", left, err);
+        code = path_beside(path, ".left", left, err);
     if (!code)
-        code = beside(path, ".left-wal", left_wal, err);
+        code = path_beside(path, ".left-wal", left_wal, err);
     if (!code)
-        code = remove_file(left_wal, err);
+        code = remove_store_file(left_wal, err);
     if (!code)
-        code = move_file(path, left, err);
+        code = move_store_file(path, left, err);
     durable_sync_folder_of(path); /* never a file whose write-ahead log has gone already */
     if (!code)
-        code = move_file(wal, left_wal, err);
+        code = move_store_file(wal, left_wal, err);
     if (!code)
         durable_sync_folder_of(path);
     return code;
@@ -96,7 +97,7 @@ static enum error_code move_away(const char *path, struct error *err)
 enum error_code agreement_replace_store(const char *path, struct store **store,
                                         struct log_saved *saved, struct error *err)
 {
-    const enum error_code code = move_away(path, err);
+    const enum error_code code = move_store_away(path, err);
     *store = NULL;
     return code ? code : agreement_open_store(path, store, saved, err);
 }
@@ -105,12 +106,12 @@ enum error_code agreement_replace_store(const char *path, struct store **store,
 
 void agreement_queue_write(struct agreement *a, struct log_write *write)
 {
-    struct queued_write *queued = mem_new(sizeof *queued);
+    struct waiting_write *queued = mem_new(sizeof *queued);
     if (!queued) {
         struct error why;
         error_set(&why, ERROR_NO_MEMORY, "no memory for a write");
         log_write_clear(write);
-        agreement_fail(a, &why);
+        party_fail(a->party, agreement_now_ms(), &why, PARTY_RETRIES);
         return;
     }
     queued->write = *write;
@@ -119,10 +120,10 @@ void agreement_queue_write(struct agreement *a, struct log_write *write)
     a->last_write = &queued->next;
 }
 
-static void free_writes(struct queued_write *writes)
+static void free_waiting_writes(struct waiting_write *writes)
 {
     while (writes) {
-        struct queued_write *next = writes->next;
+        struct waiting_write *next = writes->next;
         log_write_clear(&writes->write);
         mem_free(writes);
         writes = next;
@@ -131,9 +132,9 @@ static void free_writes(struct queued_write *writes)
 
 /* The first ones, in their order: what has come together while the disk was busy is acknowledged
  * together. */
-static void take_writes(struct agreement *a, struct job *job)
+static void take_waiting_writes(struct agreement *a, struct store_job *job)
 {
-    struct queued_write **end = &a->first_write;
+    struct waiting_write **end = &a->first_write;
     for (int i = 0; i < WRITES_OF_A_JOB && *end; i++) {
         job->sequence = (*end)->write.sequence;
         end = &(*end)->next;
@@ -147,21 +148,21 @@ static void take_writes(struct agreement *a, struct job *job)
 
 void agreement_drop_writes(struct agreement *a)
 {
-    free_writes(a->first_write);
+    free_waiting_writes(a->first_write);
     a->first_write = NULL;
     a->last_write = &a->first_write;
 }
 
 /* ---- jobs: on a thread of the pool ---- */
 
-static void write_all(struct job *job)
+static void store_job_write(struct store_job *job)
 {
-    for (const struct queued_write *queued = job->writes; queued && !job->code;
+    for (const struct waiting_write *queued = job->writes; queued && !job->code;
          queued = queued->next)
         job->code = store_write(job->store, &queued->write, &job->err);
 }
 
-static void reopen(struct job *job)
+static void store_job_reopen(struct store_job *job)
 {
     store_close(job->store);
     job->store = NULL;
@@ -170,25 +171,26 @@ static void reopen(struct job *job)
         job->code = store_load(job->store, &job->saved, &job->err);
 }
 
-static void forget(struct job *job)
+static void store_job_forget(struct store_job *job)
 {
     store_close(job->store);
     job->store = NULL;
     job->code = agreement_replace_store(job->path, &job->store, &job->saved, &job->err);
 }
 
-static void run_job(uv_work_t *work)
+static void run_store_job(uv_work_t *work)
 {
-    struct job *job = &((struct agreement *)work->data)->job; /* all that it may touch of it */
+    struct store_job *job =
+        &((struct agreement *)work->data)->job; /* all that it may touch of it */
     switch (job->type) {
     case JOB_WRITE:
-        write_all(job);
+        store_job_write(job);
         break;
     case JOB_REOPEN:
-        reopen(job);
+        store_job_reopen(job);
         break;
     case JOB_FORGET:
-        forget(job);
+        store_job_forget(job);
         break;
     case JOB_CLOSE:
         store_close(job->store);
@@ -201,35 +203,33 @@ static void run_job(uv_work_t *work)
 
 /* ---- jobs: on the loop ---- */
 
-static void write_done(struct agreement *a, const struct job *job)
+static void write_job_done(struct agreement *a, const struct store_job *job)
 {
-    if (!a->replica)
+    if (!party_takes_part(a->party))
         return;
-    if (job->code) {
-        agreement_fail(a, &job->err);
-        return;
-    }
-    a->reopen_wait_ms = a->options.reopen_ms;
-    a->wrote = true;
-    replica_written(a->replica, agreement_now_ms(), job->sequence);
+    if (job->code)
+        party_fail(a->party, agreement_now_ms(), &job->err, PARTY_RETRIES);
+    else
+        party_written(a->party, agreement_now_ms(), job->sequence);
 }
 
-static void reopen_done(struct agreement *a, struct job *job)
+static enum error_code begin_party(struct agreement *a, struct store_job *job)
+{
+    return party_begin(a->party, agreement_now_ms(), store_member(a->store), &job->saved,
+                       &job->err);
+}
+
+static void reopen_job_done(struct agreement *a, struct store_job *job)
 {
     if (a->closing || a->forgetting)
         return;
     if (!job->code)
-        job->code = agreement_begin_replica(a, &job->saved, &job->err);
-    if (job->code) {
-        agreement_fail(a, &job->err);
-        return;
-    }
-    a->failed = false;
-    a->changed = true;
-    agreement_keep_state(a, a->keeps ? a->kept_until : a->applied);
+        job->code = begin_party(a, job);
+    if (job->code)
+        party_fail(a->party, agreement_now_ms(), &job->err, PARTY_RETRIES);
 }
 
-static void forget_done(struct agreement *a, struct job *job)
+static void forget_job_done(struct agreement *a, struct store_job *job)
 {
     const agreement_forgotten_fn done = a->forgotten;
     a->forgotten = NULL;
@@ -237,52 +237,48 @@ static void forget_done(struct agreement *a, struct job *job)
     if (a->closing && !job->code)
         job->code = error_set(&job->err, ERROR_CANCELLED, "it was closed");
     if (!job->code)
-        job->code = agreement_begin_replica(a, &job->saved, &job->err);
-    a->failed &= job->code != ERROR_NONE;
-    a->changed = true;
-    if (job->code && !a->closing) {
-        agreement_fail(a, &job->err);
-        a->may_reopen = false;
-    }
+        job->code = begin_party(a, job);
+    if (job->code && !a->closing)
+        party_fail(a->party, agreement_now_ms(), &job->err, PARTY_GIVES_UP);
     if (done)
         done(a->forgotten_arg, job->code, job->code ? &job->err : NULL);
 }
 
-static void on_job_done(uv_work_t *work, int status)
+static void on_store_job_done(uv_work_t *work, int status)
 {
     struct agreement *a = work->data;
-    struct job job = a->job;
+    struct store_job job = a->job;
     (void)status; /* nobody cancels it */
     a->store = job.store;
-    a->job = (struct job){0};
+    a->job = (struct store_job){0};
     switch (job.type) {
     case JOB_WRITE:
-        write_done(a, &job);
+        write_job_done(a, &job);
         break;
     case JOB_REOPEN:
-        reopen_done(a, &job);
+        reopen_job_done(a, &job);
         break;
     case JOB_FORGET:
-        forget_done(a, &job);
+        forget_job_done(a, &job);
         break;
     case JOB_CLOSE:
     case JOB_NONE:
         break;
     }
-    free_writes(job.writes);
+    free_waiting_writes(job.writes);
     log_saved_clear(&job.saved);
     agreement_turn(a);
 }
 
-static void begin(struct agreement *a, enum job_type type)
+static void begin_store_job(struct agreement *a, enum store_job_type type)
 {
-    struct job *job = &a->job;
-    *job = (struct job){.type = type, .path = a->path, .store = a->store};
+    struct store_job *job = &a->job;
+    *job = (struct store_job){.type = type, .path = a->path, .store = a->store};
     a->store = NULL;
     if (type == JOB_WRITE)
-        take_writes(a, job);
+        take_waiting_writes(a, job);
     job->work.data = a;
-    const int problem = uv_queue_work(a->options.loop, &job->work, run_job, on_job_done);
+    const int problem = uv_queue_work(a->loop, &job->work, run_store_job, on_store_job_done);
     assert(problem == 0); /* it only fails without a function */
     (void)problem;
 }
@@ -293,13 +289,13 @@ void agreement_next_job(struct agreement *a)
         return;
     if (a->closing) {
         if (a->store)
-            begin(a, JOB_CLOSE);
+            begin_store_job(a, JOB_CLOSE);
     } else if (a->forgetting) {
-        begin(a, JOB_FORGET);
-    } else if (a->failed) {
-        if (a->may_reopen && agreement_now_ms() >= a->reopen_at_ms)
-            begin(a, JOB_REOPEN);
+        begin_store_job(a, JOB_FORGET);
+    } else if (a->reopens) {
+        a->reopens = false;
+        begin_store_job(a, JOB_REOPEN);
     } else if (a->first_write) {
-        begin(a, JOB_WRITE);
+        begin_store_job(a, JOB_WRITE);
     }
 }

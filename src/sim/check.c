@@ -135,7 +135,7 @@ void check_applied(struct world *w, struct node *node, const struct replica_effe
 /* Shared states are the same by their logs. */
 void check_state(struct world *w, struct node *node, struct lineage lineage, uint64_t index)
 {
-    const Cluster__State *root = node->view->state.root;
+    const Cluster__State *root = party_applied(node->party)->root;
     const uint64_t epoch = root ? root->last_epoch : 0;
     if (lineage_compare(node->epoch_lineage, lineage) == 0 && epoch < node->last_epoch)
         world_violated(w, "%s: the last epoch falls from %" PRIu64 " to %" PRIu64, node->id,
@@ -146,7 +146,7 @@ void check_state(struct world *w, struct node *node, struct lineage lineage, uin
         return;
     struct buffer *bytes = &w->facts->scratch;
     buffer_clear(bytes);
-    state_encode(&node->view->state, bytes);
+    state_encode(party_applied(node->party), bytes);
     if (bytes->failed) {
         w->out_of_memory = true;
         return;
@@ -164,7 +164,7 @@ void check_state(struct world *w, struct node *node, struct lineage lineage, uin
 void check_placed(struct world *w, struct node *node, struct lineage lineage,
                   const Cluster__InstancePlaced *placed)
 {
-    const Cluster__Instance *instance = state_instance(&node->view->state, placed->id);
+    const Cluster__Instance *instance = state_instance(party_applied(node->party), placed->id);
     uint64_t hash = hash_bytes(0, placed->id, strlen(placed->id));
     for (size_t i = 0; i < placed->placement->n_stages; i++) {
         const Cluster__Stage *stage = placed->placement->stages[i];
@@ -182,7 +182,7 @@ void check_placed(struct world *w, struct node *node, struct lineage lineage,
 
 void check_acknowledged(struct world *w, struct node *node, uint64_t index)
 {
-    const struct lineage lineage = replica_status(node->replica).lineage;
+    const struct lineage lineage = party_status(node->party).lineage;
     struct facts *facts = w->facts;
     uint32_t i = 0;
     w->acked++;
@@ -200,7 +200,7 @@ void check_acknowledged(struct world *w, struct node *node, uint64_t index)
 
 static bool placed(const struct world *w, const struct node *node, char *why, size_t size)
 {
-    const Cluster__State *root = node->view->state.root;
+    const Cluster__State *root = party_applied(node->party)->root;
     for (size_t i = 0; w->scenario->fits && root && i < root->n_instances; i++) {
         const Cluster__Instance *instance = root->instances[i];
         if (!instance->active)
@@ -235,11 +235,11 @@ static bool agrees(struct world *w, const struct node **leader, char *why, size_
     uint32_t leaders = 0;
     for (uint32_t i = 0; i < w->n; i++) {
         struct node *node = &w->nodes[i];
-        if (!node->joined || !node->replica) {
+        if (!node->joined || !node->party || !party_takes_part(node->party)) {
             snprintf(why, size, "%s is not there", node->id);
             return false;
         }
-        const struct replica_status status = replica_status(node->replica);
+        const struct replica_status status = party_status(node->party);
         if (!i)
             first = status;
         if (lineage_compare(status.lineage, first.lineage) || status.applied != first.applied ||
@@ -266,7 +266,7 @@ bool check_converged(struct world *w, char *why, size_t size)
     const struct node *leader = NULL;
     if (!agrees(w, &leader, why, size) || !placed(w, leader, why, size))
         return false;
-    const Cluster__State *root = leader->view->state.root;
+    const Cluster__State *root = party_applied(leader->party)->root;
     if (!root || root->n_nodes < w->n || root->n_members < w->n) {
         snprintf(why, size, "%zu of %u nodes are let in, %zu are members", root ? root->n_nodes : 0,
                  w->n, root ? root->n_members : 0);

@@ -1,16 +1,18 @@
-/* What a node writes, how a replica begins and ends, and what of it is left then. */
+/* What a node writes, how its party begins and ends, and what of it is left then. */
 #include "sim/world.h"
 
 #include "base/mem.h"
 
-static void begin_write(struct world *w, struct node *node)
+#include <assert.h>
+
+static void disk_begin_write(struct world *w, struct node *node)
 {
     if (node->disk_busy || !node->writes)
         return;
     const uint64_t slow = node->slow_until_ms > w->now_ms ? node->slow_ms : 0;
     node->disk_busy = true;
     node->batch = 0;
-    for (const struct queued_write *write = node->writes; write; write = write->next)
+    for (const struct disk_write *write = node->writes; write; write = write->next)
         node->batch++;
     world_push(
         w, (struct event){.at_ms = w->now_ms + 1 +
@@ -20,23 +22,23 @@ static void begin_write(struct world *w, struct node *node)
                           .a = node->life});
 }
 
-void disk_queue(struct world *w, struct node *node, struct replica_effect *e)
+void disk_queue(struct world *w, struct node *node, struct log_write *from)
 {
-    struct queued_write *write = mem_new(sizeof *write);
+    struct disk_write *write = mem_new(sizeof *write);
     if (!write) {
         w->out_of_memory = true;
         return;
     }
-    write->write = e->write;
-    e->write = (struct log_write){0};
+    write->write = *from;
+    *from = (struct log_write){0};
     *node->last_write = write;
     node->last_write = &write->next;
-    begin_write(w, node);
+    disk_begin_write(w, node);
 }
 
 static void drop_first_write(struct node *node)
 {
-    struct queued_write *write = node->writes;
+    struct disk_write *write = node->writes;
     node->writes = write->next;
     if (!node->writes)
         node->last_write = &node->writes;
@@ -52,7 +54,7 @@ static void write_first(struct world *w, struct node *node)
 }
 
 /* Of the writes under way some of the first may have reached the disk, each of them whole. */
-static void end_replica(struct world *w, struct node *node, uint64_t kept_writes)
+void disk_drop_writes(struct world *w, struct node *node, uint64_t kept_writes)
 {
     for (; node->writes && kept_writes; kept_writes--) {
         write_first(w, node);
@@ -60,29 +62,20 @@ static void end_replica(struct world *w, struct node *node, uint64_t kept_writes
     }
     while (node->writes)
         drop_first_write(node);
-    replica_close(node->replica);
-    node->replica = NULL;
-    node->disk_busy = node->ready = false;
+    node->disk_busy = false;
     node->life++;
-    propose_foreign(w, node, false);
-    nonces_lost(&node->nonces);
-    lead_lost(node);
-}
-
-static void fail(struct world *w, struct node *node, const char *why)
-{
-    world_say(w, "%s takes no part any more: %s", node->id, why);
-    end_replica(w, node, 0);
-    node->reopen_ms = w->now_ms + 1000 + world_draw(w, 1000);
 }
 
 void log_disk(struct world *w, struct node *node)
 {
+    assert(node->disk_busy && node->party);
     node->disk_busy = false;
-    if (!node->replica || !node->writes)
+    if (!node->writes)
         return;
     if (node->full_until_ms > w->now_ms) {
-        fail(w, node, "its disk is full");
+        struct error full;
+        error_set(&full, ERROR_IO, "its disk is full");
+        party_fail(node->party, w->now_ms, &full, PARTY_RETRIES);
         return;
     }
     uint64_t sequence = 0;
@@ -91,57 +84,53 @@ void log_disk(struct world *w, struct node *node)
         write_first(w, node);
         drop_first_write(node);
     }
-    replica_written(node->replica, w->now_ms, sequence);
-    begin_write(w, node);
+    party_written(node->party, w->now_ms, sequence);
+    disk_begin_write(w, node);
 }
 
-bool disk_open_replica(struct world *w, struct node *node)
+bool disk_begin_party(struct world *w, struct node *node)
 {
-    struct replica_options options = replica_options_default();
     struct error err;
-    options.id = node->member;
-    options.seed = world_draw(w, UINT64_MAX);
-    options.grace_ms = w->scenario->grace_ms;
-    options.minority_grace_ms = 3 * w->scenario->grace_ms;
-    options.snapshot_after = (uint32_t)w->scenario->snapshot_after;
-    options.trailing = options.snapshot_after / 4;
-    node->reopen_ms = 0;
+    assert(!node->disk_busy && !node->writes);
     node->term = 0;
-    if (replica_open(&options, &node->disk, w->now_ms, &node->replica, &err)) {
-        world_violated(w, "%s does not start: %s", node->id, err.text);
-        return false;
-    }
-    return true;
+    node->applied = 0;
+    node->epoch_lineage = (struct lineage){0};
+    if (party_begin(node->party, w->now_ms, node->member, &node->disk, &err) == ERROR_NONE)
+        return true;
+    world_violated(w, "%s does not start: %s", node->id, err.text);
+    return false;
 }
 
 bool log_start(struct world *w, struct node *node)
 {
+    struct party_options options = {.node = node->id,
+                                    .seed = world_draw(w, UINT64_MAX),
+                                    .replica = replica_options_default(),
+                                    .proposal_ms = PROPOSAL_MS,
+                                    .step_ms = PROPOSAL_AGAIN_MS,
+                                    .reopen_ms = REOPEN_MS,
+                                    .states = w->shares ? &w->shared : NULL,
+                                    .say = log_party_says,
+                                    .self = node};
+    options.replica.grace_ms = w->scenario->grace_ms;
+    options.replica.minority_grace_ms = 3 * w->scenario->grace_ms;
+    options.replica.snapshot_after = (uint32_t)w->scenario->snapshot_after;
+    options.replica.trailing = options.replica.snapshot_after / 4;
     node->last_write = &node->writes;
-    node->view = view_new(w, world_draw(w, UINT64_MAX));
-    nonces_clear(&node->nonces);
-    node->applied = 0;
-    node->epoch_lineage = (struct lineage){0};
-    return node->view && disk_open_replica(w, node);
+    w->out_of_memory |= party_new(&options, &node->party, NULL) != ERROR_NONE;
+    return node->party && disk_begin_party(w, node);
 }
 
 void log_stop(struct world *w, struct node *node, bool lost)
 {
     uint64_t n = 0;
-    for (const struct queued_write *write = node->writes; write; write = write->next)
+    for (const struct disk_write *write = node->writes; write; write = write->next)
         n++;
-    if (node->replica)
-        end_replica(w, node, world_draw(w, n + 1));
-    while (node->proposals)
-        proposal_free(&node->proposals);
-    while (node->n_unapplied)
-        replica_effect_clear(&node->unapplied[--node->n_unapplied]);
-    mem_free(node->unapplied);
-    node->unapplied = NULL;
-    node->unapplied_capacity = 0;
-    view_drop(w, node->view);
-    view_drop(w, node->kept);
-    node->view = node->kept = NULL;
-    node->keeps = false;
+    disk_drop_writes(w, node, world_draw(w, n + 1));
+    lead_lost(node);
+    party_free(node->party);
+    node->party = NULL;
+    log_drop_wishes(node);
     if (lost) {
         log_saved_clear(&node->disk);
         world_new_member(w, node);

@@ -10,7 +10,6 @@ enum { STEADY_MS = 10000, MOVE_NODES_MAX = 2000 };
 
 /* What a leader works with; nobody needs it afterwards. */
 struct leading {
-    struct members members, next;
     struct member_view views[LIMIT_CLUSTER_NODES];
     struct master_node nodes[LIMIT_CLUSTER_NODES];
     struct master_proposals proposals;
@@ -35,7 +34,7 @@ bool lead_open(struct world *w, struct node *node)
     node->said = mem_new_array(w->n, sizeof *node->said);
     node->leads = true;
     node->leads_since_ms = w->now_ms;
-    node->members_ms = node->members_pause_ms = node->lead_ms = 0;
+    node->members_ms = node->lead_ms = 0;
     memset(node->moves, 0, sizeof node->moves);
     for (uint32_t i = 0; node->said && i < w->n; i++) {
         for (uint32_t k = 0; k < SCENARIO_DEVICES; k++)
@@ -69,13 +68,12 @@ static bool is_heard(const struct world *w, const struct node *node, uint32_t ot
     return net_link(w, node->index, other) && !net_silent(w, node->index, other);
 }
 
-static void set_members(struct world *w, struct node *node, const struct replica_status *status)
+/* As daemon_lead.c; who has caught up, and what follows, the party finds out. */
+static void set_members(struct world *w, struct node *node)
 {
     struct leading *p = w->leading;
     uint32_t n = 0;
-    uint64_t heir;
-    if (w->now_ms < node->members_ms || w->now_ms < node->members_pause_ms ||
-        status->members_pending)
+    if (w->now_ms < node->members_ms)
         return;
     node->members_ms = w->now_ms + 1000;
     const Cluster__State *root = node_state(node)->root;
@@ -87,21 +85,12 @@ static void set_members(struct world *w, struct node *node, const struct replica
         const bool self = k == node->index, alive = self || is_heard(w, node, k);
         if (!alive)
             node->steady_ms[k] = w->now_ms;
-        const uint64_t match = replica_match(node->replica, is->member);
         p->views[n++] = (struct member_view){
             .id = is->member,
             .alive = alive,
-            .caught_up = self || (match && match + LIMIT_CLUSTER_BATCH >= status->last),
             .steady = self || (alive && w->now_ms - node->steady_ms[k] >= STEADY_MS)};
     }
-    if (!n)
-        return;
-    replica_members(node->replica, &p->members);
-    if (members_next(&p->members, p->views, n, node->member, &p->next, &heir)) {
-        if (!replica_change_members(node->replica, w->now_ms, &p->next, NULL))
-            node->members_pause_ms = w->now_ms + members_pause_ms(&p->members, &p->next);
-    } else if (heir)
-        replica_hand_over(node->replica, w->now_ms, heir, NULL);
+    party_set_members(node->party, p->views, n);
 }
 
 /* ---- the master ---- */
@@ -228,15 +217,15 @@ static void run_master(struct world *w, struct node *node, const struct replica_
 
 void lead_turn(struct world *w, struct node *node)
 {
-    if (!node->leads || !node->replica || (node->lead_ms && w->now_ms - node->lead_ms < LEAD_MS))
+    if (!node->leads || (node->lead_ms && w->now_ms - node->lead_ms < LEAD_MS))
         return;
-    const struct replica_status status = replica_status(node->replica);
+    const struct replica_status status = party_status(node->party);
     if (!status.leads)
         return;
     node->lead_ms = w->now_ms;
     record_all(w, node);
     for (uint32_t i = 0; i < w->scenario->n_instances; i++)
         record_model(w, node, i);
-    set_members(w, node, &status);
+    set_members(w, node);
     run_master(w, node, &status);
 }

@@ -16,6 +16,8 @@ static void fill_node(const struct world *w, const struct node *about, Cluster__
     out->id = out->name = (char *)(uintptr_t)about->id;
     out->has_member = true;
     out->member = about->member;
+    out->has_level = true;
+    out->level = event_level_known();
     out->devices = list;
     for (uint32_t i = 0; i < is->devices; i++) {
         if (about->devices_gone[i])

@@ -47,6 +47,7 @@ static bool world_init(struct world *w)
     const struct scenario *s = w->scenario;
     w->n = s->n_nodes;
     w->shares = w->n > 16;
+    w->shared = views_of(w);
     w->seed = s->seed;
     w->nodes = mem_new_array(w->n, sizeof *w->nodes);
     w->ends = mem_new_array((size_t)w->n * w->n, sizeof *w->ends);
@@ -59,6 +60,7 @@ static bool world_init(struct world *w)
     for (uint32_t i = 0; i < w->n; i++) {
         struct node *node = &w->nodes[i];
         node->index = i;
+        node->world = w;
         snprintf(node->id, sizeof node->id, "n%u", i);
         world_new_member(w, node);
         for (uint32_t k = 0; k < s->n_instances; k++)

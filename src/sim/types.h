@@ -2,7 +2,7 @@
  * what is in it is of the process, but for the disk, the devices and the clock. */
 #pragma once
 
-#include "agreement/nonces.h"
+#include "agreement/party.h"
 #include "cluster/master.h"
 #include "cluster/replica.h"
 #include "cluster/worker.h"
@@ -24,7 +24,8 @@ enum {
     LEAD_MS = 100, /* at least, between two steps of the leader */
     PROPOSAL_AGAIN_MS = 1000,
     PROPOSAL_MS = 10000,
-    MEND_MS = 250, /* between attempts to use a driver again */
+    REOPEN_MS = 1000, /* of a store that failed, and longer each time */
+    MEND_MS = 250,    /* between attempts to use a driver again */
     ID_MAX = 16,
     WATCHES = 256,
     MISSED_MAX = 16,       /* nodes that one tells the leader of; there are seldom more */
@@ -103,30 +104,16 @@ struct event {
     struct message *message;
 };
 
-/* A state that nodes with the same log share: the chain says which log. */
-struct view {
-    struct state state;
-    uint32_t refs;
-    uint64_t chain;
-    struct buffer encoded; /* as a snapshot, once one was taken */
-    struct view *next;
-};
-
-struct queued_write {
-    struct queued_write *next;
+struct disk_write {
+    struct disk_write *next;
     struct log_write write;
 };
 
-struct proposal {
-    struct proposal *next;
-    uint64_t nonce, key, deadline_ms, again_ms;
+struct wish { /* an event that waits for the log to take it */
+    struct wish *next;
+    struct node *node;
+    uint64_t key;
     bool client; /* somebody is told when it was applied */
-    struct buffer event;
-};
-
-struct foreign {
-    struct foreign *next;
-    struct buffer event;
 };
 
 struct cached {     /* what a stage has in a slot: after each token a hash of all so far */
@@ -208,24 +195,19 @@ struct node {
     bool has_weights[SCENARIO_INSTANCES], fetches[SCENARIO_INSTANCES];
     uint64_t used_ms[SCENARIO_INSTANCES];
 
-    struct replica *replica;
+    struct world *world;
+    struct party *party; /* NULL: the process does not run */
     struct log_saved disk;
-    struct queued_write *writes, **last_write;
+    struct disk_write *writes, **last_write;
     bool disk_busy;
     uint32_t batch; /* of the writes, on their way together */
-    uint64_t reopen_ms;
-    struct view *view, *kept;
-    bool keeps, changed;
-    uint64_t kept_until, applied, last_epoch;
-    struct replica_effect *unapplied; /* committed, in this turn: where nodes share states */
-    uint32_t n_unapplied, unapplied_capacity;
+    bool changed;
+    uint64_t applied, last_epoch;
     struct lineage epoch_lineage;
+    struct wish *wishes;
 
-    struct proposal *proposals;
-    struct foreign *foreign;
-    struct nonces nonces;
-    bool leads, ready;
-    uint64_t term, lead_from, ready_by_ms, leads_since_ms, members_ms, members_pause_ms;
+    bool leads;
+    uint64_t term, leads_since_ms, members_ms;
 
     struct master *master;
     struct master_mover *mover;
@@ -272,6 +254,7 @@ struct world {
     struct event *heap;
     size_t n_events, capacity;
     bool shares; /* one state for all nodes with one log */
+    struct party_states shared;
     struct view *views[4096];
     struct facts *facts;
     uint32_t open_asks;

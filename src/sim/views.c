@@ -1,110 +1,108 @@
-/* A node's state. Nodes with one log may share one: what it holds follows from the log alone. */
+/* States that parties share (party.h): nodes with one log may hold one between them, since what it
+ * holds follows from the log alone. */
 #include "sim/world.h"
 
 #include "base/mem.h"
 #include "base/random.h"
 
-void view_drop(struct world *w, struct view *view)
+#include <assert.h>
+
+/* One of w->views; the state comes first, so that one is the other. */
+struct view {
+    struct state state;
+    uint32_t refs;
+    uint64_t chain; /* says which log, and up to where */
+    struct view *next;
+};
+
+static struct view **view_bucket(struct world *w, uint64_t chain)
 {
-    if (!view || --view->refs)
+    return &w->views[chain % (sizeof w->views / sizeof *w->views)];
+}
+
+static uint64_t view_chain(struct lineage lineage, uint64_t index)
+{
+    return random_mix(lineage.generation ^ random_mix(lineage.founder ^ random_mix(index)));
+}
+
+static void view_link(struct world *w, struct view *view, uint64_t chain)
+{
+    struct view **bucket = view_bucket(w, chain);
+    view->chain = chain;
+    view->next = *bucket;
+    *bucket = view;
+}
+
+static void view_unlink(struct world *w, const struct view *view)
+{
+    struct view **at = view_bucket(w, view->chain);
+    while (*at != view)
+        at = &(*at)->next;
+    *at = view->next;
+}
+
+static void view_give_back(void *self, struct state *state)
+{
+    struct world *w = self;
+    struct view *view = (struct view *)state;
+    assert(view->refs > 0);
+    if (--view->refs)
         return;
-    for (struct view **at = &w->views[view->chain % 4096]; *at; at = &(*at)->next) {
-        if (*at == view) {
-            *at = view->next;
-            break;
-        }
-    }
+    view_unlink(w, view);
     state_deinit(&view->state);
-    buffer_deinit(&view->encoded);
     mem_free(view);
 }
 
-static void set_chain(struct world *w, struct view *view, uint64_t chain)
+static struct state *view_find(void *self, struct state *old, struct lineage lineage,
+                               uint64_t index)
 {
-    view->chain = chain;
-    view->next = w->views[chain % 4096];
-    w->views[chain % 4096] = view;
+    struct world *w = self;
+    const uint64_t chain = view_chain(lineage, index);
+    struct view *view = *view_bucket(w, chain);
+    while (view && view->chain != chain)
+        view = view->next;
+    if (!view)
+        return NULL;
+    view->refs++;
+    if (old)
+        view_give_back(w, old);
+    return &view->state;
 }
 
-struct view *view_new(struct world *w, uint64_t chain)
+static bool view_copy(struct state *to, const struct state *from)
 {
-    struct view *view = mem_new(sizeof *view);
-    if (!view) {
+    struct buffer bytes = {0};
+    state_encode(from, &bytes);
+    const bool good =
+        !bytes.failed && !state_decode(to, (const uint8_t *)bytes.data, bytes.size, NULL);
+    buffer_deinit(&bytes);
+    return good;
+}
+
+static struct state *view_own(void *self, struct state *old, struct lineage lineage, uint64_t index)
+{
+    struct world *w = self;
+    struct view *view = (struct view *)old;
+    if (view && view->refs == 1) {
+        view_unlink(w, view);
+        view_link(w, view, view_chain(lineage, index));
+        return &view->state;
+    }
+    view = mem_new(sizeof *view);
+    if (!view || (old && old->root && !view_copy(&view->state, old))) {
+        mem_free(view);
         w->out_of_memory = true;
         return NULL;
     }
     view->refs = 1;
-    set_chain(w, view, chain);
-    return view;
+    view_link(w, view, view_chain(lineage, index));
+    if (old)
+        view_give_back(w, old);
+    return &view->state;
 }
 
-uint64_t view_chain(const struct lineage *lineage, uint64_t index)
+struct party_states views_of(struct world *w)
 {
-    return random_mix(lineage->generation ^ random_mix(lineage->founder ^ random_mix(index)));
-}
-
-bool view_share(struct world *w, struct node *node, uint64_t chain)
-{
-    for (struct view *view = w->views[chain % 4096]; view && w->shares; view = view->next) {
-        if (view->chain != chain)
-            continue;
-        view->refs++;
-        view_drop(w, node->view);
-        node->view = view;
-        return true;
-    }
-    return false;
-}
-
-/* The node's own, to be changed. */
-bool view_own(struct world *w, struct node *node, uint64_t chain)
-{
-    struct view *old = node->view, *view = view_new(w, chain);
-    if (!view)
-        return false;
-    if (old->refs == 1) {
-        view->state = old->state;
-        old->state = (struct state){0};
-    } else if (old->state.root) {
-        struct buffer bytes = {0};
-        state_encode(&old->state, &bytes);
-        w->out_of_memory |= bytes.failed || state_decode(&view->state, (const uint8_t *)bytes.data,
-                                                         bytes.size, NULL);
-        buffer_deinit(&bytes);
-    }
-    view_drop(w, old);
-    node->view = view;
-    return true;
-}
-
-const struct state *node_state(const struct node *node)
-{
-    return node->keeps ? &node->kept->state : &node->view->state;
-}
-
-void view_keep(struct world *w, struct node *node, uint64_t until)
-{
-    struct view *empty = view_new(w, world_draw(w, UINT64_MAX));
-    if (!empty)
-        return;
-    if (node->keeps || !node->view->state.root) {
-        view_drop(w, node->view);
-    } else {
-        node->kept = node->view;
-        node->keeps = true;
-    }
-    node->view = empty;
-    node->kept_until = until;
-    node->applied = 0;
-}
-
-void view_advance(struct world *w, struct node *node, uint64_t index)
-{
-    node->applied = index;
-    if (node->keeps && index >= node->kept_until) {
-        view_drop(w, node->kept);
-        node->kept = NULL;
-        node->keeps = false;
-    }
-    node->changed |= !node->keeps;
+    return (struct party_states){
+        .find = view_find, .own = view_own, .give_back = view_give_back, .self = w};
 }

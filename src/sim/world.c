@@ -15,9 +15,7 @@ bool node_runs(const struct world *w, const struct node *node)
 
 static void tell(struct world *w, struct node *node)
 {
-    if (!node->replica)
-        return;
-    const struct replica_status status = replica_status(node->replica);
+    const struct replica_status status = party_status(node->party);
     const struct node *leader = status.leader ? world_member(w, status.leader) : NULL;
     if (!leader || leader == node)
         return;

@@ -1,11 +1,10 @@
 /* The inside of a run, for src/sim alone. Files: chance.c chance and the heap of events; world.c
  * what becomes of them; faults.c; run.c the beginning and the end; net.c messages; frames.c those
  * of the product's own code; links.c how links come and end, watch.c how silence on them is found;
- * log.c a node's replica, views.c its state, disk.c what it writes, propose.c events on their way
- * into the log; lead.c what a leader does, records.c what it keeps true, planner.c the problems it
- * solves; host.c stages and devices; heat.c how warm those are; serve.c drivers, stage.c what
- * computes for them, cells.c what their slots contain, cache.c how that goes along with a move;
- * ask.c requests; check.c what must be so.
+ * log.c a node's party, views.c states that are shared, disk.c what it writes; lead.c what a leader
+ * does, records.c what it keeps true, planner.c the problems it solves; host.c stages and devices;
+ * heat.c how warm those are; serve.c drivers, stage.c what computes for them, cells.c what their
+ * slots contain, cache.c how that goes along with a move; ask.c requests; check.c what must be so.
  *
  * An event concerns one node. When it has been handled, world_turn() carries out what the node
  * wants, and sets its timer. */
@@ -116,25 +115,17 @@ void log_propose(struct world *w, struct node *node, Cluster__Event *event, uint
 void log_receive_proposal(struct world *w, struct node *node, const struct message *message);
 const struct state *node_state(const struct node *node);
 
-/* ---- views.c ---- */
-struct view *view_new(struct world *w, uint64_t chain);
-void view_drop(struct world *w, struct view *view); /* NULL is fine */
-uint64_t view_chain(const struct lineage *lineage, uint64_t index);
-bool view_share(struct world *w, struct node *node, uint64_t chain); /* true: it has that one now */
-bool view_own(struct world *w, struct node *node, uint64_t chain);   /* to be changed */
-void view_keep(struct world *w, struct node *node,
-               uint64_t until); /* shown until the new one has come so far */
-void view_advance(struct world *w, struct node *node, uint64_t index);
+/* Of a party that says why it drops something: a violation. */
+void log_party_says(void *node, enum log_level level, const char *text);
+void log_drop_wishes(struct node *node);
 
-/* ---- propose.c ---- */
-void proposal_free(struct proposal **link);
-void propose_foreign(struct world *w, struct node *node, bool use);
-void propose_step(struct world *w, struct node *node, const struct replica_status *status);
-void propose_applied(struct world *w, struct node *node, uint64_t nonce, uint64_t index);
+/* ---- views.c ---- */
+struct party_states views_of(struct world *w);
 
 /* ---- disk.c ---- */
-void disk_queue(struct world *w, struct node *node, struct replica_effect *effect);
-bool disk_open_replica(struct world *w, struct node *node);
+void disk_queue(struct world *w, struct node *node, struct log_write *write); /* takes it over */
+void disk_drop_writes(struct world *w, struct node *node, uint64_t kept_writes);
+bool disk_begin_party(struct world *w, struct node *node);
 
 /* ---- lead.c ---- */
 void lead_turn(struct world *w, struct node *node);
