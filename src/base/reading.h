@@ -4,8 +4,8 @@
  * Unknown is never zero: look at `valid` before `value`. A zeroed reading is unknown, and nobody
  * ever tried to read it.
  *
- * The value is a double, for one type has to hold a temperature below zero, a share of 0.43, a
- * slope and a device's bytes. Whole numbers up to 2^53 are exact in it, and no whole quantity of
+ * The value is a double, for one type has to hold a slope below zero, a share of 0.43 and a
+ * device's bytes. Whole numbers up to 2^53 are exact in it, and no whole quantity of
  * the table below is plausible beyond that, so that nothing is lost (8 PiB, 104 days in ns).
  * reading_whole() gives it back as an integer.
  *
@@ -16,9 +16,9 @@
  * figures are in base/limits.h. Numbers that were computed of readings are UNIT_NUMBER, of which
  * everything is plausible but NaN.
  *
- * A share is a part of a whole as a number from 0 to 1, everywhere inside. Other units of it
- * (permille, ppm, percent) exist only where people and peers see it: in JSON, in messages, on the
- * screen.
+ * A share is a part of a whole as a number from 0 to 1, everywhere inside. Permille and ppm exist
+ * only where people and peers see it: in JSON, in messages, on the screen. (A load and a battery's
+ * charge are percent, as their sensors tell them.)
  *
  *     out->temperature_mc = reading_now(UNIT_MC, 61000);
  *     if (out->temperature_mc.valid) … */

@@ -23,8 +23,9 @@ static struct reading read_policies(const struct cpufreq *cpufreq)
     uint64_t sum_khz = 0;
     for (uint32_t i = 0; i < cpufreq->n_policies; i += step) {
         uint64_t khz;
-        if (sysfs_u64(cpufreq->fs, &khz, LIMIT_CLOCK_MHZ * 1000ull,
-                      "sys/devices/system/cpu/cpufreq/%s/scaling_cur_freq", cpufreq->policies[i]))
+        if (sysfs_u64(cpufreq->fs, &khz, UINT64_MAX,
+                      "sys/devices/system/cpu/cpufreq/%s/scaling_cur_freq", cpufreq->policies[i]) ||
+            !unit_is_plausible(UNIT_MHZ, (double)khz * 1e-3))
             continue; /* an offline core has none */
         sum_khz += khz;
         count++;

@@ -88,12 +88,12 @@ static struct reading intel_sysfs_read_clock(const struct intel *intel, const ch
 {
     char drm[HWMON_FOLDER_BYTES], names[1][SYSFS_NAME_BYTES];
     uint64_t mhz;
-    if (!sysfs_u64(intel->fs, &mhz, LIMIT_CLOCK_MHZ,
-                   "sys/bus/pci/devices/%s/tile0/gt0/freq0/act_freq", pci))
+    if (!sysfs_u64(intel->fs, &mhz, UINT64_MAX, "sys/bus/pci/devices/%s/tile0/gt0/freq0/act_freq",
+                   pci))
         return reading_now_u64(UNIT_MHZ, mhz);
     snprintf(drm, sizeof drm, "sys/bus/pci/devices/%s/drm", pci);
     if (sysfs_list(intel->fs, drm, "card", names, 1) &&
-        !sysfs_u64(intel->fs, &mhz, LIMIT_CLOCK_MHZ, "%s/%s/gt_act_freq_mhz", drm, names[0]))
+        !sysfs_u64(intel->fs, &mhz, UINT64_MAX, "%s/%s/gt_act_freq_mhz", drm, names[0]))
         return reading_now_u64(UNIT_MHZ, mhz);
     return reading_failed();
 }
