@@ -1,5 +1,7 @@
 /* The commands run, logits and bench as a user starts them: what they print, and how they end when
  * the words or the files are wrong. MEDLEY_BINARY is the program. */
+#include "engine/sampler_params.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -171,6 +173,26 @@ static void test_wrong_words(void **state)
     expect_failure(2, "bench " LLAMA "-p 100 -c 50", "too small; this needs");
 }
 
+/* The numbers before "nothing else" are those of SAMPLER_FIELDS that do something, in its order. */
+static void test_the_help_of_run_has_every_setting_of_the_sampler(void **state)
+{
+    (void)state;
+    char usual[200] = "(", number[32];
+    assert_int_equal(medley("run --help"), 0);
+#define NAMED_NO_OPTION
+#define NAMED_OPTION(word, takes) assert_non_null(strstr(out, "  --" word " " takes));
+#define NAMED(TYPE, field, standard, off, lowest, highest, api, option)                            \
+    NAMED_##option if ((standard) != (off))                                                        \
+    {                                                                                              \
+        snprintf(number, sizeof number, "%s%g", usual[1] ? ", " : "", (double)(standard));         \
+        strcat(usual, number);                                                                     \
+    }
+    SAMPLER_FIELDS(NAMED)
+#undef NAMED
+    strcat(usual, " and nothing else unless said)");
+    assert_non_null(strstr(out, usual));
+}
+
 static void test_what_is_not_there(void **state)
 {
     (void)state;
@@ -191,6 +213,7 @@ int main(void)
         cmocka_unit_test(test_lines_of_a_pipe_are_messages),
         cmocka_unit_test(test_bench_prints_a_table_or_json),
         cmocka_unit_test(test_wrong_words),
+        cmocka_unit_test(test_the_help_of_run_has_every_setting_of_the_sampler),
         cmocka_unit_test(test_what_is_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
