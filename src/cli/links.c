@@ -3,17 +3,23 @@
 #include "cli/answer.h"
 #include "cli/ask.h"
 #include "cli/commands.h"
+#include "cli/links_graph.h"
+#include "cli/options.h"
 #include "cli/table.h"
 
-static const char usage[] = "Usage: medley links [--json]\n"
-                            "\n"
-                            "Lists the links between the machines of the cluster, each direction "
-                            "for itself: its kind, the time\n"
-                            "that a message takes, how much that varies, what is lost, and how "
-                            "much goes through. All of it is\n"
-                            "measured, all the time; what was not measured yet is -.\n"
-                            "\n"
-                            "  --json           for programs; what is not known is null\n";
+#include <getopt.h>
+
+static const char usage[] =
+    "Usage: medley links [--dot] [--json]\n"
+    "\n"
+    "Lists the links between the machines of the cluster, each direction "
+    "for itself: its kind, the time\n"
+    "that a message takes, how much that varies, what is lost, and how "
+    "much goes through. All of it is\n"
+    "measured, all the time; what was not measured yet is -.\n"
+    "\n"
+    "  --dot            a graph for Graphviz: medley links --dot | dot -Tsvg\n"
+    "  --json           for programs; what is not known is null\n";
 
 static void show_time(struct answer *answer, yyjson_val *link, const char *key, struct table *table)
 {
@@ -74,7 +80,23 @@ static enum error_code cmd_links_print(yyjson_doc *doc, struct error *err)
 
 static int cmd_links_run(int argc, char **argv)
 {
-    return ask_and_show(&command_links, argc, argv, cmd_links_print);
+    static const struct option options[] = {
+        {"dot", no_argument, NULL, 'd'}, {"json", no_argument, NULL, 'j'}, {NULL, 0, NULL, 0}};
+    bool dot = false, json = false;
+    const char *word;
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (option != 'd' && option != 'j') {
+            option_unknown(&command_links, argv);
+            return EXIT_USAGE;
+        }
+        dot = dot || option == 'd';
+        json = json || option == 'j';
+    }
+    if (!option_rest(&command_links, argc, argv, NULL, &word))
+        return EXIT_USAGE;
+    return ask_show(&command_links, daemon_question("links"), json,
+                    dot ? links_print_graph : cmd_links_print);
 }
 
 const struct command command_links = {

@@ -152,6 +152,13 @@ static void test_links(void **state)
                         "laptop  tower   up     ethernet  0.25 ms  31 us   0.0 %    940 Mb/s\n"
                         "tower   laptop  down   wifi      2.5 ms   -       0.012 %  -\n");
     EXPECT(0, "links --json", "\"bytes_per_s\": 117500000");
+    assert_int_equal(medley("links --dot"), 0);
+    assert_string_equal(out, "digraph topology {\n  charset=\"UTF-8\";\n  node [shape=box];\n"
+                             "  n0 [label=\"laptop\"];\n  n1 [label=\"tower\"];\n"
+                             "  n0 -> n1 [label=\"ethernet\\n250 µs\\n118 MB/s\"];\n"
+                             "  n1 -> n0 [label=\"wifi\\n2.5 ms\\ndown\", style=dashed];\n}\n");
+    EXPECT(2, "links --dots", "unknown or incomplete option '--dots'", "medley links --help");
+    EXPECT(2, "links all", "'all' is one word too many");
 }
 
 #define STAGES                                                                                     \
@@ -475,6 +482,7 @@ static void test_wrong_types(void **state)
             {"invite", {"{\"code\":\"K7QM-4XZD\",\"expires_s\":1e300}\n"}});
     EXPECT(1, "nodes", "'devices' is not a list");
     EXPECT(1, "links", "'links' is not a list");
+    EXPECT(1, "links --dot", "'links' is not a list");
     EXPECT(1, "status", "'version' is not a text");
     EXPECT(1, "events", "'index' is not a whole number");
     EXPECT(1, "invite", "'expires_s' is not a whole number");
