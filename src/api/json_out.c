@@ -74,14 +74,6 @@ void json_out_text(struct buffer *out, const char *text)
         buffer_text(out, "null");
 }
 
-void json_out_number(struct buffer *out, double value)
-{
-    if (isfinite(value))
-        buffer_printf(out, "%.17g", value);
-    else
-        buffer_text(out, "null");
-}
-
 void json_out_float(struct buffer *out, float value)
 {
     char text[32];

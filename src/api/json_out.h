@@ -11,7 +11,6 @@
 
 void json_out_string(struct buffer *out, const char *bytes, size_t size); /* with its quotes */
 void json_out_text(struct buffer *out, const char *text); /* NUL-terminated; NULL: null */
-void json_out_number(struct buffer *out, double value);   /* not finite: null */
 void json_out_float(struct buffer *out, float value); /* shortest text that reads back the same */
 void json_out_bytes(struct buffer *out, const char *bytes, size_t size); /* [104,105] */
 

@@ -21,11 +21,6 @@ bool activation_type_parse(const char *name, enum activation_type *out)
     return false;
 }
 
-const char *activation_type_name(enum activation_type type)
-{
-    return names[type];
-}
-
 bool activation_type_fits(enum activation_type type, uint32_t width)
 {
     return type != ACTIVATION_Q8 || width % (uint32_t)ggml_blck_size(GGML_TYPE_Q8_0) == 0;

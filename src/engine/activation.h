@@ -14,7 +14,6 @@
 enum activation_type { ACTIVATION_F32, ACTIVATION_F16, ACTIVATION_Q8 };
 
 bool activation_type_parse(const char *name, enum activation_type *out); /* "f32", "f16", "q8" */
-const char *activation_type_name(enum activation_type type);
 
 /* Q8 needs a width that is a multiple of 32; the others take any. */
 bool activation_type_fits(enum activation_type type, uint32_t width);

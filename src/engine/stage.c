@@ -98,33 +98,6 @@ enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, u
     return code;
 }
 
-uint64_t stage_kv_export_size(const struct stage *stage, uint32_t length)
-{
-    return kv_cache_slot_bytes(&stage->kv, length);
-}
-
-enum error_code stage_kv_export(struct stage *stage, uint32_t slot, uint32_t length, void *out,
-                                struct error *err)
-{
-    if (slot >= stage->kv.n_slots || length > stage->kv.lengths[slot])
-        return error_set(err, ERROR_INVALID, "slot %u does not hold %u tokens", slot, length);
-    kv_cache_export(&stage->kv, slot, length, out);
-    return ERROR_NONE;
-}
-
-enum error_code stage_kv_import(struct stage *stage, uint32_t slot, uint32_t length, const void *in,
-                                uint64_t size, struct error *err)
-{
-    if (slot >= stage->kv.n_slots || length > stage->options.context ||
-        size != kv_cache_slot_bytes(&stage->kv, length))
-        return error_set(err, ERROR_INVALID,
-                         "%llu bytes are not %u tokens of this stage's KV cache",
-                         (unsigned long long)size, length);
-    kv_cache_import(&stage->kv, slot, length, in);
-    stage->kv.lengths[slot] = length;
-    return ERROR_NONE;
-}
-
 uint64_t stage_kv_row_bytes(const struct stage *stage)
 {
     return stage->kv.k[0]->nb[1] + stage->kv.v[0]->nb[1];
@@ -209,11 +182,6 @@ struct stage_memory stage_memory(const struct stage *stage)
     return stage->memory;
 }
 
-struct device *stage_device(const struct stage *stage)
-{
-    return stage->device;
-}
-
 bool stage_is_first(const struct stage *stage)
 {
     return stage->source.first;
@@ -222,11 +190,6 @@ bool stage_is_first(const struct stage *stage)
 bool stage_is_last(const struct stage *stage)
 {
     return stage->source.last;
-}
-
-bool stage_uses_flash(const struct stage *stage)
-{
-    return stage->source.flash;
 }
 
 uint32_t stage_width(const struct stage *stage)

@@ -65,10 +65,8 @@ struct stage_pin *stage_pin(const struct stage *stage, uint32_t first_layer, uin
 void stage_unpin(struct stage_pin *pin); /* NULL is fine */
 
 struct stage_memory stage_memory(const struct stage *stage);
-struct device *stage_device(const struct stage *stage);
 bool stage_is_first(const struct stage *stage);
 bool stage_is_last(const struct stage *stage);
-bool stage_uses_flash(const struct stage *stage);
 uint32_t stage_width(const struct stage *stage); /* n_embd: floats of one hidden row */
 uint32_t stage_output_width(
     const struct stage *stage); /* floats of one output row: n_vocab on the last, else n_embd */
@@ -102,11 +100,6 @@ void stage_kv_truncate(struct stage *stage, uint32_t slot,
                        uint32_t length); /* no-op when already shorter; 0 frees the sequence */
 enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
                               struct error *err);
-uint64_t stage_kv_export_size(const struct stage *stage, uint32_t length); /* bytes */
-enum error_code stage_kv_export(struct stage *stage, uint32_t slot, uint32_t length, void *out,
-                                struct error *err);
-enum error_code stage_kv_import(struct stage *stage, uint32_t slot, uint32_t length, const void *in,
-                                uint64_t size, struct error *err);
 
 /* Cells of one layer of a slot, exactly as they are: K rows, then V rows. Writing leaves the slot's
  * length as it is, which stage_kv_set_length() then sets for all layers at once. */

@@ -1,4 +1,4 @@
-/* What several devices are together: sums, extremes, and which of them to take for a model.
+/* What several devices are together: sums and extremes.
  *
  * Everything is computed from an array of struct device_info. For what is free now and not when the
  * devices were opened, put device_memory() into copies of them first.
@@ -52,57 +52,3 @@ struct aggregate aggregate_of(const struct device_info *devices, uint32_t n_devi
 enum { AGGREGATE_TEXT_BYTES = 1024 };
 void aggregate_text(const struct aggregate *aggregate, const struct device_info *devices,
                     char *text, size_t size);
-
-/* ---- which devices for a model --------------------------------------------------------------- */
-
-struct aggregate_need {
-    uint64_t weight_bytes;
-    uint64_t kv_bytes;        /* of the context that is wanted, all sequences */
-    uint64_t bytes_per_token; /* of both, what one token reads (a mixture of experts reads less); 0:
-                                 all of it */
-    uint32_t n_layers;        /* they are taken for equally large; 1 to LIMIT_LAYERS */
-};
-
-struct aggregate_choice {
-    bool fits;  /* false: no k devices hold it; then the rest is the k that hold most, and ns is
-                   unknown */
-    bool exact; /* false: found by exchanges, see below */
-    uint32_t n_devices;               /* at most k: a device that would get no layer is not in it */
-    uint32_t n_unmeasured;            /* of these */
-    uint32_t n_layers_left;           /* that found no room; 0 when it fits */
-    uint32_t device[LIMIT_DEVICES];   /* indices, measured ones first, fastest first: in this order
-                                         they are filled */
-    uint32_t n_layers[LIMIT_DEVICES]; /* of each of them */
-    struct reading ns_per_token;      /* unknown when an unmeasured device is in it */
-};
-
-/* The best k devices: the smallest time for one token of one sequence, to which every layer adds
- * what it takes to read it once, one device after the other:
- *
- *     t = sum over devices of  layers_d x (bytes read per token / layers) / bandwidth_d
- *
- * It is the memory side of the roofline model (Williams, Waterman, Patterson, CACM 52(4), 2009),
- * which binds where a single sequence decodes: every weight is read once for each token and
- * multiplied once. Links, launches and heat are left out: two devices that come out alike may
- * differ by them. (The planner of a running model is plan/plan.c; this is advice on which devices
- * to name.)
- *
- * Of a set of devices the fastest are filled first, as far as their free memory and that of the
- * host they may share go. That is the best for the set: free memory and the host's limit make a
- * polymatroid, for which the greedy order is optimal (Edmonds 1970). The fastest k devices need not
- * be the best k: they may be too small.
- *
- * A device that was not measured is never taken for slow or fast: it is used only for layers that
- * find no room on measured ones; of two sets the one with fewer such layers is better, whatever the
- * times. Among the unmeasured the one with more free memory is filled first. The predicted time is
- * unknown then.
- *
- * Ties go to fewer devices, then always to the same.
- *
- * Up to AGGREGATE_EXACT_MAX devices every set is tried (at most 2^12 sets). Beyond that it begins
- * with the k devices that hold most, so that it fits whenever it can, and exchanges one device for
- * another as long as that helps, AGGREGATE_ROUNDS_MAX times at most: good, not proven best (`exact`
- * is false). */
-enum { AGGREGATE_EXACT_MAX = 12, AGGREGATE_ROUNDS_MAX = 64 };
-struct aggregate_choice aggregate_best(const struct device_info *devices, uint32_t n_devices,
-                                       const struct aggregate_need *need, uint32_t k);

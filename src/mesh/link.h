@@ -95,7 +95,6 @@ const struct hello *link_hello(const struct link *link);   /* as the peer sent i
 struct link_version link_version(const struct link *link); /* that both may use */
 uint32_t link_channels(const struct link *link);           /* control included */
 bool link_was_dialled(const struct link *link);            /* by this node */
-void link_addresses(const struct link *link, struct stream_addresses *addresses);
 
 /* What has been measured from here to there: unknown where nothing was (probe.h). from and to are
  * 0. */
@@ -104,7 +103,6 @@ struct topology_link link_measured(const struct link *link);
  * that is suspicious (pulse.h), under a second on a LAN. Where both ends do, 1.3 kB/s in each
  * direction, whatever the link carries. */
 void link_watch(struct link *link, bool closely);
-void link_measure_soon(struct link *link); /* bandwidth, as soon as its one per cent allows */
 
 struct link_counts {
     uint64_t frames_sent, frames_received;

@@ -26,22 +26,12 @@ bool link_was_dialled(const struct link *link)
     return link->is_ours;
 }
 
-void link_addresses(const struct link *link, struct stream_addresses *addresses)
-{
-    stream_addresses(link->channels[LINK_CONTROL].stream, addresses);
-}
-
 struct topology_link link_measured(const struct link *link)
 {
     struct topology_link measured = link_probe_reading(&link->probe);
     measured.class = link->class;
     measured.up = link->phase == LINK_UP;
     return measured;
-}
-
-void link_measure_soon(struct link *link)
-{
-    link_probe_ask(&link->probe);
 }
 
 struct link_counts link_counts(const struct link *link)

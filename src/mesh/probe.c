@@ -128,7 +128,7 @@ uint64_t link_probe_due(const struct link_probe *probe, uint64_t now_ns)
         return 0;
     if (now_ns < probe->next_due_ns)
         return 0;
-    if (probe->n_sent >= PROBE_EAGER && !probe->asked && now_ns < probe->next_rest_ns)
+    if (probe->n_sent >= PROBE_EAGER && now_ns < probe->next_rest_ns)
         return 0;
     return burst_bytes(probe);
 }
@@ -140,7 +140,6 @@ uint32_t link_probe_began(struct link_probe *probe, uint64_t bytes, uint64_t now
     probe->next_due_ns = now_ns + 100 * ANSWER_NS_MAX; /* until the report says how long it took */
     probe->next_rest_ns = now_ns + bytes * SECOND_NS / PROBE_REST_BYTES_PER_S;
     probe->n_sent++;
-    probe->asked = false;
     return ++probe->burst_number;
 }
 
@@ -163,11 +162,6 @@ void link_probe_report(struct link_probe *probe, const struct burst_report *repo
     probe->bursts[probe->next_burst] = (uint64_t)rate;
     probe->next_burst = (probe->next_burst + 1) % PROBE_BURSTS;
     probe->n_bursts += probe->n_bursts < PROBE_BURSTS;
-}
-
-void link_probe_ask(struct link_probe *probe)
-{
-    probe->asked = true;
 }
 
 struct topology_link link_probe_reading(const struct link_probe *probe)

@@ -19,8 +19,8 @@
  *
  * When a burst is due: the link has been idle, and since the last burst at least 99 times the time
  * that it took has passed (so bursts take at most 1 % of the link), and also PROBE_REST_BYTES_PER_S
- * has not been exceeded, so that a cluster at rest is quiet. The first PROBE_EAGER bursts, and one
- * that was asked for, only wait for the first rule. */
+ * has not been exceeded, so that a cluster at rest is quiet. The first PROBE_EAGER bursts only wait
+ * for the first rule. */
 #pragma once
 
 #include "mesh/ping.h"
@@ -57,7 +57,6 @@ struct link_probe {
     uint64_t next_due_ns;   /* by the rule of 1 % */
     uint64_t next_rest_ns;  /* by the bytes per second */
     uint32_t n_sent;
-    bool asked;
 };
 
 void link_probe_pong(struct link_probe *probe, const struct pong *pong, uint64_t now_ns);
@@ -70,7 +69,6 @@ uint64_t link_probe_due(const struct link_probe *probe, uint64_t now_ns);
 uint32_t link_probe_began(struct link_probe *probe, uint64_t bytes, uint64_t now_ns);
 void link_probe_report(struct link_probe *probe, const struct burst_report *report,
                        uint64_t now_ns);
-void link_probe_ask(struct link_probe *probe);
 
 /* Class, ends and `up` are left empty. */
 struct topology_link link_probe_reading(const struct link_probe *probe);

@@ -423,11 +423,6 @@ const struct driver_options *driver_options(const struct driver *driver)
     return &driver->options;
 }
 
-uint32_t driver_stage_count(const struct driver *driver)
-{
-    return driver->pipeline.n_stages;
-}
-
 const struct stage *driver_stage(const struct driver *driver, uint32_t index)
 {
     return index < driver->pipeline.n_stages ? driver->pipeline.stages[index].stage : NULL;

@@ -116,7 +116,6 @@ void driver_close(struct driver *driver);
 
 const struct driver_options *
 driver_options(const struct driver *driver); /* with the defaults filled in */
-uint32_t driver_stage_count(const struct driver *driver);
 const struct stage *driver_stage(const struct driver *driver,
                                  uint32_t index); /* only its constant facts may be read */
 uint64_t driver_stage_busy_ns(const struct driver *driver,

@@ -166,7 +166,3 @@ enum error_code replan(const struct replan_input *input, const struct replan_opt
 enum error_code replan_to(const struct replan_input *input, const struct replan_options *options,
                           const struct placement *target, struct replan_plan *out,
                           struct error *err);
-
-/* A few lines for people; on lack of memory text->failed. */
-void replan_text(const struct placement_problem *problem, const struct replan_decision *decision,
-                 struct buffer *text);

@@ -11,7 +11,7 @@
 #include "base/buffer.h"
 #include "placement/solve.h"
 
-enum { PLACEMENT_WHATIF_NODES = 20 * 1000, PLACEMENT_EXTRAS_MAX = 16 };
+enum { PLACEMENT_WHATIF_NODES = 20 * 1000 };
 
 enum placement_answer {
     PLACEMENT_UNDECIDED, /* the time was over before any placement was found, or it was not asked */
@@ -71,7 +71,7 @@ enum error_code placement_with_device(const struct placement_problem *problem,
                                       const struct placement_options *options,
                                       struct placement_rates *out, struct error *err);
 
-/* ---- all at once ---------------------------------------------------------------------- */
+/* ---- several answers ------------------------------------------------------------------- */
 
 enum placement_change {
     PLACEMENT_WITHOUT_NODE,
@@ -93,19 +93,4 @@ struct placement_whatifs {
     struct placement_whatif *list;
 };
 
-/* For the placement in use: without each of its nodes, with each extra device (at most
- * PLACEMENT_EXTRAS_MAX), and without each of its devices whose node has others that may be used;
- * asked in this order. On error the list is empty; zeroed it is, too. */
-enum error_code placement_whatifs_init(struct placement_whatifs *whatifs,
-                                       const struct placement_problem *problem,
-                                       const struct placement *placement,
-                                       const struct placement_extra *extras, uint32_t n_extras,
-                                       const struct placement_options *options, struct error *err);
 void placement_whatifs_deinit(struct placement_whatifs *whatifs);
-
-/* A line each; on lack of memory text->failed:
- *
- *     Without tower: 19.6 tok/s decode, 410 tok/s prefill
- *     Without studio: the model does not fit
- *     With cuda0+ in tower (24.0 GiB): 55.0 tok/s decode, 1203 tok/s prefill */
-void placement_whatifs_text(const struct placement_whatifs *whatifs, struct buffer *text);

@@ -296,21 +296,6 @@ bool thermal_fit_steady(const struct thermal_fit *fit, double power_w, struct th
     return true;
 }
 
-bool thermal_fit_discrete(const struct thermal_fit *fit, double step_s,
-                          struct thermal_discrete *out)
-{
-    struct thermal_body body;
-    if (!thermal_fit_body(fit, &body))
-        return false;
-    const double rest = -expm1(-step_s / thermal_time_constant_s(&body)); /* 1 - a */
-    const struct thermal_discrete found = {1 - rest, body.resistance_k_per_w * rest,
-                                           rest * body.ambient_c};
-    if (!(found.a > 0 && found.a < 1 && found.b_k_per_w > 0))
-        return false;
-    *out = found;
-    return true;
-}
-
 struct reading thermal_fit_error_k(const struct thermal_fit *fit)
 {
     return (struct reading){sqrt(fit->error_square), fit->n_windows >= THERMAL_FIT_TERMS * 2};

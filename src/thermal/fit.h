@@ -101,15 +101,6 @@ bool thermal_fit_is_known(const struct thermal_fit *fit);
  * thermal_fit_trusted() first. */
 bool thermal_fit_body(const struct thermal_fit *fit, struct thermal_body *body);
 
-/* a, b and c of the discretised model at a step of so many seconds; false while not physical. */
-struct thermal_discrete {
-    double a;
-    double b_k_per_w;
-    double c_c;
-};
-bool thermal_fit_discrete(const struct thermal_fit *fit, double step_s,
-                          struct thermal_discrete *out);
-
 /* Where a power leads, and one standard deviation of that. By the delta method (Casella and Berger,
  * Statistical Inference, 2nd ed., 5.5.4): with coefficients x, T = T_reference + (x_power P +
  * x_one) / x_temperature, and

@@ -7,11 +7,6 @@ void thermal_history_clear(struct thermal_history *history)
     history->first = history->count = 0;
 }
 
-uint32_t thermal_history_count(const struct thermal_history *history)
-{
-    return history->count;
-}
-
 const struct thermal_sample *thermal_history_at(const struct thermal_history *history,
                                                 uint32_t index)
 {

@@ -19,7 +19,6 @@ struct thermal_history {
 void thermal_history_add(struct thermal_history *history, struct thermal_sample sample);
 void thermal_history_clear(struct thermal_history *history);
 
-uint32_t thermal_history_count(const struct thermal_history *history);
 /* 0 is the oldest; index < count. */
 const struct thermal_sample *thermal_history_at(const struct thermal_history *history,
                                                 uint32_t index);

@@ -68,16 +68,6 @@ double thermal_seconds_to_heat(const struct thermal_body *body, double start_c, 
                : THERMAL_NEVER;
 }
 
-double thermal_seconds_to_cool(const struct thermal_body *body, double start_c, double power_w,
-                               double goal_c)
-{
-    if (start_c <= goal_c)
-        return 0;
-    return thermal_steady_c(body, power_w) < goal_c
-               ? thermal_model_seconds_between(body, start_c, power_w, goal_c)
-               : THERMAL_NEVER;
-}
-
 /* ---- two nodes ------------------------------------------------------------------------- */
 
 bool thermal_pair_is_physical(const struct thermal_pair *pair)

@@ -50,12 +50,10 @@ double thermal_power_holding_w(const struct thermal_body *body, double target_c)
 double thermal_power_reaching_w(const struct thermal_body *body, double start_c, double target_c,
                                 double seconds);
 
-/* Seconds until it has heated up to (cooled down to) that temperature: 0 when it is there or
+/* Seconds until it has heated up to that temperature: 0 when it is there or
  * beyond, THERMAL_NEVER when this power does not lead there. */
 double thermal_seconds_to_heat(const struct thermal_body *body, double start_c, double power_w,
                                double limit_c);
-double thermal_seconds_to_cool(const struct thermal_body *body, double start_c, double power_w,
-                               double goal_c);
 
 /* Two nodes: a die that takes the power, on a heatsink that the air cools.
  *

@@ -21,29 +21,3 @@ struct thermal_state thermal_state_of(const char *id, const struct thermal_gover
         state.ambient_c = reading_of(UNIT_NUMBER, body.ambient_c);
     return state;
 }
-
-const struct thermal_state *thermal_hottest(const struct thermal_state *states, uint32_t n)
-{
-    const struct thermal_state *hottest = NULL;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct reading now = states[i].temperature_mc;
-        if (now.valid && (!hottest || now.value > hottest->temperature_mc.value))
-            hottest = &states[i];
-    }
-    return hottest;
-}
-
-static double room_c(const struct thermal_state *state)
-{
-    return state->stop_c - state->temperature_mc.value * 1e-3;
-}
-
-const struct thermal_state *thermal_tightest(const struct thermal_state *states, uint32_t n)
-{
-    const struct thermal_state *tightest = NULL;
-    for (uint32_t i = 0; i < n; i++) {
-        if (states[i].temperature_mc.valid && (!tightest || room_c(&states[i]) < room_c(tightest)))
-            tightest = &states[i];
-    }
-    return tightest;
-}

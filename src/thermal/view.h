@@ -18,8 +18,3 @@ struct thermal_state {
 
 /* After at least one step. Too long an id is cut. */
 struct thermal_state thermal_state_of(const char *id, const struct thermal_governor *governor);
-
-/* The warmest, and the one that is least far below its stop line; the first of equals, NULL when no
- * temperature is known. */
-const struct thermal_state *thermal_hottest(const struct thermal_state *states, uint32_t n);
-const struct thermal_state *thermal_tightest(const struct thermal_state *states, uint32_t n);

@@ -176,11 +176,3 @@ enum error_code manifest_identity(const struct manifest *manifest, struct digest
     buffer_deinit(&bytes);
     return code;
 }
-
-uint32_t manifest_find(const struct manifest *manifest, const char *name)
-{
-    uint32_t i = 0;
-    while (i < manifest->n_parts && strcmp(manifest->parts[i].name, name) != 0)
-        i++;
-    return i;
-}

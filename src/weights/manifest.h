@@ -58,5 +58,3 @@ enum error_code manifest_identity(const struct manifest *manifest, struct digest
 
 /* Whether all that manifest_read() demands is so; err says what is not. */
 enum error_code manifest_check(const struct manifest *manifest, struct error *err);
-
-uint32_t manifest_find(const struct manifest *manifest, const char *name); /* n_parts: none */

@@ -150,24 +150,6 @@ uint32_t shelf_list(const struct shelf *shelf, struct digest *out, uint32_t n)
     return count;
 }
 
-enum error_code shelf_usage(const struct shelf *shelf, struct shelf_usage *out, struct error *err)
-{
-    *out = (struct shelf_usage){0};
-    struct listed *all = mem_new_array(LIMIT_SHELF_MODELS, sizeof *all);
-    if (!all)
-        return error_set(err, ERROR_NO_MEMORY, "out of memory");
-    enum error_code code = shelf_list_all(shelf, all, &out->n_models, err);
-    if (!code)
-        code = free_bytes(shelf, &out->free_bytes, err);
-    for (uint32_t i = 0; !code && i < out->n_models; i++) {
-        out->bytes += all[i].entry.bytes;
-        out->n_in_use += all[i].entry.in_use;
-        out->bytes_in_use += all[i].entry.in_use ? all[i].entry.bytes : 0;
-    }
-    mem_free(all);
-    return code;
-}
-
 /* ---- removing -------------------------------------------------------------------------------- */
 
 enum error_code shelf_remove(struct shelf *shelf, const struct digest *identity, struct error *err)

@@ -45,13 +45,6 @@ enum error_code shelf_open(const char *folder, const struct shelf_options *optio
                            struct shelf **out, struct error *err);
 void shelf_close(struct shelf *shelf); /* after its models */
 
-struct shelf_usage {
-    uint32_t n_models, n_in_use;
-    uint64_t bytes, bytes_in_use; /* on the disk */
-    uint64_t free_bytes;          /* of the disk */
-};
-enum error_code shelf_usage(const struct shelf *shelf, struct shelf_usage *out, struct error *err);
-
 /* The identities of all models there, at most n; the answer is how many there are. */
 uint32_t shelf_list(const struct shelf *shelf, struct digest *out, uint32_t n);
 
@@ -97,6 +90,3 @@ enum error_code shelf_model_drop(struct shelf_model *model, const struct part_se
                                  struct error *err);
 /* Gives back what was reserved or written and is not kept: after a fetch was given up. */
 enum error_code shelf_model_trim(struct shelf_model *model, struct error *err);
-/* Verifies all kept parts against their hashes and drops those that are damaged; says how many. */
-enum error_code shelf_model_recheck(struct shelf_model *model, uint32_t *n_dropped,
-                                    struct error *err);

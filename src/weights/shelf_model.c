@@ -317,25 +317,3 @@ enum error_code shelf_model_trim(struct shelf_model *model, struct error *err)
     }
     return failure ? io_error(model, "shrinking", failure, err) : ERROR_NONE;
 }
-
-enum error_code shelf_model_recheck(struct shelf_model *model, uint32_t *n_dropped,
-                                    struct error *err)
-{
-    struct part_set bad;
-    *n_dropped = 0;
-    enum error_code code = part_set_init(&bad, model->manifest.n_parts, err);
-    for (uint32_t i = 0; !code && i < model->manifest.n_parts; i++) {
-        if (!part_set_has(&model->has, i))
-            continue;
-        code = shelf_model_verify(model, i, err);
-        if (code == ERROR_INVALID) {
-            part_set_add(&bad, i);
-            ++*n_dropped;
-            code = ERROR_NONE;
-        }
-    }
-    if (!code && *n_dropped)
-        code = shelf_model_drop(model, &bad, err);
-    part_set_deinit(&bad);
-    return code;
-}

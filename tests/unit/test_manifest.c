@@ -66,7 +66,6 @@ static void test_every_part_has_the_hash_of_its_bytes(void **state)
         assert_true(digest_equal(&digest, &part->digest));
     }
     assert_int_equal(manifest_agrees(&manifest, file, NULL), 0);
-    assert_int_equal(manifest_find(&manifest, "no.such.tensor"), manifest.n_parts);
     struct digest one_id, four_id;
     assert_int_equal(manifest_make(file, &(struct manifest_options){.n_threads = 4}, &four, &err),
                      0);
@@ -323,7 +322,9 @@ static void test_damaged_entries_are_made_again(void **state)
 
 static bool wants(const struct manifest *manifest, const struct part_set *set, const char *name)
 {
-    uint32_t part = manifest_find(manifest, name);
+    uint32_t part = 0;
+    while (part < manifest->n_parts && strcmp(manifest->parts[part].name, name) != 0)
+        part++;
     assert_true(part < manifest->n_parts);
     return part_set_has(set, part);
 }

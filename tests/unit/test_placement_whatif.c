@@ -161,56 +161,6 @@ static void a_wrong_extra_is_refused(void **state)
                      ERROR_INVALID);
 }
 
-static int turns_left;
-
-static bool for_a_while(void *self)
-{
-    return turns_left-- > 0;
-}
-
-static void all_at_once(void **state)
-{
-    struct placement_whatifs whatifs;
-    struct buffer text = {0};
-    make_plain();
-    const struct placement now = rate_of(&world.problem).placement;
-    struct placement_extra extra = placement_extra_copy(&world.problem, 1, false);
-    assert_int_equal(
-        placement_whatifs_init(&whatifs, &world.problem, &now, &extra, 1, &options, NULL),
-        ERROR_NONE);
-    assert_int_equal(whatifs.n, 4); /* without fast, with the extra one, without either of fast's */
-    assert_int_equal(whatifs.list[0].change, PLACEMENT_WITHOUT_NODE);
-    assert_int_equal(whatifs.list[1].change, PLACEMENT_WITH_DEVICE);
-    assert_int_equal(whatifs.list[3].change, PLACEMENT_WITHOUT_DEVICE);
-    placement_whatifs_text(&whatifs, &text);
-    assert_non_null(strstr(text.data, "Without fast: 2.5 tok/s decode, "));
-    assert_non_null(strstr(text.data, "With gpu0+ in fast (238.4 MiB): 5.0 tok/s decode"));
-    assert_non_null(strstr(text.data, "Without gpu1 of fast: 3.2 tok/s decode"));
-    buffer_deinit(&text);
-    placement_whatifs_deinit(&whatifs);
-    options.go_on = for_a_while;
-    turns_left = 1; /* enough for the first question only to begin */
-    assert_int_equal(
-        placement_whatifs_init(&whatifs, &world.problem, &now, NULL, 0, &options, NULL),
-        ERROR_NONE);
-    assert_int_equal(whatifs.list[0].rates.answer, PLACEMENT_POSSIBLE); /* greedy's */
-    assert_false(whatifs.list[0].rates.proved);
-    assert_int_equal(whatifs.list[2].rates.answer, PLACEMENT_UNDECIDED);
-    placement_whatifs_text(&whatifs, &text);
-    assert_non_null(strstr(text.data, "at least 2.5 tok/s"));
-    assert_non_null(strstr(text.data, "no time to find out"));
-    buffer_deinit(&text);
-    placement_whatifs_deinit(&whatifs);
-    extra.like = 9;
-    options.go_on = NULL;
-    struct error err;
-    assert_int_equal(
-        placement_whatifs_init(&whatifs, &world.problem, &now, &extra, 1, &options, &err),
-        ERROR_INVALID);
-    assert_non_null(strstr(err.text, "extra device 0"));
-    assert_null(whatifs.list);
-}
-
 /* Fewer devices are never better, more never worse; on random homes. */
 static void answers_are_monotone(void **state)
 {
@@ -501,18 +451,6 @@ static void memory_that_runs_out(void **state)
     }
     mem_fail_nth(0);
     assert_true(n > 100);
-    make_plain();
-    const struct placement now = rate_of(&world.problem).placement;
-    const struct placement_extra extra = placement_extra_copy(&world.problem, 1, false);
-    n = 0;
-    for (enum error_code code = ERROR_NO_MEMORY; code; n++) {
-        struct placement_whatifs whatifs;
-        mem_fail_nth(n + 1);
-        code = placement_whatifs_init(&whatifs, &world.problem, &now, &extra, 1, &options, NULL);
-        placement_whatifs_deinit(&whatifs);
-    }
-    mem_fail_nth(0);
-    assert_true(n > 50);
 }
 
 int main(void)
@@ -521,7 +459,6 @@ int main(void)
         cmocka_unit_test(without_each),
         cmocka_unit_test(with_one_more),
         cmocka_unit_test(a_wrong_extra_is_refused),
-        cmocka_unit_test(all_at_once),
         cmocka_unit_test(answers_are_monotone),
         cmocka_unit_test(nothing_is_wrong),
         cmocka_unit_test(memory_by_hand),

@@ -142,7 +142,7 @@ static void test_truncated_slot_replays_the_same(void **state)
     stage_close(stage);
 }
 
-static void test_copied_and_imported_slots_go_on_the_same(void **state)
+static void test_copied_slots_go_on_the_same(void **state)
 {
     (void)state;
     struct stage_options options = whole();
@@ -150,22 +150,12 @@ static void test_copied_and_imported_slots_go_on_the_same(void **state)
     struct error err = {0};
     float want[VOCAB], got[VOCAB];
     feed(stage, 0, 0, 40, want);
-    uint64_t size = stage_kv_export_size(stage, 40);
-    void *bytes = malloc(size);
-    assert_int_equal(stage_kv_export(stage, 0, 40, bytes, &err), 0);
     assert_int_equal(stage_kv_copy(stage, 0, 3, 40, &err), 0);
     feed(stage, 0, 40, 3, want);
     feed(stage, 3, 40, 3, got);
     assert_memory_equal(want, got, sizeof want);
 
-    struct stage *other = open_stage(&options);
-    assert_int_equal(stage_kv_import(other, 1, 40, bytes, size, &err), 0);
-    feed(other, 1, 40, 3, got);
-    assert_memory_equal(want, got, sizeof want);
-    assert_int_equal(stage_kv_import(other, 1, 40, bytes, size - 1, &err), ERROR_INVALID);
-    assert_int_equal(stage_kv_copy(other, 0, 1, 1, &err), ERROR_INVALID);
-    free(bytes);
-    stage_close(other);
+    assert_int_equal(stage_kv_copy(stage, 1, 2, 1, &err), ERROR_INVALID);
     stage_close(stage);
 }
 
@@ -357,7 +347,7 @@ int main(void)
         cmocka_unit_test(test_neighbouring_decodes_are_one_group),
         cmocka_unit_test(test_senseless_batches_are_refused),
         cmocka_unit_test(test_truncated_slot_replays_the_same),
-        cmocka_unit_test(test_copied_and_imported_slots_go_on_the_same),
+        cmocka_unit_test(test_copied_slots_go_on_the_same),
         cmocka_unit_test(test_cells_beyond_the_padding_are_seen),
         cmocka_unit_test(test_a_row_has_the_same_bits_in_any_batch),
         cmocka_unit_test(test_measured_memory_is_what_it_takes),

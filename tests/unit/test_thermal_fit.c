@@ -73,11 +73,6 @@ static void check_recovered(const struct plant_kind *kind, struct harm harm, dou
     assert_true(thermal_fit_trusted(&fit));
     assert_true(thermal_fit_error_k(&fit).valid);
     assert_true(thermal_fit_error_k(&fit).value < 0.6);
-    struct thermal_discrete discrete;
-    assert_true(thermal_fit_discrete(&fit, 0.5, &discrete));
-    assert_within("a", discrete.a, exp(-0.5 / tau_s), tolerance * 0.5 / tau_s * 1.2);
-    assert_within("T", discrete.a * 50 + discrete.b_k_per_w * 100 + discrete.c_c,
-                  thermal_after_c(&found, 50, 100, 0.5), 1e-9);
 }
 
 /* Devices of one node whose time constant half an hour shows often enough; 1 °C steps and a
@@ -212,11 +207,9 @@ static void test_trusts_nothing_without_reason(void **state)
     (void)state;
     struct thermal_fit fit = {0};
     struct thermal_body found = {1, 2, 3};
-    struct thermal_discrete discrete;
     assert_false(thermal_fit_trusted(&fit));
     assert_false(thermal_fit_body(&fit, &found));
     assert_true(found.capacity_j_per_k == 1); /* untouched */
-    assert_false(thermal_fit_discrete(&fit, 0.5, &discrete));
     assert_false(thermal_fit_error_k(&fit).valid);
     for (uint32_t i = 1; i < 20000; i++) /* a device that does nothing tells nothing */
         thermal_fit_add(&fit, (struct thermal_sample){i * STEP_NS, {45000, true}, {30000, true}});
