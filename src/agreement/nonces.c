@@ -4,14 +4,14 @@
 #include <stddef.h>
 
 /* A nonce is random already. */
-static uint16_t *count_of(struct nonces *nonces, uint64_t value)
+static uint16_t *nonces_count_of(struct nonces *nonces, uint64_t value)
 {
     return &nonces->counts[value % NONCE_BUCKETS];
 }
 
-static struct nonce *find(struct nonces *nonces, uint64_t value)
+static struct nonce *nonces_find(struct nonces *nonces, uint64_t value)
 {
-    for (uint32_t i = 0; i < LIMIT_PROPOSAL_NONCES && *count_of(nonces, value); i++) {
+    for (uint32_t i = 0; i < LIMIT_PROPOSAL_NONCES && *nonces_count_of(nonces, value); i++) {
         if (nonces->ring[i].value == value)
             return &nonces->ring[i];
     }
@@ -20,7 +20,7 @@ static struct nonce *find(struct nonces *nonces, uint64_t value)
 
 bool nonces_has(const struct nonces *nonces, uint64_t value)
 {
-    return value && find((struct nonces *)(uintptr_t)nonces, value);
+    return value && nonces_find((struct nonces *)(uintptr_t)nonces, value);
 }
 
 bool nonces_has_room(const struct nonces *nonces)
@@ -29,7 +29,7 @@ bool nonces_has_room(const struct nonces *nonces)
 }
 
 /* The oldest makes room, but none that is still open: those are at most half of all. */
-static void put(struct nonces *nonces, struct nonce nonce)
+static void nonces_put(struct nonces *nonces, struct nonce nonce)
 {
     struct nonce *slot;
     do {
@@ -37,25 +37,25 @@ static void put(struct nonces *nonces, struct nonce nonce)
         nonces->next = (nonces->next + 1) % LIMIT_PROPOSAL_NONCES;
     } while (slot->value && !slot->applied);
     if (slot->value)
-        --*count_of(nonces, slot->value);
+        --*nonces_count_of(nonces, slot->value);
     *slot = nonce;
-    ++*count_of(nonces, nonce.value);
+    ++*nonces_count_of(nonces, nonce.value);
 }
 
 void nonces_submitted(struct nonces *nonces, uint64_t value)
 {
     assert(value && nonces_has_room(nonces));
-    put(nonces, (struct nonce){value, false});
+    nonces_put(nonces, (struct nonce){value, false});
     nonces->n_open++;
 }
 
 void nonces_applied(struct nonces *nonces, uint64_t value)
 {
-    struct nonce *nonce = value ? find(nonces, value) : NULL;
+    struct nonce *nonce = value ? nonces_find(nonces, value) : NULL;
     if (!value)
         return;
     if (!nonce) {
-        put(nonces, (struct nonce){value, true});
+        nonces_put(nonces, (struct nonce){value, true});
         return;
     }
     nonces->n_open -= !nonce->applied;
@@ -68,7 +68,7 @@ void nonces_lost(struct nonces *nonces)
         struct nonce *nonce = &nonces->ring[i];
         if (nonce->applied || !nonce->value)
             continue;
-        --*count_of(nonces, nonce->value);
+        --*nonces_count_of(nonces, nonce->value);
         *nonce = (struct nonce){0};
     }
     nonces->n_open = 0;

@@ -33,13 +33,13 @@ bool pieces_next(struct pieces_cut *cut, struct buffer *out)
 
 /* ---- joining ---- */
 
-static void drop(struct pieces_message *message)
+static void pieces_drop(struct pieces_message *message)
 {
     buffer_deinit(&message->bytes);
     *message = (struct pieces_message){0};
 }
 
-static struct pieces_message *find(struct pieces *pieces, uint64_t from)
+static struct pieces_message *pieces_find(struct pieces *pieces, uint64_t from)
 {
     for (int i = 0; i < LIMIT_PIECES_SENDERS; i++) {
         if (pieces->messages[i].from == from)
@@ -50,11 +50,11 @@ static struct pieces_message *find(struct pieces *pieces, uint64_t from)
 
 /* A place for a sender's new message: its own, a free one, or that of the message that has waited
  * longest. */
-static struct pieces_message *place(struct pieces *pieces, uint64_t from)
+static struct pieces_message *pieces_place(struct pieces *pieces, uint64_t from)
 {
-    struct pieces_message *place = find(pieces, from);
+    struct pieces_message *place = pieces_find(pieces, from);
     if (!place)
-        place = find(pieces, 0);
+        place = pieces_find(pieces, 0);
     if (!place) {
         place = &pieces->messages[0];
         for (int i = 1; i < LIMIT_PIECES_SENDERS; i++) {
@@ -62,31 +62,32 @@ static struct pieces_message *place(struct pieces *pieces, uint64_t from)
                 place = &pieces->messages[i];
         }
     }
-    drop(place);
+    pieces_drop(place);
     return place;
 }
 
-static enum error_code take_piece(struct pieces *pieces, uint64_t from, struct bytes_reader reader,
-                                  const uint8_t **message, size_t *message_size, struct error *err)
+static enum error_code pieces_take_one(struct pieces *pieces, uint64_t from,
+                                       struct bytes_reader reader, const uint8_t **message,
+                                       size_t *message_size, struct error *err)
 {
     const uint32_t number = bytes_get_u32(&reader), total = bytes_get_u32(&reader),
                    offset = bytes_get_u32(&reader);
     if (reader.short_ || !reader.left || total > LIMIT_CLUSTER_MESSAGE_BYTES || offset > total ||
         reader.left > total - offset)
         return error_set(err, ERROR_INVALID, "pieces: not a piece of a message");
-    struct pieces_message *joined = offset ? find(pieces, from) : place(pieces, from);
+    struct pieces_message *joined = offset ? pieces_find(pieces, from) : pieces_place(pieces, from);
     if (!offset)
         *joined = (struct pieces_message){.from = from, .number = number, .total = total};
     if (!joined)
         return ERROR_NONE;
     if (joined->number != number || joined->total != total || joined->bytes.size != offset) {
-        drop(joined);
+        pieces_drop(joined);
         return ERROR_NONE;
     }
     joined->order = ++pieces->order;
     buffer_append(&joined->bytes, reader.at, reader.left);
     if (joined->bytes.failed) {
-        drop(joined);
+        pieces_drop(joined);
         return error_set(err, ERROR_NO_MEMORY, "pieces: no memory for a message of %u bytes",
                          total);
     }
@@ -98,12 +99,12 @@ static enum error_code take_piece(struct pieces *pieces, uint64_t from, struct b
 }
 
 /* The message that was handed out by the last call. */
-static void drop_complete(struct pieces *pieces)
+static void pieces_drop_complete(struct pieces *pieces)
 {
     for (int i = 0; i < LIMIT_PIECES_SENDERS; i++) {
         struct pieces_message *message = &pieces->messages[i];
         if (message->from && message->bytes.size == message->total)
-            drop(message);
+            pieces_drop(message);
     }
 }
 
@@ -115,14 +116,14 @@ enum error_code pieces_take(struct pieces *pieces, uint64_t from, const uint8_t 
     assert(from);
     *message = NULL;
     *message_size = 0;
-    drop_complete(pieces);
+    pieces_drop_complete(pieces);
     if (!reader.left || kind > PIECE)
         return error_set(err, ERROR_INVALID, "pieces: not a replica's message");
     if (kind == PIECE)
-        return take_piece(pieces, from, reader, message, message_size, err);
-    struct pieces_message *older = find(pieces, from);
+        return pieces_take_one(pieces, from, reader, message, message_size, err);
+    struct pieces_message *older = pieces_find(pieces, from);
     if (older)
-        drop(older);
+        pieces_drop(older);
     *message = reader.at;
     *message_size = reader.left;
     return ERROR_NONE;
@@ -131,5 +132,5 @@ enum error_code pieces_take(struct pieces *pieces, uint64_t from, const uint8_t 
 void pieces_deinit(struct pieces *pieces)
 {
     for (int i = 0; i < LIMIT_PIECES_SENDERS; i++)
-        drop(&pieces->messages[i]);
+        pieces_drop(&pieces->messages[i]);
 }

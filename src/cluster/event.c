@@ -13,7 +13,7 @@ struct budget {
     bool starved; /* there was no memory; else too much was asked for */
 };
 
-static void *take(void *data, size_t size)
+static void *decoder_allocate(void *data, size_t size)
 {
     struct budget *budget = data;
     if (size > budget->left)
@@ -24,7 +24,7 @@ static void *take(void *data, size_t size)
     return memory;
 }
 
-static void give(void *data, void *memory)
+static void decoder_free(void *data, void *memory)
 {
     mem_free(memory);
 }
@@ -33,7 +33,8 @@ enum error_code message_decode(const ProtobufCMessageDescriptor *type, const uin
                                size_t size, ProtobufCMessage **out, struct error *err)
 {
     struct budget budget = {.left = 16 * size + 64 * 1024};
-    ProtobufCAllocator allocator = {.alloc = take, .free = give, .allocator_data = &budget};
+    ProtobufCAllocator allocator = {
+        .alloc = decoder_allocate, .free = decoder_free, .allocator_data = &budget};
     *out = protobuf_c_message_unpack(type, &allocator, size, bytes);
     if (*out)
         return ERROR_NONE;
@@ -59,7 +60,8 @@ void message_encode(const ProtobufCMessage *message, struct buffer *out)
 void message_free(ProtobufCMessage *message)
 {
     struct budget budget = {0};
-    ProtobufCAllocator allocator = {.alloc = take, .free = give, .allocator_data = &budget};
+    ProtobufCAllocator allocator = {
+        .alloc = decoder_allocate, .free = decoder_free, .allocator_data = &budget};
     if (message)
         protobuf_c_message_free_unpacked(message, &allocator);
 }
@@ -144,7 +146,8 @@ static const char *state_name(Cluster__StageState state)
                                                    : "loading";
 }
 
-static void put(struct buffer *out, const char *before, const char *name, const char *after)
+static void description_put(struct buffer *out, const char *before, const char *name,
+                            const char *after)
 {
     buffer_text(out, before);
     put_name(out, name);
@@ -156,8 +159,8 @@ static void describe_links(const Cluster__Links *links, struct buffer *out)
     buffer_text(out, links->n_links == 1 ? "link " : "links ");
     for (size_t i = 0; i < links->n_links; i++) {
         const Cluster__Link *link = links->links[i];
-        put(out, i ? ", " : "", link->from, " to ");
-        put(out, "", link->to, ":");
+        description_put(out, i ? ", " : "", link->from, " to ");
+        description_put(out, "", link->to, ":");
         if (link->has_latency_ns)
             buffer_printf(out, " %.2f ms", (double)link->latency_ns * 1e-6);
         if (link->has_bytes_per_s)
@@ -167,11 +170,11 @@ static void describe_links(const Cluster__Links *links, struct buffer *out)
 
 static void describe_placement(const Cluster__Placement *placement, struct buffer *out)
 {
-    put(out, ": placed (", placement->why, ")");
+    description_put(out, ": placed (", placement->why, ")");
     for (size_t i = 0; i < placement->n_stages; i++) {
         const Cluster__Stage *stage = placement->stages[i];
-        put(out, i ? ", " : " on ", stage->node, "");
-        put(out, "/", stage->device, "");
+        description_put(out, i ? ", " : " on ", stage->node, "");
+        description_put(out, "/", stage->device, "");
         buffer_printf(out, " layers %u-%u", stage->first_layer,
                       stage->first_layer + stage->n_layers - 1);
     }
@@ -182,17 +185,17 @@ static void describe_instance(const Cluster__Event *e, struct buffer *out)
 {
     if (e->kind_case == CLUSTER__EVENT__KIND_INSTANCE_PLACED) {
         const Cluster__Placement *placement = e->instance_placed->placement;
-        put(out, "instance ", e->instance_placed->id, "");
+        description_put(out, "instance ", e->instance_placed->id, "");
         if (placement) {
             describe_placement(placement, out);
         }
     } else if (e->kind_case == CLUSTER__EVENT__KIND_STAGE_REPORTED) {
         const Cluster__StageReport *report = e->stage_reported;
-        put(out, "instance ", report->instance, "");
+        description_put(out, "instance ", report->instance, "");
         buffer_printf(out, ": stage %u of epoch %llu is %s", report->stage,
                       (unsigned long long)report->epoch, state_name(report->state));
         if (report->problem)
-            put(out, ": ", report->problem, "");
+            description_put(out, ": ", report->problem, "");
     }
 }
 
@@ -201,11 +204,11 @@ static void describe_setting(const Cluster__Setting *setting, struct buffer *out
     static const char drain[] = "drain/";
     const bool set = setting->value && setting->value[0];
     if (setting->key && strncmp(setting->key, drain, sizeof drain - 1) == 0) {
-        put(out, "node ", setting->key + sizeof drain - 1,
-            set ? " is drained" : " may be used again");
+        description_put(out, "node ", setting->key + sizeof drain - 1,
+                        set ? " is drained" : " may be used again");
         return;
     }
-    put(out, "setting ", setting->key, set ? ": " : " is as usual again");
+    description_put(out, "setting ", setting->key, set ? ": " : " is as usual again");
     if (set)
         put_name(out, setting->value);
 }
@@ -214,42 +217,42 @@ void event_describe(const Cluster__Event *e, struct buffer *out)
 {
     switch (e->kind_case) {
     case CLUSTER__EVENT__KIND_NODE_JOINED:
-        put(out, "", e->node_joined->name, " joined, and waits to be let in");
+        description_put(out, "", e->node_joined->name, " joined, and waits to be let in");
         return;
     case CLUSTER__EVENT__KIND_NODE_ADMITTED:
-        put(out, "node ", e->node_admitted->id, " was let in");
+        description_put(out, "node ", e->node_admitted->id, " was let in");
         return;
     case CLUSTER__EVENT__KIND_NODE_REMOVED:
-        put(out, "node ", e->node_removed->id, " was removed");
+        description_put(out, "node ", e->node_removed->id, " was removed");
         return;
     case CLUSTER__EVENT__KIND_NODE_UPDATED:
-        put(out, "", e->node_updated->name, " has changed");
+        description_put(out, "", e->node_updated->name, " has changed");
         return;
     case CLUSTER__EVENT__KIND_LINKS_MEASURED:
         describe_links(e->links_measured, out);
         return;
     case CLUSTER__EVENT__KIND_MODEL_REGISTERED:
-        put(out, "model ", e->model_registered->name, " is there");
+        description_put(out, "model ", e->model_registered->name, " is there");
         return;
     case CLUSTER__EVENT__KIND_MODEL_FORGOTTEN:
-        put(out, "model ", e->model_forgotten->name, " was forgotten");
+        description_put(out, "model ", e->model_forgotten->name, " was forgotten");
         return;
     case CLUSTER__EVENT__KIND_INSTANCE_DESIRED:
-        put(out, "instance ", e->instance_desired->id, " is wanted");
+        description_put(out, "instance ", e->instance_desired->id, " is wanted");
         return;
     case CLUSTER__EVENT__KIND_INSTANCE_TARGET:
-        put(out, "instance ", e->instance_target->id,
-            e->instance_target->active ? ": to be loaded" : ": to be unloaded");
+        description_put(out, "instance ", e->instance_target->id,
+                        e->instance_target->active ? ": to be loaded" : ": to be unloaded");
         return;
     case CLUSTER__EVENT__KIND_INSTANCE_PLACED:
     case CLUSTER__EVENT__KIND_STAGE_REPORTED:
         describe_instance(e, out);
         return;
     case CLUSTER__EVENT__KIND_INSTANCE_ABANDONED:
-        put(out, "instance ", e->instance_abandoned->id, ": the move was given up");
+        description_put(out, "instance ", e->instance_abandoned->id, ": the move was given up");
         return;
     case CLUSTER__EVENT__KIND_INSTANCE_STOPPED:
-        put(out, "instance ", e->instance_stopped->id, " was removed");
+        description_put(out, "instance ", e->instance_stopped->id, " was removed");
         return;
     case CLUSTER__EVENT__KIND_SETTING_CHANGED:
         describe_setting(e->setting_changed, out);

@@ -26,7 +26,7 @@ enum { CUT_TRIES = 8 }; /* nodes that are left out since another does not hear t
 
 /* ---- one step ---- */
 
-struct step {
+struct master_round {
     struct master *master;
     const struct master_options *options;
     const struct master_view *view;
@@ -36,12 +36,12 @@ struct step {
     bool failed;
 };
 
-static bool full(const struct step *s)
+static bool full(const struct master_round *s)
 {
     return s->out->n == MASTER_PROPOSALS || s->failed;
 }
 
-static void propose(struct step *s, Cluster__Event *event)
+static void propose(struct master_round *s, Cluster__Event *event)
 {
     struct buffer *bytes = &s->out->events[s->out->n];
     *bytes = (struct buffer){0};
@@ -57,15 +57,15 @@ static void propose(struct step *s, Cluster__Event *event)
     }
 }
 
-static bool same(const char *a, const char *b)
+static bool master_texts_equal(const char *a, const char *b)
 {
     return a && b && strcmp(a, b) == 0;
 }
 
-static struct master_memory *recall(struct master *master, const char *instance)
+static struct master_memory *master_recall(struct master *master, const char *instance)
 {
     for (uint32_t i = 0; i < master->n; i++) {
-        if (same(master->memory[i].instance, instance))
+        if (master_texts_equal(master->memory[i].instance, instance))
             return &master->memory[i];
     }
     if (master->n == LIMIT_CLUSTER_INSTANCES ||
@@ -77,7 +77,7 @@ static struct master_memory *recall(struct master *master, const char *instance)
     return memory;
 }
 
-static void forget_gone(struct step *s)
+static void forget_gone(struct master_round *s)
 {
     struct master *master = s->master;
     for (uint32_t i = master->n; i-- > 0;) {
@@ -88,7 +88,7 @@ static void forget_gone(struct step *s)
 
 /* ---- who is there ---- */
 
-static bool alive(const struct step *s, const struct master_node *node)
+static bool alive(const struct master_round *s, const struct master_node *node)
 {
     const struct master_view *view = s->view;
     if (node->suspected)
@@ -99,16 +99,16 @@ static bool alive(const struct step *s, const struct master_node *node)
 }
 
 /* A node that has not been heard of yet keeps what it has, but gets nothing new. */
-static bool may_be_used(const struct step *s, const struct master_node *node)
+static bool may_be_used(const struct master_round *s, const struct master_node *node)
 {
     return node->heard_ms && !node->suspected &&
            s->view->now_ms - node->heard_ms <= s->options->lost_ms;
 }
 
-static const struct master_node *node_of(const struct step *s, const char *id)
+static const struct master_node *node_of(const struct master_round *s, const char *id)
 {
     for (uint32_t i = 0; i < s->view->n_nodes; i++) {
-        if (same(s->view->nodes[i].id, id))
+        if (master_texts_equal(s->view->nodes[i].id, id))
             return &s->view->nodes[i];
     }
     return NULL;
@@ -117,27 +117,27 @@ static const struct master_node *node_of(const struct step *s, const char *id)
 static bool misses(const struct master_node *node, const char *other)
 {
     for (size_t i = 0; node && i < node->n_missed; i++) {
-        if (same(node->missed[i], other))
+        if (master_texts_equal(node->missed[i], other))
             return true;
     }
     return false;
 }
 
-static bool are_cut(const struct step *s, const char *node, const char *other)
+static bool are_cut(const struct master_round *s, const char *node, const char *other)
 {
     return misses(node_of(s, node), other) || misses(node_of(s, other), node);
 }
 
 /* The stage before it, in the ring of stages and driver, is on a node that it is cut off from; or
  * the driver is, which hears from each stage what is lost there (hosting/hosting.h). */
-static bool is_cut_off(const struct step *s, const Cluster__Placement *placement, size_t i)
+static bool is_cut_off(const struct master_round *s, const Cluster__Placement *placement, size_t i)
 {
     const char *node = placement->stages[i]->node;
     return are_cut(s, node, placement->stages[(i ? i : placement->n_stages) - 1]->node) ||
            are_cut(s, node, placement->stages[0]->node);
 }
 
-static bool broken(const struct step *s, const Cluster__Placement *placement)
+static bool broken(const struct master_round *s, const Cluster__Placement *placement)
 {
     for (size_t i = 0; i < placement->n_stages; i++) {
         const Cluster__Stage *stage = placement->stages[i];
@@ -151,7 +151,7 @@ static bool broken(const struct step *s, const Cluster__Placement *placement)
 }
 
 /* Some of it is on a node that is drained. */
-static bool leaves(const struct step *s, const Cluster__Placement *placement)
+static bool leaves(const struct master_round *s, const Cluster__Placement *placement)
 {
     for (size_t i = 0; i < placement->n_stages; i++) {
         if (state_is_drained(s->view->state, placement->stages[i]->node))
@@ -171,16 +171,16 @@ static bool loading(const Cluster__Placement *placement)
 
 /* ---- asked for, idle ---- */
 
-static const struct master_use *use_of(const struct step *s, const char *instance)
+static const struct master_use *master_use_of(const struct master_round *s, const char *instance)
 {
     for (uint32_t i = 0; i < s->view->n_uses; i++) {
-        if (same(s->view->uses[i].instance, instance))
+        if (master_texts_equal(s->view->uses[i].instance, instance))
             return &s->view->uses[i];
     }
     return NULL;
 }
 
-static void target(struct step *s, const Cluster__Instance *instance, bool active)
+static void target(struct master_round *s, const Cluster__Instance *instance, bool active)
 {
     Cluster__InstanceTarget target = CLUSTER__INSTANCE_TARGET__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
@@ -194,7 +194,7 @@ static void target(struct step *s, const Cluster__Instance *instance, bool activ
 
 /* A new leader does not know of requests before it: for it nobody has used anything before it
  * led. */
-static bool idle(const struct step *s, const Cluster__Instance *instance,
+static bool idle(const struct master_round *s, const Cluster__Instance *instance,
                  const struct master_use *use)
 {
     const uint64_t used =
@@ -210,15 +210,15 @@ static bool same_stages(const struct master_placement *new, const Cluster__Place
     if (!old || old->n_stages != new->n_stages)
         return false;
     for (uint32_t i = 0; i < new->n_stages; i++) {
-        if (!same(new->stages[i].node, old->stages[i]->node) ||
-            !same(new->stages[i].device, old->stages[i]->device) ||
+        if (!master_texts_equal(new->stages[i].node, old->stages[i]->node) ||
+            !master_texts_equal(new->stages[i].device, old->stages[i]->device) ||
             new->stages[i].n_layers != old->stages[i]->n_layers)
             return false;
     }
     return true;
 }
 
-static void propose_placement(struct step *s, const Cluster__Instance *instance,
+static void propose_placement(struct master_round *s, const Cluster__Instance *instance,
                               const struct master_placement *placement, bool replaces,
                               const char *why)
 {
@@ -229,7 +229,7 @@ static void propose_placement(struct step *s, const Cluster__Instance *instance,
     propose(s, &event.event);
 }
 
-static void note_proposal(struct step *s, const Cluster__Instance *instance,
+static void note_proposal(struct master_round *s, const Cluster__Instance *instance,
                           struct master_memory *memory)
 {
     memory->problem[0] = 0;
@@ -238,14 +238,14 @@ static void note_proposal(struct step *s, const Cluster__Instance *instance,
 }
 
 /* A proposal is under way. */
-static bool has_proposed(const struct step *s, const Cluster__Instance *instance,
+static bool has_proposed(const struct master_round *s, const Cluster__Instance *instance,
                          const struct master_memory *memory)
 {
     return memory->proposed_ms && memory->epoch == state_epoch(instance) &&
            s->view->now_ms - memory->proposed_ms < s->options->repropose_ms;
 }
 
-static void wait_longer(struct step *s, struct master_memory *memory)
+static void wait_longer(struct master_round *s, struct master_memory *memory)
 {
     const uint64_t longest = 32 * s->options->retry_ms;
     memory->wait_ms = memory->wait_ms ? 2 * memory->wait_ms : s->options->retry_ms;
@@ -255,7 +255,7 @@ static void wait_longer(struct step *s, struct master_memory *memory)
 }
 
 /* The first stage that its driver is cut off from; n_stages: none. */
-static uint32_t find_cut(const struct step *s, const struct master_placement *placement)
+static uint32_t find_cut(const struct master_round *s, const struct master_placement *placement)
 {
     uint32_t i = 0;
     while (i < placement->n_stages &&
@@ -264,16 +264,16 @@ static uint32_t find_cut(const struct step *s, const struct master_placement *pl
     return i;
 }
 
-static void leave_out(const struct step *s, const char *node, bool *allowed)
+static void leave_out(const struct master_round *s, const char *node, bool *allowed)
 {
     for (uint32_t i = 0; i < s->view->n_nodes; i++)
-        allowed[i] = allowed[i] && !same(s->view->nodes[i].id, node);
+        allowed[i] = allowed[i] && !master_texts_equal(s->view->nodes[i].id, node);
 }
 
 /* The planner knows which neighbours have a way to each other, not that a driver has to have one to
  * all: where two do not, one of them is left out; first those that the driver does not hear, then,
  * if that is no placement, drivers. */
-static enum error_code place_within_reach(struct step *s, const Cluster__Instance *instance,
+static enum error_code place_within_reach(struct master_round *s, const Cluster__Instance *instance,
                                           bool beside, struct master_placement *out,
                                           struct error *err)
 {
@@ -303,8 +303,8 @@ static enum error_code place_within_reach(struct step *s, const Cluster__Instanc
     return code;
 }
 
-static void place(struct step *s, const Cluster__Instance *instance, struct master_memory *memory,
-                  const char *why)
+static void master_place_instance(struct master_round *s, const Cluster__Instance *instance,
+                                  struct master_memory *memory, const char *why)
 {
     struct master_placement placement = {0};
     struct error err = {0};
@@ -327,7 +327,7 @@ static void place(struct step *s, const Cluster__Instance *instance, struct mast
         wait_longer(s, memory);
 }
 
-static void abandon(struct step *s, const Cluster__Instance *instance)
+static void abandon(struct master_round *s, const Cluster__Instance *instance)
 {
     Cluster__InstanceAbandoned abandoned = CLUSTER__INSTANCE_ABANDONED__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
@@ -341,7 +341,7 @@ static void abandon(struct step *s, const Cluster__Instance *instance)
 
 /* ---- moving what works ---- */
 
-static void put_off_moves(struct step *s, struct master_memory *memory)
+static void put_off_moves(struct master_round *s, struct master_memory *memory)
 {
     const uint64_t longest = 32 * s->options->failed_ms;
     memory->failed_ms = memory->failed_ms ? 2 * memory->failed_ms : s->options->failed_ms;
@@ -351,7 +351,7 @@ static void put_off_moves(struct step *s, struct master_memory *memory)
 }
 
 /* Off a drained node; beside what serves where that is possible. */
-static void move_away(struct step *s, const Cluster__Instance *instance,
+static void move_away(struct master_round *s, const Cluster__Instance *instance,
                       struct master_memory *memory)
 {
     struct master_placement placement = {0};
@@ -373,8 +373,8 @@ static void move_away(struct step *s, const Cluster__Instance *instance,
     note_proposal(s, instance, memory);
 }
 
-static void consider(struct step *s, const Cluster__Instance *instance,
-                     struct master_memory *memory)
+static void master_consider_instance(struct master_round *s, const Cluster__Instance *instance,
+                                     struct master_memory *memory)
 {
     const struct master_options *options = s->options;
     const uint64_t now_ms = s->view->now_ms;
@@ -395,7 +395,7 @@ static void consider(struct step *s, const Cluster__Instance *instance,
     note_proposal(s, instance, memory);
 }
 
-static void look_at_working(struct step *s, const Cluster__Instance *instance,
+static void look_at_working(struct master_round *s, const Cluster__Instance *instance,
                             struct master_memory *memory)
 {
     if (instance->next) {
@@ -420,13 +420,13 @@ static void look_at_working(struct step *s, const Cluster__Instance *instance,
     if (leaves(s, instance->current))
         move_away(s, instance, memory);
     else
-        consider(s, instance, memory);
+        master_consider_instance(s, instance, memory);
 }
 
-static void look_at(struct step *s, const Cluster__Instance *instance)
+static void look_at(struct master_round *s, const Cluster__Instance *instance)
 {
-    const struct master_use *use = use_of(s, instance->id);
-    struct master_memory *memory = recall(s->master, instance->id);
+    const struct master_use *use = master_use_of(s, instance->id);
+    struct master_memory *memory = master_recall(s->master, instance->id);
     if (!memory)
         return;
     if (!instance->active) {
@@ -441,10 +441,11 @@ static void look_at(struct step *s, const Cluster__Instance *instance)
     else if (works)
         look_at_working(s, instance, memory);
     else if (!moves)
-        place(s, instance, memory, instance->current ? "a device was lost" : "first");
+        master_place_instance(s, instance, memory,
+                              instance->current ? "a device was lost" : "first");
 }
 
-static void found_again(struct step *s)
+static void found_again(struct master_round *s)
 {
     Cluster__Refounded refounded = CLUSTER__REFOUNDED__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
@@ -460,7 +461,8 @@ static void found_again(struct step *s)
 static const Cluster__NodeRecord *record_of(const struct master_view *view, uint32_t i)
 {
     const Cluster__State *root = view->state->root;
-    if (root && i < root->n_nodes && same(root->nodes[i]->node->id, view->nodes[i].id))
+    if (root && i < root->n_nodes &&
+        master_texts_equal(root->nodes[i]->node->id, view->nodes[i].id))
         return root->nodes[i];
     return state_node(view->state, view->nodes[i].id);
 }
@@ -471,7 +473,7 @@ enum error_code master_step(struct master *master, const struct master_options *
                             struct error *err)
 {
     const Cluster__State *root = view->state->root;
-    struct step s = {.master = master, .options = options, .view = view, .out = out};
+    struct master_round s = {.master = master, .options = options, .view = view, .out = out};
     out->n = 0;
     s.allowed = mem_new_array(view->n_nodes + 1, sizeof *s.allowed);
     if (!s.allowed)
@@ -500,7 +502,7 @@ enum error_code master_step(struct master *master, const struct master_options *
 const char *master_problem(const struct master *master, const char *instance)
 {
     for (uint32_t i = 0; i < master->n; i++) {
-        if (same(master->memory[i].instance, instance))
+        if (master_texts_equal(master->memory[i].instance, instance))
             return master->memory[i].problem[0] ? master->memory[i].problem : NULL;
     }
     return NULL;

@@ -15,8 +15,9 @@ struct rest {
     struct placement_device *devices;
 };
 
-static uint32_t find(const struct placement_problem *problem, const struct master_device *names,
-                     const char *node, const char *device)
+static uint32_t question_device(const struct placement_problem *problem,
+                                const struct master_device *names, const char *node,
+                                const char *device)
 {
     uint32_t i = 0;
     while (i < problem->n_devices &&
@@ -25,7 +26,7 @@ static uint32_t find(const struct placement_problem *problem, const struct maste
     return i;
 }
 
-static uint64_t take(uint64_t *from, uint64_t bytes)
+static uint64_t question_take_bytes(uint64_t *from, uint64_t bytes)
 {
     const uint64_t taken = *from < bytes ? *from : bytes;
     *from -= taken;
@@ -53,17 +54,17 @@ static uint64_t shared_bytes(const struct placement_problem *problem, const Clus
 static void take_stage(struct rest *rest, const struct master_device *names,
                        const Cluster__Stage *stage, const struct master_placement *new)
 {
-    const uint32_t device = find(&rest->problem, names, stage->node, stage->device);
+    const uint32_t device = question_device(&rest->problem, names, stage->node, stage->device);
     if (device == rest->problem.n_devices)
         return;
     const struct placement_stage of = {device, stage->first_layer, stage->n_layers};
     const uint64_t whole = placement_stage_bytes(&rest->problem, &of),
                    shared = shared_bytes(&rest->problem, stage, new);
-    uint64_t left =
-        take(&rest->devices[device].memory_free_bytes, whole > shared ? whole - shared : 0);
+    uint64_t left = question_take_bytes(&rest->devices[device].memory_free_bytes,
+                                        whole > shared ? whole - shared : 0);
     for (uint32_t i = 0; i < rest->problem.n_devices && left && !names[device].own_memory; i++) {
         if (!names[i].own_memory && strcmp(names[i].node, stage->node) == 0)
-            left = take(&rest->devices[i].memory_free_bytes, left);
+            left = question_take_bytes(&rest->devices[i].memory_free_bytes, left);
     }
     for (uint32_t i = 0; i < rest->problem.n_devices; i++) {
         struct placement_device *of_rest = &rest->devices[i];
@@ -90,9 +91,9 @@ static enum error_code rest_of(const struct placement_problem *problem,
 
 /* ---- placing ---- */
 
-static enum error_code solve(const struct master_planner *planner,
-                             const struct placement_problem *problem,
-                             struct placement_solution *out, struct error *err)
+static enum error_code question_solve(const struct master_planner *planner,
+                                      const struct placement_problem *problem,
+                                      struct placement_solution *out, struct error *err)
 {
     struct placement_problem as_run = *problem;
     struct placement_options options = placement_options_default();
@@ -107,7 +108,8 @@ struct question {
     const Cluster__Placement *current; /* that stays loaded; NULL: none does */
 };
 
-static enum error_code ask(const struct question *q, struct placement *out, struct error *err)
+static enum error_code question_answer(const struct question *q, struct placement *out,
+                                       struct error *err)
 {
     struct placement_solution solution;
     struct rest rest;
@@ -115,7 +117,7 @@ static enum error_code ask(const struct question *q, struct placement *out, stru
     if (!code)
         code = placement_problem_check(&rest.problem, err);
     if (!code)
-        code = solve(q->planner, &rest.problem, &solution, err);
+        code = question_solve(q->planner, &rest.problem, &solution, err);
     if (!code)
         code = placement_check(&rest.problem, &solution.placement, err);
     if (!code)
@@ -126,14 +128,14 @@ static enum error_code ask(const struct question *q, struct placement *out, stru
 
 /* ---- checking ---- */
 
-static enum error_code check(const struct question *q, const struct master_placement *said,
-                             struct error *err)
+static enum error_code question_check(const struct question *q, const struct master_placement *said,
+                                      struct error *err)
 {
     struct placement placement = {.n_stages = said->n_stages};
     struct rest rest;
     for (uint32_t i = 0; i < said->n_stages; i++) {
         const struct master_stage *stage = &said->stages[i];
-        const uint32_t device = find(q->problem, q->devices, stage->node, stage->device);
+        const uint32_t device = question_device(q->problem, q->devices, stage->node, stage->device);
         if (device == q->problem->n_devices)
             return error_set(err, ERROR_NOT_FOUND,
                              "stage %u: its device %.64s is not there, or may not be used", i,
@@ -168,11 +170,11 @@ static enum error_code ask_sharing(const struct question *q, struct master_place
     struct placement placement;
     struct master_placement best = {0};
     alone.current = NULL;
-    enum error_code code = ask(&alone, &placement, err);
+    enum error_code code = question_answer(&alone, &placement, err);
     if (code)
         return code;
     master_placement_of(&placement, q->devices, &best);
-    code = check(q, &best, err);
+    code = question_check(q, &best, err);
     if (!code)
         *out = best;
     return code;
@@ -192,9 +194,9 @@ enum error_code master_plan(void *self, const struct master_view *view,
         planner->problem(planner->self, view, instance, allowed, &q.problem, &q.devices, err);
     if (code)
         return code;
-    code = ask(&q, &placement, err);
+    code = question_answer(&q, &placement, err);
     if (code == ERROR_NOT_FOUND && planner->call_in && planner->call_in(planner->self))
-        code = ask(&q, &placement, err);
+        code = question_answer(&q, &placement, err);
     if (code && beside)
         return ask_sharing(&q, out, err);
     if (!code)
@@ -208,7 +210,7 @@ enum error_code master_check_beside(const struct placement_problem *problem,
                                     const struct master_placement *placement, struct error *err)
 {
     const struct question q = {.problem = problem, .devices = names, .current = stays};
-    return check(&q, placement, err);
+    return question_check(&q, placement, err);
 }
 
 enum error_code master_check(const struct master_planner *planner, const struct master_view *view,
@@ -226,10 +228,10 @@ enum error_code master_check(const struct master_planner *planner, const struct 
         return code;
     if (planner->call_in) /* what stands by may be asked for by name */
         planner->call_in(planner->self);
-    code = check(&q, placement, err);
+    code = question_check(&q, placement, err);
     if (code)
         return code;
     q.current = instance->current;
-    *beside = check(&q, placement, NULL) == ERROR_NONE;
+    *beside = question_check(&q, placement, NULL) == ERROR_NONE;
     return ERROR_NONE;
 }

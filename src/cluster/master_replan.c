@@ -26,8 +26,8 @@ void master_mover_clear(struct master_mover *mover)
     mover->n = 0;
 }
 
-static struct master_mover_memory *recall(struct master_mover *mover,
-                                          const struct master_view *view, const char *id)
+static struct master_mover_memory *replan_recall(struct master_mover *mover,
+                                                 const struct master_view *view, const char *id)
 {
     struct master_mover_memory *memory = NULL;
     for (uint32_t i = mover->n; i-- > 0;) {
@@ -62,7 +62,7 @@ struct asking {
     struct replan_layout layout;
 };
 
-static uint32_t find(const struct asking *a, const Cluster__Stage *stage)
+static uint32_t replan_device_of(const struct asking *a, const Cluster__Stage *stage)
 {
     uint32_t i = 0;
     while (i < a->given->n_devices && (strcmp(a->names[i].node, stage->node) != 0 ||
@@ -78,7 +78,7 @@ static bool take_layout(struct asking *a)
     const Cluster__Placement *current = a->instance->current;
     struct placement placement = {0};
     for (size_t i = 0; i < current->n_stages && i < LIMIT_STAGES; i++) {
-        const uint32_t device = find(a, current->stages[i]);
+        const uint32_t device = replan_device_of(a, current->stages[i]);
         if (device == a->given->n_devices)
             return false;
         a->devices[device].excluded = false;
@@ -92,7 +92,7 @@ static bool take_layout(struct asking *a)
 
 /* ---- heat ------------------------------------------------------------------------------------ */
 
-static struct master_use use_of(const struct master_view *view, const char *instance)
+static struct master_use replan_use_of(const struct master_view *view, const char *instance)
 {
     for (uint32_t i = 0; i < view->n_uses; i++) {
         if (strcmp(view->uses[i].instance, instance) == 0)
@@ -132,7 +132,8 @@ static enum error_code full_s_of_use(const struct asking *a, const struct placem
     if (covers(current, &problem.model)) {
         const struct placement_cost cost = placement_decode_cost(&problem, current);
         const double rate = placement_decode_tokens_per_s(&problem, &cost);
-        *out = rate > 0 && isfinite(rate) ? use_of(a->view, a->instance->id).tokens / rate : 0;
+        *out =
+            rate > 0 && isfinite(rate) ? replan_use_of(a->view, a->instance->id).tokens / rate : 0;
     }
     mem_free(full);
     return ERROR_NONE;
@@ -168,7 +169,7 @@ static enum error_code foresee(struct asking *a, struct error *err)
     return code;
 }
 
-static enum error_code prepare(struct asking *a, struct error *err)
+static enum error_code replan_prepare(struct asking *a, struct error *err)
 {
     const struct master_mover *mover = a->mover;
     const uint32_t n = a->given->n_devices;
@@ -194,10 +195,10 @@ static enum error_code prepare(struct asking *a, struct error *err)
 
 /* What is still to come is taken to be what came of late; the caches of requests under way to be
  * half full. */
-static enum error_code ask(const struct asking *a, struct master_mover_memory *memory,
-                           struct replan_decision *out, struct error *err)
+static enum error_code replan_ask(const struct asking *a, struct master_mover_memory *memory,
+                                  struct replan_decision *out, struct error *err)
 {
-    const struct master_use use = use_of(a->view, a->instance->id);
+    const struct master_use use = replan_use_of(a->view, a->instance->id);
     const struct replan_input input = {
         .problem = &a->problem,
         .devices = a->disks,
@@ -295,16 +296,16 @@ static bool pays_alone(const struct replan_decision *decision)
            decision->gain_s - lost_s > replan_options_default().worth * silent_s;
 }
 
-static enum error_code consider(struct asking *a, struct master_mover_memory *memory,
-                                struct master_placement *out, char why[static 64],
-                                struct error *err)
+static enum error_code replan_consider(struct asking *a, struct master_mover_memory *memory,
+                                       struct master_placement *out, char why[static 64],
+                                       struct error *err)
 {
     struct replan_decision *decision = mem_new(sizeof *decision);
     if (!decision)
         return error_set(err, ERROR_NO_MEMORY, "no memory for a decision");
-    enum error_code code = prepare(a, err);
+    enum error_code code = replan_prepare(a, err);
     if (!code)
-        code = ask(a, memory, decision, err);
+        code = replan_ask(a, memory, decision, err);
     if (!code && is_wanted(a, decision, memory, why)) {
         struct master_placement target = {0};
         master_placement_of(&decision->plan.target, a->names, &target);
@@ -328,14 +329,14 @@ enum error_code master_replan(void *self, const struct master_view *view,
 {
     struct master_mover *mover = self;
     struct asking a = {.mover = mover, .view = view, .instance = instance};
-    struct master_mover_memory *memory = recall(mover, view, instance->id);
+    struct master_mover_memory *memory = replan_recall(mover, view, instance->id);
     *out = (struct master_placement){0};
     if (!memory)
         return error_set(err, ERROR_NO_MEMORY, "no memory for an instance");
     enum error_code code = mover->planner->problem(mover->planner->self, view, instance, allowed,
                                                    &a.given, &a.names, err);
     if (!code)
-        code = consider(&a, memory, out, why, err);
+        code = replan_consider(&a, memory, out, why, err);
     mem_free(a.devices);
     mem_free(a.disks);
     return code;

@@ -350,8 +350,8 @@ void replica_snapshot(struct replica *r, uint64_t now_ms, uint64_t index, const 
 
 /* ---- wishes ---- */
 
-static enum error_code submit(struct replica *r, enum log_type type, const uint8_t *bytes,
-                              size_t size, struct error *err)
+static enum error_code submit_entry(struct replica *r, enum log_type type, const uint8_t *bytes,
+                                    size_t size, struct error *err)
 {
     const int failed = replica_append(r, type, bytes, size);
     replica_settle(r);
@@ -372,7 +372,7 @@ enum error_code replica_submit(struct replica *r, uint64_t now_ms, const uint8_t
     if (r->log.n >= LIMIT_CLUSTER_LOG_ENTRIES)
         return error_set(err, ERROR_BUSY, "replica: %u entries wait for a majority", r->log.n);
     *index = raft_last_index(&r->raft) + 1;
-    return submit(r, LOG_EVENT, bytes, size, err);
+    return submit_entry(r, LOG_EVENT, bytes, size, err);
 }
 
 enum error_code replica_change_members(struct replica *r, uint64_t now_ms,
@@ -397,7 +397,7 @@ enum error_code replica_change_members(struct replica *r, uint64_t now_ms,
         return code;
     if (!replica_members_encode(r, members, &entry.bytes, &entry.size))
         return error_set(err, ERROR_NO_MEMORY, "replica: no memory for a list of members");
-    const enum error_code submitted = submit(r, LOG_MEMBERS, entry.bytes, entry.size, err);
+    const enum error_code submitted = submit_entry(r, LOG_MEMBERS, entry.bytes, entry.size, err);
     mem_free(entry.bytes);
     return submitted;
 }

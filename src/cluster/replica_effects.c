@@ -12,7 +12,7 @@ void replica_effect_clear(struct replica_effect *effect)
     *effect = (struct replica_effect){0};
 }
 
-static bool grow(struct effect_queue *queue)
+static bool effect_queue_grow(struct effect_queue *queue)
 {
     if (queue->first) {
         memmove(queue->list, queue->list + queue->first, queue->n * sizeof *queue->list);
@@ -29,7 +29,7 @@ static bool grow(struct effect_queue *queue)
     return true;
 }
 
-static void clear_queue(struct effect_queue *queue)
+static void effect_queue_clear(struct effect_queue *queue)
 {
     for (size_t i = 0; i < queue->n; i++)
         replica_effect_clear(&queue->list[queue->first + i]);
@@ -38,7 +38,7 @@ static void clear_queue(struct effect_queue *queue)
 
 void effect_queue_deinit(struct effect_queue *queue)
 {
-    clear_queue(queue);
+    effect_queue_clear(queue);
     mem_free(queue->list);
     *queue = (struct effect_queue){0};
 }
@@ -50,8 +50,8 @@ void replica_fail(struct replica *r, enum error_code code, const char *what)
     if (r->failed)
         return;
     r->failed = true;
-    clear_queue(&r->effects);
-    clear_queue(&r->held);
+    effect_queue_clear(&r->effects);
+    effect_queue_clear(&r->held);
     r->effects.n = 1;
     struct replica_effect *effect = &r->effects.list[0];
     *effect = (struct replica_effect){.type = REPLICA_FAILED};
@@ -60,7 +60,7 @@ void replica_fail(struct replica *r, enum error_code code, const char *what)
 
 bool replica_emit(struct replica *r, struct effect_queue *queue, struct replica_effect *effect)
 {
-    if (!r->failed && queue->first + queue->n == queue->capacity && !grow(queue))
+    if (!r->failed && queue->first + queue->n == queue->capacity && !effect_queue_grow(queue))
         replica_fail(r, ERROR_NO_MEMORY, "no memory for what is to be done");
     if (r->failed) {
         replica_effect_clear(effect);

@@ -24,7 +24,7 @@ void replica_send_status(struct replica *r, uint64_t to, bool asks)
     replica_send(r, to, &wire);
 }
 
-static struct peer *peer_of(struct replica *r, uint64_t id)
+static struct surveyed_member *peer_of(struct replica *r, uint64_t id)
 {
     for (uint32_t i = 0; i < r->n_peers; i++) {
         if (r->peers[i].id == id)
@@ -34,21 +34,21 @@ static struct peer *peer_of(struct replica *r, uint64_t id)
         r->n_peers = 0; /* strangers; members answer again within a second */
     if (r->n_peers == r->peers_capacity) {
         const uint32_t capacity = r->peers_capacity ? 2 * r->peers_capacity : 8;
-        struct peer *peers = mem_resize(r->peers, capacity, sizeof *peers);
+        struct surveyed_member *peers = mem_resize(r->peers, capacity, sizeof *peers);
         if (!peers)
             return NULL;
         r->peers = peers;
         r->peers_capacity = capacity;
     }
-    struct peer *peer = &r->peers[r->n_peers++];
-    *peer = (struct peer){.id = id};
+    struct surveyed_member *peer = &r->peers[r->n_peers++];
+    *peer = (struct surveyed_member){.id = id};
     return peer;
 }
 
 /* Of our own lineage: higher ones were adopted, lower ones answered. */
 void replica_on_status(struct replica *r, uint64_t from, const struct wire_message *message)
 {
-    struct peer *peer = peer_of(r, from);
+    struct surveyed_member *peer = peer_of(r, from);
     if (!peer) {
         replica_fail(r, ERROR_NO_MEMORY, "no memory for a peer");
         return;
@@ -181,7 +181,7 @@ static struct survey survey(struct replica *r, const struct members *members)
     for (uint32_t i = 0; i < members->n; i++) {
         const struct member *member = &members->list[i];
         const bool self = member->id == r->options.id;
-        const struct peer *peer = self ? NULL : peer_of(r, member->id);
+        const struct surveyed_member *peer = self ? NULL : peer_of(r, member->id);
         if (!self &&
             (!peer || !peer->heard_ms || r->now_ms - peer->heard_ms > 3 * r->options.status_ms))
             continue;

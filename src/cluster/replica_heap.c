@@ -14,13 +14,13 @@ static void *resize(void *data, void *old, size_t size)
     return realloc(old, rounded < size ? size : rounded);
 }
 
-static void *allocate(void *data, size_t size)
+static void *raft_heap_allocate(void *data, size_t size)
 {
     (void)data;
     return malloc(size);
 }
 
-static void release(void *data, void *memory)
+static void raft_heap_release(void *data, void *memory)
 {
     (void)data;
     free(memory);
@@ -44,10 +44,10 @@ static void release_aligned(void *data, size_t alignment, void *memory)
     free(memory);
 }
 
-static void set(void)
+static void install_raft_heap(void)
 {
-    static struct raft_heap heap = {.malloc = allocate,
-                                    .free = release,
+    static struct raft_heap heap = {.malloc = raft_heap_allocate,
+                                    .free = raft_heap_release,
                                     .calloc = allocate_zeroed,
                                     .realloc = resize,
                                     .aligned_alloc = allocate_aligned,
@@ -58,5 +58,5 @@ static void set(void)
 void replica_set_heap(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, set);
+    pthread_once(&once, install_raft_heap);
 }

@@ -31,7 +31,7 @@ struct effect_queue {
 
 enum { TELL_MEMBERS_MAX = 32 }; /* in larger clusters the heartbeat tells what is committed */
 
-struct peer {
+struct surveyed_member {
     uint64_t id, heard_ms;
     struct wire_status status;
 };
@@ -69,7 +69,7 @@ struct replica {
     struct pending *pending;
     uint32_t n_pending, pending_capacity;
     struct effect_queue effects, held;
-    struct peer *peers;
+    struct surveyed_member *peers;
     uint32_t n_peers, peers_capacity;
     struct members scratch, step_scratch;
     struct former former;

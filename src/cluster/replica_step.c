@@ -308,7 +308,7 @@ int replica_step(struct replica *r, struct raft_event *event)
     return 0;
 }
 
-static void apply(struct replica *r)
+static void apply_committed(struct replica *r)
 {
     uint64_t until = r->commit < r->raft.last_stored ? r->commit : r->raft.last_stored;
     if (r->installing.index)
@@ -401,7 +401,7 @@ int replica_append(struct replica *r, enum log_type type, const uint8_t *bytes, 
  * that out where all it has is committed. Then what a follower has beyond that, of a leader that
  * crashed, stays there until somebody proposes something. For want of memory it waits for the next
  * input. */
-static void begin_term(struct replica *r)
+static void begin_term_with_entry(struct replica *r)
 {
     const uint64_t last = log_last(&r->log);
     const struct log_entry *entry = log_at(&r->log, last);
@@ -417,8 +417,8 @@ void replica_settle(struct replica *r)
     if (r->failed || !r->raft_open || r->founding)
         return;
     if (replica_leads(r))
-        begin_term(r);
-    apply(r);
+        begin_term_with_entry(r);
+    apply_committed(r);
     ask_snapshot(r);
     if (replica_leads(r)) {
         r->leader_heard_ms = r->now_ms;

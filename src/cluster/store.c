@@ -126,7 +126,7 @@ static int bind_bytes(sqlite3_stmt *statement, int at, const uint8_t *bytes, siz
                 : sqlite3_bind_zeroblob(statement, at, 0);
 }
 
-static int run(struct store *s, enum statement which)
+static int store_run(struct store *s, enum statement which)
 {
     sqlite3_stmt *statement = s->statements[which];
     const int code = sqlite3_step(statement);
@@ -138,7 +138,7 @@ static int run(struct store *s, enum statement which)
 static int run_with(struct store *s, enum statement which, const uint64_t *numbers, int n)
 {
     bind_numbers(s->statements[which], numbers, n);
-    return run(s, which);
+    return store_run(s, which);
 }
 
 /* ---- reading ---- */
@@ -266,7 +266,7 @@ enum error_code store_load(struct store *s, struct log_saved *out, struct error 
 /* ---- writing ---- */
 
 /* Entries that are dropped; their checksums go from the seal. */
-static int drop(struct store *s, enum statement sums, enum statement entries, uint64_t index)
+static int store_drop(struct store *s, enum statement sums, enum statement entries, uint64_t index)
 {
     sqlite3_stmt *statement = s->statements[sums];
     int code;
@@ -287,11 +287,11 @@ static int put_snapshot(struct store *s, const struct log_write *write)
     bind_bytes(statement, 4, snapshot->members, snapshot->members_size);
     bind_bytes(statement, 5, snapshot->state, snapshot->state_size);
     sqlite3_bind_int64(statement, 6, (sqlite3_int64)s->state.snapshot);
-    const int code = run(s, PUT_SNAPSHOT);
+    const int code = store_run(s, PUT_SNAPSHOT);
     if (code)
         return code;
-    return write->clear_log ? drop(s, SUMS_FROM, DROP_FROM, 0)
-                            : drop(s, SUMS_BEFORE, DROP_BEFORE, write->keep_from);
+    return write->clear_log ? store_drop(s, SUMS_FROM, DROP_FROM, 0)
+                            : store_drop(s, SUMS_BEFORE, DROP_BEFORE, write->keep_from);
 }
 
 /* Whether entries from `first` on leave no gap. */
@@ -313,7 +313,7 @@ static int put_entries(struct store *s, const struct log *log, bool *follows)
 {
     int code = check_follows(s, log->first, follows);
     if (!code && *follows)
-        code = drop(s, SUMS_FROM, DROP_FROM, log->first);
+        code = store_drop(s, SUMS_FROM, DROP_FROM, log->first);
     for (uint32_t i = 0; i < log->n && !code && *follows; i++) {
         const struct log_entry *entry = &log->entries[i];
         const uint64_t index = log->first + i;
@@ -323,7 +323,7 @@ static int put_entries(struct store *s, const struct log *log, bool *follows)
         const uint64_t sum = store_sum_entry(index, entry);
         sqlite3_bind_int64(statement, 5, (sqlite3_int64)sum);
         s->state.entries ^= sum;
-        code = run(s, PUT_ENTRY);
+        code = store_run(s, PUT_ENTRY);
     }
     return code;
 }
@@ -340,10 +340,10 @@ static int put_state(struct store *s)
 
 static int reset(struct store *s, const struct lineage lineage)
 {
-    const int code = run(s, DROP_SNAPSHOT);
+    const int code = store_run(s, DROP_SNAPSHOT);
     s->state = (struct store_state){
         .member = s->state.member, .lineage = lineage, .entries = s->state.entries};
-    return code ? code : drop(s, SUMS_FROM, DROP_FROM, 0);
+    return code ? code : store_drop(s, SUMS_FROM, DROP_FROM, 0);
 }
 
 static int put_all(struct store *s, const struct log_write *write, bool *follows)
@@ -363,11 +363,11 @@ enum error_code store_write(struct store *s, const struct log_write *write, stru
     if (s->broken)
         return error_set(err, ERROR_IO, "store: an earlier write failed; it must be opened again");
     bool follows = true;
-    int code = run(s, BEGIN);
+    int code = store_run(s, BEGIN);
     if (!code)
         code = put_all(s, write, &follows);
     if (!code && follows)
-        code = run(s, COMMIT);
+        code = store_run(s, COMMIT);
     if (!code && follows)
         return ERROR_NONE;
     const enum error_code result =
@@ -377,7 +377,7 @@ enum error_code store_write(struct store *s, const struct log_write *write, stru
                          (unsigned long long)write->log.first);
     s->broken = true;
     if (!sqlite3_get_autocommit(s->db))
-        run(s, ROLLBACK);
+        store_run(s, ROLLBACK);
     return result;
 }
 

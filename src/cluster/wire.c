@@ -130,7 +130,7 @@ struct reader {
     const char *wrong;
 };
 
-static const uint8_t *take(struct reader *in, size_t size)
+static const uint8_t *wire_take(struct reader *in, size_t size)
 {
     if (in->wrong || in->size - in->at < size) {
         if (!in->wrong)
@@ -143,7 +143,7 @@ static const uint8_t *take(struct reader *in, size_t size)
 
 static unsigned get_byte(struct reader *in)
 {
-    const uint8_t *byte = take(in, 1);
+    const uint8_t *byte = wire_take(in, 1);
     return byte ? *byte : 0;
 }
 
@@ -157,7 +157,7 @@ static bool get_flag(struct reader *in)
 
 static uint64_t get_any_number(struct reader *in)
 {
-    const uint8_t *bytes = take(in, 8);
+    const uint8_t *bytes = wire_take(in, 8);
     uint64_t value = 0;
     for (int i = 7; bytes && i >= 0; i--)
         value = value << 8 | bytes[i];
@@ -175,7 +175,7 @@ static uint64_t get_number(struct reader *in)
 /* Points into the message. */
 static const uint8_t *get_bytes(struct reader *in, size_t max, size_t *size)
 {
-    const uint8_t *length = take(in, 4);
+    const uint8_t *length = wire_take(in, 4);
     *size = 0;
     if (!length)
         return NULL;
@@ -185,7 +185,7 @@ static const uint8_t *get_bytes(struct reader *in, size_t max, size_t *size)
         in->wrong = "it holds something that is too large";
         return NULL;
     }
-    const uint8_t *bytes = take(in, n);
+    const uint8_t *bytes = wire_take(in, n);
     *size = bytes ? n : 0;
     return bytes;
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-struct step {
+struct worker_round {
     const struct worker_view *view;
     struct worker_actions *out;
     bool failed;
@@ -18,7 +18,7 @@ struct wanted {
     uint32_t index;
 };
 
-static bool same(const char *a, const char *b)
+static bool worker_texts_equal(const char *a, const char *b)
 {
     return a && b && strcmp(a, b) == 0;
 }
@@ -30,7 +30,7 @@ void worker_actions_clear(struct worker_actions *actions)
     actions->n = 0;
 }
 
-static struct worker_action *add(struct step *s, enum worker_action_type type)
+static struct worker_action *worker_add_action(struct worker_round *s, enum worker_action_type type)
 {
     if (s->out->n == WORKER_ACTIONS)
         return NULL;
@@ -39,10 +39,10 @@ static struct worker_action *add(struct step *s, enum worker_action_type type)
     return action;
 }
 
-static void add_for(struct step *s, enum worker_action_type type, const struct wanted *want,
+static void add_for(struct worker_round *s, enum worker_action_type type, const struct wanted *want,
                     const struct worker_stage *from)
 {
-    struct worker_action *action = add(s, type);
+    struct worker_action *action = worker_add_action(s, type);
     if (!action)
         return;
     action->instance = want->instance->id;
@@ -57,8 +57,8 @@ static void add_for(struct step *s, enum worker_action_type type, const struct w
         action->from_epoch = from->epoch, action->from_stage = from->stage;
 }
 
-static void report(struct step *s, const struct wanted *want, Cluster__StageState state,
-                   const char *problem)
+static void worker_report_stage(struct worker_round *s, const struct wanted *want,
+                                Cluster__StageState state, const char *problem)
 {
     if (want->stage->state == state || s->out->n == WORKER_ACTIONS)
         return;
@@ -89,10 +89,11 @@ static void report(struct step *s, const struct wanted *want, Cluster__StageStat
 static bool is(const struct worker_stage *have, const struct wanted *want)
 {
     return have->epoch == want->placement->epoch && have->stage == want->index &&
-           same(have->instance, want->instance->id);
+           worker_texts_equal(have->instance, want->instance->id);
 }
 
-static const struct worker_stage *find(const struct step *s, const struct wanted *want)
+static const struct worker_stage *worker_find_stage(const struct worker_round *s,
+                                                    const struct wanted *want)
 {
     for (uint32_t i = 0; i < s->view->n_stages; i++) {
         if (is(&s->view->stages[i], want))
@@ -102,14 +103,17 @@ static const struct worker_stage *find(const struct step *s, const struct wanted
 }
 
 /* The same layers on the same device, loaded for an older epoch of the instance. */
-static const struct worker_stage *find_older(const struct step *s, const struct wanted *want)
+static const struct worker_stage *find_older(const struct worker_round *s,
+                                             const struct wanted *want)
 {
     if (!want->placement->replaces)
         return NULL; /* the old one serves until the new one is ready */
     for (uint32_t i = 0; i < s->view->n_stages; i++) {
         const struct worker_stage *have = &s->view->stages[i];
-        if (have->epoch < want->placement->epoch && same(have->instance, want->instance->id) &&
-            same(have->model, want->instance->model) && same(have->device, want->stage->device) &&
+        if (have->epoch < want->placement->epoch &&
+            worker_texts_equal(have->instance, want->instance->id) &&
+            worker_texts_equal(have->model, want->instance->model) &&
+            worker_texts_equal(have->device, want->stage->device) &&
             have->first_layer == want->stage->first_layer &&
             have->n_layers == want->stage->n_layers && have->state == WORKER_READY)
             return have;
@@ -119,9 +123,10 @@ static const struct worker_stage *find_older(const struct step *s, const struct 
 
 /* ---- going through what is wanted here ---- */
 
-typedef bool (*visit)(struct step *s, const struct wanted *want, void *data); /* true: stop */
+typedef bool (*visit)(struct worker_round *s, const struct wanted *want,
+                      void *data); /* true: stop */
 
-static bool each_wanted(struct step *s, visit visitor, void *data)
+static bool each_wanted(struct worker_round *s, visit visitor, void *data)
 {
     const Cluster__State *root = s->view->state->root;
     for (size_t i = 0; root && i < root->n_instances; i++) {
@@ -132,7 +137,7 @@ static bool each_wanted(struct step *s, visit visitor, void *data)
         for (int k = 0; k < 2; k++) {
             for (size_t j = 0; own[k] && instance->active && j < own[k]->n_stages; j++) {
                 const struct wanted want = {instance, own[k], own[k]->stages[j], (uint32_t)j};
-                if (same(want.stage->node, s->view->node) && visitor(s, &want, data))
+                if (worker_texts_equal(want.stage->node, s->view->node) && visitor(s, &want, data))
                     return true;
             }
         }
@@ -141,19 +146,19 @@ static bool each_wanted(struct step *s, visit visitor, void *data)
 }
 
 /* Wanted as it is, or as what a newer epoch will take over. */
-static bool needs(struct step *s, const struct wanted *want, void *data)
+static bool needs(struct worker_round *s, const struct wanted *want, void *data)
 {
     const struct worker_stage *have = data;
-    return is(have, want) || (!find(s, want) && find_older(s, want) == have);
+    return is(have, want) || (!worker_find_stage(s, want) && find_older(s, want) == have);
 }
 
-static void unload_unwanted(struct step *s)
+static void unload_unwanted(struct worker_round *s)
 {
     for (uint32_t i = 0; i < s->view->n_stages; i++) {
         const struct worker_stage *have = &s->view->stages[i];
         if (have->state == WORKER_UNLOADING || each_wanted(s, needs, (void *)(uintptr_t)have))
             continue;
-        struct worker_action *action = add(s, WORKER_UNLOAD);
+        struct worker_action *action = worker_add_action(s, WORKER_UNLOAD);
         if (!action)
             return;
         action->instance = have->instance;
@@ -167,14 +172,16 @@ static void unload_unwanted(struct step *s)
 }
 
 /* Something on the device is going, or has to go first. */
-static bool device_is_clearing(const struct step *s, const char *device)
+static bool device_is_clearing(const struct worker_round *s, const char *device)
 {
     for (uint32_t i = 0; i < s->view->n_stages; i++) {
-        if (s->view->stages[i].state == WORKER_UNLOADING && same(s->view->stages[i].device, device))
+        if (s->view->stages[i].state == WORKER_UNLOADING &&
+            worker_texts_equal(s->view->stages[i].device, device))
             return true;
     }
     for (uint32_t i = 0; i < s->out->n; i++) {
-        if (s->out->list[i].type == WORKER_UNLOAD && same(s->out->list[i].device, device))
+        if (s->out->list[i].type == WORKER_UNLOAD &&
+            worker_texts_equal(s->out->list[i].device, device))
             return true;
     }
     return false;
@@ -187,7 +194,7 @@ static const char *why_without_weights(const struct worker_view *view, const Clu
     return why ? why : "its weights cannot be had";
 }
 
-static void begin(struct step *s, const struct wanted *want)
+static void worker_begin_stage(struct worker_round *s, const struct wanted *want)
 {
     const Cluster__Model *model = state_model(s->view->state, want->instance->model);
     const struct worker_stage *older = find_older(s, want);
@@ -197,7 +204,7 @@ static void begin(struct step *s, const struct wanted *want)
         add_for(s, WORKER_ADOPT, want, older);
         return;
     }
-    report(s, want, CLUSTER__STAGE_STATE__LOADING, NULL);
+    worker_report_stage(s, want, CLUSTER__STAGE_STATE__LOADING, NULL);
     switch (model ? s->view->weights(s->view->self, model, want->stage->first_layer,
                                      want->stage->n_layers)
                   : WORKER_CANNOT_FETCH) {
@@ -211,30 +218,32 @@ static void begin(struct step *s, const struct wanted *want)
     case WORKER_FETCHES:
         break;
     case WORKER_CANNOT_FETCH:
-        report(s, want, CLUSTER__STAGE_STATE__FAILED, why_without_weights(s->view, model));
+        worker_report_stage(s, want, CLUSTER__STAGE_STATE__FAILED,
+                            why_without_weights(s->view, model));
         break;
     }
 }
 
-static bool go_on(struct step *s, const struct wanted *want, void *data)
+static bool go_on(struct worker_round *s, const struct wanted *want, void *data)
 {
-    const struct worker_stage *have = find(s, want);
+    const struct worker_stage *have = worker_find_stage(s, want);
     if (!have) {
-        begin(s, want);
+        worker_begin_stage(s, want);
         return s->failed;
     }
     switch (have->state) {
     case WORKER_LOADING:
-        report(s, want, CLUSTER__STAGE_STATE__LOADING, NULL);
+        worker_report_stage(s, want, CLUSTER__STAGE_STATE__LOADING, NULL);
         break;
     case WORKER_READY:
-        report(s, want, CLUSTER__STAGE_STATE__READY, NULL);
+        worker_report_stage(s, want, CLUSTER__STAGE_STATE__READY, NULL);
         break;
     case WORKER_FAILED:
-        report(s, want, CLUSTER__STAGE_STATE__FAILED, have->problem ? have->problem : "unknown");
+        worker_report_stage(s, want, CLUSTER__STAGE_STATE__FAILED,
+                            have->problem ? have->problem : "unknown");
         break;
     case WORKER_UNLOADING: /* it is loaded again when it has gone */
-        report(s, want, CLUSTER__STAGE_STATE__LOADING, NULL);
+        worker_report_stage(s, want, CLUSTER__STAGE_STATE__LOADING, NULL);
         break;
     }
     return s->failed;
@@ -243,7 +252,7 @@ static bool go_on(struct step *s, const struct wanted *want, void *data)
 enum error_code worker_step(const struct worker_view *view, struct worker_actions *out,
                             struct error *err)
 {
-    struct step s = {.view = view, .out = out};
+    struct worker_round s = {.view = view, .out = out};
     out->n = 0;
     unload_unwanted(&s);
     each_wanted(&s, go_on, NULL);
