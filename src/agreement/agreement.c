@@ -22,6 +22,7 @@ static uint64_t wall_clock_ms(void)
 
 static void raise_failed(struct agreement *a, const struct party_effect *effect)
 {
+    assert(effect->err.code);
     const struct error why = effect->err;
     agreement_drop_writes(a);
     if (effect->known || a->closing)
@@ -72,6 +73,7 @@ static void carry_out_effect(struct agreement *a, struct party_effect *effect)
 
 void agreement_carry_out(struct agreement *a)
 {
+    assert(!a->handles_closing || a->closing);
     struct party_effect effect;
     party_tick(a->party, agreement_now_ms());
     while (party_next(a->party, &effect))

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
@@ -110,6 +111,7 @@ static void on_handle_closed(uv_handle_t *handle)
 /* Everything has ended when no job runs and the store is closed. */
 void agreement_end(struct agreement *a)
 {
+    assert(a->closing);
     if (a->job.type != JOB_NONE || a->store || a->handles_closing)
         return;
     a->handles_closing = true;
@@ -125,6 +127,7 @@ void agreement_end(struct agreement *a)
 
 void agreement_close(struct agreement *a, void (*closed)(void *arg), void *arg)
 {
+    assert(!a->closing);
     a->closing = true;
     a->closed = closed;
     a->closed_arg = arg;
@@ -138,6 +141,7 @@ void agreement_close(struct agreement *a, void (*closed)(void *arg), void *arg)
 static enum error_code write_founding(struct agreement *a, struct log_saved *saved,
                                       struct error *err)
 {
+    assert(a->store && a->job.type == JOB_NONE);
     struct log_write write;
     enum error_code code = replica_found(party_member(a->party), &write, err);
     if (code)

@@ -134,6 +134,7 @@ static void free_waiting_writes(struct waiting_write *writes)
  * together. */
 static void take_waiting_writes(struct agreement *a, struct store_job *job)
 {
+    assert(a->first_write && !job->writes);
     struct waiting_write **end = &a->first_write;
     for (int i = 0; i < WRITES_OF_A_JOB && *end; i++) {
         job->sequence = (*end)->write.sequence;
@@ -157,6 +158,7 @@ void agreement_drop_writes(struct agreement *a)
 
 static void store_job_write(struct store_job *job)
 {
+    assert(job->store && job->writes);
     for (const struct waiting_write *queued = job->writes; queued && !job->code;
          queued = queued->next)
         job->code = store_write(job->store, &queued->write, &job->err);
@@ -164,6 +166,7 @@ static void store_job_write(struct store_job *job)
 
 static void store_job_reopen(struct store_job *job)
 {
+    assert(!job->writes);
     store_close(job->store);
     job->store = NULL;
     job->code = store_open(job->path, &job->store, &job->err);
@@ -231,6 +234,7 @@ static void reopen_job_done(struct agreement *a, struct store_job *job)
 
 static void forget_job_done(struct agreement *a, struct store_job *job)
 {
+    assert(a->forgetting);
     const agreement_forgotten_fn done = a->forgotten;
     a->forgotten = NULL;
     a->forgetting = false;
@@ -272,6 +276,8 @@ static void on_store_job_done(uv_work_t *work, int status)
 
 static void begin_store_job(struct agreement *a, enum store_job_type type)
 {
+    assert(a->job.type == JOB_NONE && type != JOB_NONE &&
+           (a->store || type == JOB_REOPEN || type == JOB_FORGET));
     struct store_job *job = &a->job;
     *job = (struct store_job){.type = type, .path = a->path, .store = a->store};
     a->store = NULL;

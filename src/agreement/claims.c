@@ -3,6 +3,7 @@
 #include "base/limits.h"
 #include "join/join_message.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { ABOUT_BYTES_MAX = LIMIT_CLUSTER_ENTRY_BYTES / 2, ADDRESSES_MAX = 64, HELD_MAX = 4096 };
@@ -23,6 +24,7 @@ static bool are_own(const Cluster__Links *links, const char *sender)
 
 bool claims_event(const Cluster__Event *event, const char *sender)
 {
+    assert(sender && *sender);
     if (!is_sender(event->by, sender))
         return false;
     switch (event->kind_case) {
@@ -72,6 +74,7 @@ static bool are_devices(const Cluster__Node *about)
 enum error_code claims_about(const Cluster__Node *about, size_t size, const char *sender,
                              struct error *err)
 {
+    assert(sender && *sender);
     if (!is_sender(about->id, sender))
         return error_set(err, ERROR_INVALID, "a node says that it is another one");
     if (!about->name || !join_name_is_valid(about->name, strlen(about->name)) || !about->member)

@@ -31,6 +31,7 @@ bool nonces_has_room(const struct nonces *nonces)
 /* The oldest makes room, but none that is still open: those are at most half of all. */
 static void nonces_put(struct nonces *nonces, struct nonce nonce)
 {
+    assert(nonce.value && nonces->n_open <= LIMIT_PROPOSAL_NONCES / 2);
     struct nonce *slot;
     do {
         slot = &nonces->ring[nonces->next];
@@ -64,6 +65,7 @@ void nonces_applied(struct nonces *nonces, uint64_t value)
 
 void nonces_lost(struct nonces *nonces)
 {
+    assert(nonces->n_open <= LIMIT_PROPOSAL_NONCES / 2);
     for (uint32_t i = 0; i < LIMIT_PROPOSAL_NONCES; i++) {
         struct nonce *nonce = &nonces->ring[i];
         if (nonce->applied || !nonce->value)

@@ -153,6 +153,7 @@ void party_fail(struct party *p, uint64_t now_ms, const struct error *why, enum 
 
 void party_forget(struct party *p)
 {
+    assert(!p->stopped && !p->forgetting);
     p->forgetting = p->due = true;
     p->failed = p->reopening = p->tells_failure = false;
     p->failure = (struct error){0};
@@ -212,6 +213,7 @@ static void notice_party_ready(struct party *p)
 
 static void party_step(struct party *p)
 {
+    assert(p->due);
     p->due = false;
     notice_party_leader(p);
     notice_party_ready(p);

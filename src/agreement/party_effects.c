@@ -110,6 +110,7 @@ void party_skip_frames(struct party *p)
 
 static void begin_frames(struct party *p)
 {
+    assert(!p->cut.bytes);
     p->cut = (struct pieces_cut){.number = p->message_number++,
                                  .frame_bytes_max = p->options.frame_bytes_max,
                                  .bytes = p->effect.bytes,
@@ -131,6 +132,7 @@ static enum error_code check_event_known(const Cluster__Event *event, struct err
 /* A shared state may be ahead by what else has come with this entry. */
 static bool state_is_ahead(struct party *p)
 {
+    assert(p->replica);
     const struct replica_effect *entry = &p->effect;
     if (p->ahead_until >= entry->index || !p->options.states)
         return p->ahead_until >= entry->index;
@@ -144,6 +146,7 @@ static bool state_is_ahead(struct party *p)
 
 static enum error_code apply_entry(struct party *p, struct error *err)
 {
+    assert(p->effect.type == REPLICA_APPLY);
     const struct replica_effect *entry = &p->effect;
     struct state *own = own_state(p, entry->lineage, entry->index);
     if (!own)
@@ -156,6 +159,7 @@ static enum error_code apply_entry(struct party *p, struct error *err)
 
 static enum error_code take_entry(struct party *p, struct party_effect *out, struct error *err)
 {
+    assert(p->effect.entry != LOG_BARRIER);
     const struct replica_effect *entry = &p->effect;
     enum error_code code = ERROR_NONE;
     if (entry->entry == LOG_EVENT)
@@ -188,6 +192,7 @@ static enum error_code take_entry(struct party *p, struct party_effect *out, str
 
 static enum error_code restore_state(struct party *p, struct error *err)
 {
+    assert(p->effect.type == REPLICA_RESTORE);
     const struct replica_effect *e = &p->effect;
     const struct lineage lineage = replica_status(p->replica).lineage;
     if (!find_state(p, lineage, e->index)) {
@@ -208,6 +213,7 @@ static enum error_code restore_state(struct party *p, struct error *err)
  * off. */
 static enum error_code take_snapshot(struct party *p, struct error *err)
 {
+    assert(p->applied == p->effect.index || p->effect.index > p->applied);
     struct buffer bytes = {0};
     enum error_code code = ERROR_NONE;
     state_encode(party_applied(p), &bytes);

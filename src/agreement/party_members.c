@@ -23,6 +23,7 @@ void party_set_members(struct party *p, const struct member_view *views, uint32_
 /* Within one message of the leader's log (Ongaro, section 4.2.1: catching up in rounds). */
 static void look_who_has_caught_up(struct party *p, const struct replica_status *status)
 {
+    assert(status->leads);
     for (uint32_t i = 0; i < p->n_views; i++) {
         const uint64_t match = replica_match(p->replica, p->views[i].id);
         p->views[i].caught_up =
@@ -33,6 +34,7 @@ static void look_who_has_caught_up(struct party *p, const struct replica_status 
 /* Refused for now: tried again in a second. */
 static void take_members_step(struct party *p)
 {
+    assert(p->n_views && p->member);
     struct error err;
     uint64_t heir;
     enum error_code code = ERROR_NONE;

@@ -50,6 +50,7 @@ static enum error_code check_event_level(const struct party *p, uint32_t level, 
 static void encode_proposal(struct party *p, Cluster__Event *event, uint64_t wall_ms,
                             struct proposal *proposal)
 {
+    assert(event->has_nonce && event->nonce == proposal->nonce);
     char *const by = event->by;
     if (!by)
         event->by = p->node;
@@ -158,6 +159,7 @@ static void end_proposal(struct party *p, struct proposal **link)
 /* Nothing waits to be told here: party_next() tells that before it looks at the next entry. */
 void party_proposal_applied(struct party *p, uint64_t nonce)
 {
+    assert(!p->told_first);
     for (struct proposal **link = &p->proposals; *link && nonce; link = &(*link)->next) {
         struct proposal *proposal = *link;
         if (proposal->nonce != nonce || proposal->refused.code)
@@ -207,6 +209,7 @@ static void set_why_late(const struct party *p, struct error *err)
 
 static void submit_proposal(struct party *p, struct proposal *proposal)
 {
+    assert(p->ready && !proposal->refused.code);
     uint64_t index;
     struct error err;
     if (nonces_has(&p->nonces, proposal->nonce) || !nonces_has_room(&p->nonces) ||
@@ -297,6 +300,7 @@ void party_drop_foreign(struct party *p)
 /* What is refused now comes again in a second. */
 static void submit_foreign(struct party *p)
 {
+    assert(p->ready);
     struct foreign_proposal *foreign;
     struct error err;
     uint64_t index;

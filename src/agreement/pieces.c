@@ -52,6 +52,7 @@ static struct pieces_message *pieces_find(struct pieces *pieces, uint64_t from)
  * longest. */
 static struct pieces_message *pieces_place(struct pieces *pieces, uint64_t from)
 {
+    assert(from);
     struct pieces_message *place = pieces_find(pieces, from);
     if (!place)
         place = pieces_find(pieces, 0);
@@ -70,6 +71,7 @@ static enum error_code pieces_take_one(struct pieces *pieces, uint64_t from,
                                        struct bytes_reader reader, const uint8_t **message,
                                        size_t *message_size, struct error *err)
 {
+    assert(from);
     const uint32_t number = bytes_get_u32(&reader), total = bytes_get_u32(&reader),
                    offset = bytes_get_u32(&reader);
     if (reader.short_ || !reader.left || total > LIMIT_CLUSTER_MESSAGE_BYTES || offset > total ||

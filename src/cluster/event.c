@@ -26,6 +26,7 @@ static void *decoder_allocate(void *data, size_t size)
 
 static void decoder_free(void *data, void *memory)
 {
+    assert(data);
     mem_free(memory);
 }
 

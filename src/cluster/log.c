@@ -17,6 +17,7 @@ static uint8_t *copy_bytes(const uint8_t *bytes, size_t size)
 
 enum error_code log_append(struct log *log, const struct log_entry *entry, struct error *err)
 {
+    assert(log->n <= log->capacity && (entry->bytes || !entry->size));
     if (log->first == 0)
         log->first = 1;
     if (log->n == log->capacity) {
@@ -50,12 +51,14 @@ uint64_t log_last(const struct log *log)
 
 void log_truncate(struct log *log, uint64_t from)
 {
+    assert(log->first || !log->n);
     while (log->n && log->first + log->n > from)
         mem_free(log->entries[--log->n].bytes);
 }
 
 void log_drop_before(struct log *log, uint64_t keep)
 {
+    assert(log->first || !log->n);
     if (keep <= log->first)
         return;
     const uint64_t wanted = keep - log->first;
@@ -66,10 +69,12 @@ void log_drop_before(struct log *log, uint64_t keep)
         memmove(log->entries, log->entries + n, (log->n - n) * sizeof *log->entries);
     log->n -= n;
     log->first = keep;
+    assert(!log_at(log, keep - 1));
 }
 
 void log_clear(struct log *log, uint64_t first)
 {
+    assert(first);
     log_truncate(log, 0);
     log->first = first;
 }
@@ -86,6 +91,7 @@ void log_deinit(struct log *log)
 enum error_code log_snapshot_copy(struct log_snapshot *to, const struct log_snapshot *from,
                                   struct error *err)
 {
+    assert(to != from);
     struct log_snapshot copy = *from;
     copy.members = copy_bytes(from->members, from->members_size);
     copy.state = copy_bytes(from->state, from->state_size);
@@ -121,6 +127,7 @@ void log_saved_clear(struct log_saved *saved)
 
 static enum error_code append_all(struct log *to, const struct log *from, struct error *err)
 {
+    assert(to != from && (!to->n || log_last(to) + 1 == from->first || !from->n));
     for (uint32_t i = 0; i < from->n; i++) {
         if (log_append(to, &from->entries[i], err))
             return err ? err->code : ERROR_NO_MEMORY;
@@ -131,6 +138,7 @@ static enum error_code append_all(struct log *to, const struct log *from, struct
 enum error_code log_saved_copy(struct log_saved *to, const struct log_saved *from,
                                struct error *err)
 {
+    assert(to != from);
     struct log_saved copy = {.lineage = from->lineage, .term = from->term, .vote = from->vote};
     copy.log.first = from->log.first;
     if ((from->snapshot.index && log_snapshot_copy(&copy.snapshot, &from->snapshot, err)) ||
@@ -145,6 +153,7 @@ enum error_code log_saved_copy(struct log_saved *to, const struct log_saved *fro
 static enum error_code save_snapshot(struct log_saved *saved, const struct log_write *write,
                                      struct error *err)
 {
+    assert(write->has_snapshot);
     struct log_snapshot snapshot;
     if (log_snapshot_copy(&snapshot, &write->snapshot, err))
         return ERROR_NO_MEMORY;

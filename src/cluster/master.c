@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "cluster/placed.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,6 +44,7 @@ static bool full(const struct master_round *s)
 
 static void propose(struct master_round *s, Cluster__Event *event)
 {
+    assert(s->out->n < MASTER_PROPOSALS && !event->has_nonce);
     struct buffer *bytes = &s->out->events[s->out->n];
     *bytes = (struct buffer){0};
     event->by = (char *)(uintptr_t)s->view->self;
@@ -222,6 +224,7 @@ static void propose_placement(struct master_round *s, const Cluster__Instance *i
                               const struct master_placement *placement, bool replaces,
                               const char *why)
 {
+    assert(placement->n_stages && why);
     struct placed_event event;
     s->last_epoch =
         placed_epoch(s->last_epoch, s->view->lineage, s->view->term, s->view->self, placement);
@@ -232,6 +235,7 @@ static void propose_placement(struct master_round *s, const Cluster__Instance *i
 static void note_proposal(struct master_round *s, const Cluster__Instance *instance,
                           struct master_memory *memory)
 {
+    assert(s->view->now_ms);
     memory->problem[0] = 0;
     memory->epoch = state_epoch(instance);
     memory->proposed_ms = s->view->now_ms;
@@ -257,6 +261,7 @@ static void wait_longer(struct master_round *s, struct master_memory *memory)
 /* The first stage that its driver is cut off from; n_stages: none. */
 static uint32_t find_cut(const struct master_round *s, const struct master_placement *placement)
 {
+    assert(placement->n_stages);
     uint32_t i = 0;
     while (i < placement->n_stages &&
            !are_cut(s, placement->stages[i].node, placement->stages[0].node))
@@ -277,6 +282,7 @@ static enum error_code place_within_reach(struct master_round *s, const Cluster_
                                           bool beside, struct master_placement *out,
                                           struct error *err)
 {
+    assert(s->allowed && s->options->place);
     const uint32_t n = s->view->n_nodes;
     bool *allowed = mem_new_array((size_t)n + 1, sizeof *allowed);
     enum error_code code =
@@ -306,6 +312,7 @@ static enum error_code place_within_reach(struct master_round *s, const Cluster_
 static void master_place_instance(struct master_round *s, const Cluster__Instance *instance,
                                   struct master_memory *memory, const char *why)
 {
+    assert(instance->active && !s->failed);
     struct master_placement placement = {0};
     struct error err = {0};
     if (s->view->now_ms < memory->retry_ms || has_proposed(s, instance, memory))
@@ -329,6 +336,7 @@ static void master_place_instance(struct master_round *s, const Cluster__Instanc
 
 static void abandon(struct master_round *s, const Cluster__Instance *instance)
 {
+    assert(instance->next);
     Cluster__InstanceAbandoned abandoned = CLUSTER__INSTANCE_ABANDONED__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
     abandoned.id = instance->id;
@@ -354,6 +362,7 @@ static void put_off_moves(struct master_round *s, struct master_memory *memory)
 static void move_away(struct master_round *s, const Cluster__Instance *instance,
                       struct master_memory *memory)
 {
+    assert(instance->current && !instance->next);
     struct master_placement placement = {0};
     struct error err = {0};
     bool beside = true;
@@ -376,6 +385,7 @@ static void move_away(struct master_round *s, const Cluster__Instance *instance,
 static void master_consider_instance(struct master_round *s, const Cluster__Instance *instance,
                                      struct master_memory *memory)
 {
+    assert(instance->current && !instance->next);
     const struct master_options *options = s->options;
     const uint64_t now_ms = s->view->now_ms;
     struct master_placement placement = {0};
@@ -398,6 +408,7 @@ static void master_consider_instance(struct master_round *s, const Cluster__Inst
 static void look_at_working(struct master_round *s, const Cluster__Instance *instance,
                             struct master_memory *memory)
 {
+    assert(instance->current);
     if (instance->next) {
         memory->moved_to = instance->next->epoch;
         if ((broken(s, instance->next) || leaves(s, instance->next)) &&

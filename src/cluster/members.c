@@ -1,5 +1,6 @@
 #include "cluster/members.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* libraft's encoding (raft_configuration_encode): a byte 1, the number of servers in 8
@@ -99,6 +100,7 @@ const struct member *members_find(const struct members *members, uint64_t id)
 
 uint32_t members_voters(const struct members *members)
 {
+    assert(members->n <= LIMIT_CLUSTER_NODES);
     uint32_t n = 0;
     for (uint32_t i = 0; i < members->n; i++)
         n += members->list[i].votes;
@@ -119,6 +121,7 @@ static bool votes(const struct members *members, uint64_t id)
 enum error_code members_check_step(const struct members *from, const struct members *to,
                                    uint64_t leader, struct error *err)
 {
+    assert(from != to && leader);
     uint32_t changed = 0;
     for (uint32_t i = 0; i < from->n; i++)
         changed += from->list[i].votes && !votes(to, from->list[i].id);
@@ -156,6 +159,7 @@ static const struct member_view *view_of(const struct member_view *views, uint32
 static struct member *to_promote(struct members *members, const struct member_view *views,
                                  uint32_t n)
 {
+    assert(members->n <= LIMIT_CLUSTER_NODES);
     struct member *best = NULL;
     bool best_steady = false;
     for (uint32_t i = 0; i < members->n; i++) {
@@ -175,6 +179,7 @@ static struct member *to_promote(struct members *members, const struct member_vi
 static struct member *to_demote(struct members *members, const struct member_view *views,
                                 uint32_t n, uint64_t leader)
 {
+    assert(members->n <= LIMIT_CLUSTER_NODES && leader);
     struct member *worst = NULL;
     int worst_rank = 0;
     for (uint32_t i = 0; i < members->n; i++) {
@@ -191,6 +196,7 @@ static struct member *to_demote(struct members *members, const struct member_vie
 
 static bool remove_member(struct members *members, uint64_t id)
 {
+    assert(members->n && id);
     for (uint32_t i = 0; i < members->n; i++) {
         if (members->list[i].id == id) {
             members->list[i] = members->list[--members->n];
@@ -205,6 +211,7 @@ static bool remove_member(struct members *members, uint64_t id)
 static bool follow_views(struct members *next, const struct member_view *views, uint32_t n,
                          uint64_t leader)
 {
+    assert(next->n <= LIMIT_CLUSTER_NODES && leader);
     const uint32_t before = next->n;
     bool changed = false, voter_gone = false;
     for (uint32_t i = next->n; i-- > 0;) {
@@ -255,6 +262,7 @@ static bool move_vote(struct members *next, const struct member_view *views, uin
 bool members_next(const struct members *now, const struct member_view *views, uint32_t n_views,
                   uint64_t leader, struct members *next, uint64_t *hand_over)
 {
+    assert(now != next && leader);
     *next = *now;
     *hand_over = 0;
     if (follow_views(next, views, n_views, leader) || move_vote(next, views, n_views, leader))
@@ -266,11 +274,13 @@ bool members_next(const struct members *now, const struct member_view *views, ui
         if (now->list[i].votes && view && view->alive && view->caught_up)
             *hand_over = view->id;
     }
+    assert(*hand_over != leader); /* it is in no view */
     return false;
 }
 
 uint64_t members_pause_ms(const struct members *before, const struct members *after)
 {
+    assert(before != after);
     enum { FEW = 64, EACH_MS = 10 };
     return after->n <= FEW || after->n == before->n ? 0 : (uint64_t)after->n * EACH_MS;
 }

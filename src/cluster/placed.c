@@ -2,6 +2,8 @@
 
 #include "base/random.h"
 
+#include <assert.h>
+
 static char *text(const char *of)
 {
     return (char *)(uintptr_t)of;
@@ -11,6 +13,7 @@ void placed_event_init(struct placed_event *out, const Cluster__Instance *instan
                        const struct master_placement *placement, uint64_t epoch, bool replaces,
                        const char *why)
 {
+    assert(epoch > state_epoch(instance) && placement->n_stages);
     cluster__event__init(&out->event);
     cluster__instance_placed__init(&out->placed);
     cluster__placement__init(&out->placement);

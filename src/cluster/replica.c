@@ -71,6 +71,7 @@ static enum error_code check_saved(const struct replica_options *options,
 
 static bool copy_saved(struct replica *r, const struct log_saved *saved)
 {
+    assert(!r->log.n && !r->snapshot.index);
     struct log_saved copy;
     if (log_saved_copy(&copy, saved, NULL))
         return false;
@@ -100,6 +101,7 @@ static bool sole_voter(struct replica *r)
 
 void replica_start(struct replica *r, uint64_t term, uint64_t vote)
 {
+    assert(!r->founding && !r->former.kept);
     if (sole_voter(r)) {
         struct log_write write = {.has_term = true, .term = term + 1, .vote = r->options.id};
         term = write.term, vote = write.vote;
@@ -176,6 +178,7 @@ uint64_t replica_timer(const struct replica *r)
 
 void replica_tick(struct replica *r, uint64_t now_ms)
 {
+    assert(r->raft_open || r->failed);
     replica_clock(r, now_ms);
     if (r->failed || r->founding)
         return;
@@ -221,6 +224,7 @@ enum error_code replica_receive(struct replica *r, uint64_t now_ms, uint64_t fro
 
 static void entries_written(struct replica *r, uint64_t last)
 {
+    assert(!r->failed);
     if (last <= r->raft.last_stored || r->installing.index)
         return;
     struct raft_event event = {.type = RAFT_PERSISTED_ENTRIES,
@@ -241,6 +245,7 @@ static bool metadata_of(struct replica *r, const struct log_snapshot *snapshot,
 
 static void install_written(struct replica *r)
 {
+    assert(r->installing.index && !r->founding);
     struct raft_event event = {.type = RAFT_PERSISTED_SNAPSHOT,
                                .persisted_snapshot = {.last = true}};
     if (!metadata_of(r, &r->installing, &event.persisted_snapshot.metadata)) {
@@ -264,6 +269,7 @@ static void install_written(struct replica *r)
  * it. */
 static void taken_written(struct replica *r)
 {
+    assert(r->taking_written && r->taking.index);
     struct log_snapshot taken = r->taking;
     struct raft_event event = {.type = RAFT_SNAPSHOT,
                                .snapshot = {.trailing = r->options.trailing}};
@@ -286,6 +292,7 @@ static void taken_written(struct replica *r)
 
 static void one_written(struct replica *r, const struct pending *pending)
 {
+    assert(pending->sequence <= r->written_sequence);
     switch (pending->type) {
     case PENDING_ENTRIES:
         if (pending->first <= pending->last)
@@ -307,6 +314,7 @@ static void one_written(struct replica *r, const struct pending *pending)
 
 void replica_written(struct replica *r, uint64_t now_ms, uint64_t sequence)
 {
+    assert(sequence <= r->last_sequence); /* it was asked for */
     replica_clock(r, now_ms);
     if (r->failed || sequence <= r->written_sequence)
         return;
@@ -353,6 +361,7 @@ void replica_snapshot(struct replica *r, uint64_t now_ms, uint64_t index, const 
 static enum error_code submit_entry(struct replica *r, enum log_type type, const uint8_t *bytes,
                                     size_t size, struct error *err)
 {
+    assert(replica_leads(r));
     const int failed = replica_append(r, type, bytes, size);
     replica_settle(r);
     return failed ? error_set(err, ERROR_BUSY, "replica: not now: %s", raft_strerror(failed))

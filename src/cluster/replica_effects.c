@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 void replica_effect_clear(struct replica_effect *effect)
@@ -14,6 +15,7 @@ void replica_effect_clear(struct replica_effect *effect)
 
 static bool effect_queue_grow(struct effect_queue *queue)
 {
+    assert(queue->first + queue->n <= queue->capacity);
     if (queue->first) {
         memmove(queue->list, queue->list + queue->first, queue->n * sizeof *queue->list);
         queue->first = 0;
@@ -47,6 +49,7 @@ void effect_queue_deinit(struct effect_queue *queue)
  * replica_open() makes sure that there is one. */
 void replica_fail(struct replica *r, enum error_code code, const char *what)
 {
+    assert(code && r->effects.capacity); /* a slot was made in replica_open() */
     if (r->failed)
         return;
     r->failed = true;
@@ -60,6 +63,7 @@ void replica_fail(struct replica *r, enum error_code code, const char *what)
 
 bool replica_emit(struct replica *r, struct effect_queue *queue, struct replica_effect *effect)
 {
+    assert(effect->type);
     if (!r->failed && queue->first + queue->n == queue->capacity && !effect_queue_grow(queue))
         replica_fail(r, ERROR_NO_MEMORY, "no memory for what is to be done");
     if (r->failed) {
@@ -100,6 +104,7 @@ static struct pending *new_pending(struct replica *r)
 /* Takes over the write. Term, vote and lineage hold back the messages that follow. */
 bool replica_emit_write(struct replica *r, struct log_write *write, enum pending_type type)
 {
+    assert(!write->sequence);
     struct pending *pending = r->failed ? NULL : new_pending(r);
     if (!pending) {
         replica_fail(r, ERROR_NO_MEMORY, "no memory for a write");
@@ -121,6 +126,7 @@ bool replica_emit_write(struct replica *r, struct log_write *write, enum pending
 
 void replica_send(struct replica *r, uint64_t to, struct wire_message *message)
 {
+    assert(to != r->options.id);
     struct buffer bytes = {0};
     message->lineage = r->lineage;
     wire_encode(&bytes, message);
@@ -151,6 +157,7 @@ void replica_release_held(struct replica *r)
 
 bool replica_next(struct replica *replica, struct replica_effect *out)
 {
+    assert(replica->effects.first + replica->effects.n <= replica->effects.capacity);
     struct effect_queue *queue = &replica->effects;
     if (!queue->n)
         return false;

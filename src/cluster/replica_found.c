@@ -26,6 +26,7 @@ void replica_send_status(struct replica *r, uint64_t to, bool asks)
 
 static struct surveyed_member *peer_of(struct replica *r, uint64_t id)
 {
+    assert(id && id != r->options.id);
     for (uint32_t i = 0; i < r->n_peers; i++) {
         if (r->peers[i].id == id)
             return &r->peers[i];
@@ -174,6 +175,7 @@ struct survey {
 
 static struct survey survey(struct replica *r, const struct members *members)
 {
+    assert(members_find(members, r->options.id));
     const struct log_entry *entry = log_at(&r->log, log_last(&r->log));
     const struct wire_status own = {.last_index = log_last(&r->log),
                                     .last_term = entry ? entry->term : r->snapshot.term};
@@ -198,6 +200,7 @@ static struct survey survey(struct replica *r, const struct members *members)
 /* Everything that is stored counts from now on; then the state is asked for. */
 static void found_anew(struct replica *r)
 {
+    assert(!r->founding && !r->former.kept && r->raft.last_stored == log_last(&r->log));
     const uint64_t last = log_last(&r->log);
     const struct log_entry *entry = log_at(&r->log, last);
     for (uint64_t index = r->applied + 1; index <= last && !r->failed; index++) {
@@ -225,6 +228,7 @@ static void found_anew(struct replica *r)
 /* The state has come: it and the new lineage become durable in one write. */
 void replica_found_write(struct replica *r, const uint8_t *state, size_t size)
 {
+    assert(r->founding && r->taking.index && !r->taking_written);
     struct log_snapshot whole = r->taking;
     whole.state = (uint8_t *)(uintptr_t)state;
     whole.state_size = size;
@@ -250,6 +254,7 @@ void replica_found_write(struct replica *r, const uint8_t *state, size_t size)
 
 void replica_found_written(struct replica *r)
 {
+    assert(r->founding && r->taking_written);
     const uint64_t term = r->raft.current_term + 1, index = r->taking.index;
     r->lineage = (struct lineage){r->lineage.generation + 1, r->options.id};
     log_snapshot_clear(&r->snapshot);

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,6 +56,7 @@ static void commit_older_members(struct replica *r, uint64_t index, uint64_t pre
  * not keep it. */
 static struct raft_entry *raft_entries(const struct log_entry *from, uint32_t n)
 {
+    assert(n);
     size_t size = 1;
     for (uint32_t i = 0; i < n; i++)
         size += from[i].size;
@@ -81,6 +83,7 @@ static struct raft_entry *raft_entries(const struct log_entry *from, uint32_t n)
 static bool append_part(struct replica *r, uint64_t from, const struct wire_append *append,
                         uint32_t first, uint32_t n)
 {
+    assert(first + n <= append->entries.n);
     const struct log_entry *list = append->entries.entries;
     const uint64_t prev_term = first ? list[first - 1].term : append->prev_term;
     struct raft_message message = {.type = RAFT_APPEND_ENTRIES};
@@ -174,6 +177,7 @@ static void deliver_append_result(struct replica *r, uint64_t from,
  * sake. So it is told that it votes, for this one step. */
 static void vote_in_any_case(struct replica *r, uint64_t from, struct raft_message *message)
 {
+    assert(!r->former.kept); /* a vote must be durable */
     struct raft_server self = {.id = r->options.id, .address = r->raft.address, .role = RAFT_VOTER};
     const struct raft_configuration own = r->raft.configuration;
     if (r->raft.state == RAFT_FOLLOWER && r->now_ms - r->leader_heard_ms > r->options.election_ms) {
@@ -226,6 +230,7 @@ static void deliver_vote_result(struct replica *r, uint64_t from,
 /* While one is being written another would be leaked; the leader asks again. */
 static void deliver_install(struct replica *r, uint64_t from, const struct wire_install *install)
 {
+    assert(install->snapshot.index);
     const struct log_snapshot *snapshot = &install->snapshot;
     if (r->installing.index ||
         (install->term == r->raft.current_term && r->raft.state == RAFT_LEADER))

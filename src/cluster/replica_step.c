@@ -86,6 +86,7 @@ bool replica_members_encode(struct replica *r, const struct members *members, ui
 /* Acknowledgements of older writes must not speak of entries that are replaced now. */
 static void cut_pending(struct replica *r, uint64_t from)
 {
+    assert(from);
     for (uint32_t i = 0; i < r->n_pending; i++) {
         if (r->pending[i].type == PENDING_ENTRIES && r->pending[i].last >= from)
             r->pending[i].last = from - 1;
@@ -95,6 +96,7 @@ static void cut_pending(struct replica *r, uint64_t from)
 static bool take_entries(struct replica *r, const struct raft_update *update,
                          struct log_write *write)
 {
+    assert(update->entries.n && update->entries.index);
     log_truncate(&r->log, update->entries.index);
     cut_pending(r, update->entries.index);
     write->log.first = update->entries.index;
@@ -114,6 +116,7 @@ static bool take_entries(struct replica *r, const struct raft_update *update,
 /* libraft hands over the snapshot's bytes and members. */
 static bool take_install(struct replica *r, struct raft_update *update, struct log_write *write)
 {
+    assert(!r->installing.index && update->snapshot.metadata.index);
     struct raft_snapshot_metadata *metadata = &update->snapshot.metadata;
     struct log_snapshot *installing = &r->installing;
     *installing = (struct log_snapshot){.index = metadata->index,
@@ -206,6 +209,7 @@ static void send_append(struct replica *r, const struct raft_message *message)
 
 static void send_install(struct replica *r, const struct raft_message *message)
 {
+    assert(r->raft.state == RAFT_LEADER);
     const struct raft_install_snapshot *args = &message->install_snapshot;
     if (args->last_index != r->snapshot.index) /* cannot be; without it the follower asks again */
         return;
@@ -291,6 +295,7 @@ static void follow_commit(struct replica *r)
 
 int replica_step(struct replica *r, struct raft_event *event)
 {
+    assert(r->raft_open && event->type);
     struct raft_update update = {0};
     event->time = r->now_ms;
     const int failed = raft_step(&r->raft, event, &update);
@@ -310,6 +315,7 @@ int replica_step(struct replica *r, struct raft_event *event)
 
 static void apply_committed(struct replica *r)
 {
+    assert(r->applied <= r->commit);
     uint64_t until = r->commit < r->raft.last_stored ? r->commit : r->raft.last_stored;
     if (r->installing.index)
         return;
@@ -359,6 +365,7 @@ static bool is_told(struct replica *r, unsigned place, uint64_t id)
  * know it up to 300 ms late. Who has the entries is told at once, by an append without any. */
 static void tell_commit(struct replica *r)
 {
+    assert(replica_leads(r) && r->told_all < r->commit);
     const struct raft_configuration *members = &r->raft.configuration;
     bool all = true;
     for (unsigned i = 0; i < members->n && members->n <= TELL_MEMBERS_MAX && !r->failed; i++) {
@@ -403,11 +410,26 @@ int replica_append(struct replica *r, enum log_type type, const uint8_t *bytes, 
  * input. */
 static void begin_term_with_entry(struct replica *r)
 {
+    assert(replica_leads(r) && log_last(&r->log));
     const uint64_t last = log_last(&r->log);
     const struct log_entry *entry = log_at(&r->log, last);
     const uint8_t nothing = 0;
     if ((entry ? entry->term : r->snapshot.term) < r->raft.current_term)
         replica_append(r, LOG_BARRIER, &nothing, 1);
+}
+
+/* The invariants of replica_impl.h, which must be so between two inputs. */
+static void check_replica(struct replica *r)
+{
+    assert(r->written_sequence <= r->last_sequence && r->hold_sequence <= r->last_sequence);
+    assert(r->installing.index || log_last(&r->log) == raft_last_index(&r->raft));
+    assert(r->applied <= r->commit && r->told_all <= r->commit);
+    assert(r->installing.index || r->applied <= r->raft.last_stored);
+    assert(!r->taking_written || r->taking.index);
+    assert(!r->former.kept || lineage_compare(r->lineage, r->former.lineage) > 0);
+    assert(!r->former.kept || (!r->founding && !log_last(&r->log) && !r->raft.voted_for));
+    for (uint32_t i = 1; i < r->n_pending; i++)
+        assert(r->pending[i - 1].sequence < r->pending[i].sequence);
 }
 
 /* The end of every input. A timer in the past is due in a millisecond: time goes on between two
@@ -429,6 +451,8 @@ void replica_settle(struct replica *r)
     r->timer_ms = due < r->status_due_ms ? due : r->status_due_ms;
     if (r->timer_ms <= r->now_ms)
         r->timer_ms = r->now_ms + 1;
+    if (!r->failed)
+        check_replica(r);
 }
 
 /* ---- starting ---- */
@@ -488,6 +512,7 @@ static int init_raft(struct replica *r)
 /* From r->snapshot and r->log. */
 bool replica_start_raft(struct replica *r, uint64_t term, uint64_t vote)
 {
+    assert(r->log.first == r->snapshot.index + 1 || log_last(&r->log) >= r->snapshot.index);
     struct raft_snapshot_metadata metadata = {0};
     struct raft_event event = {.type = RAFT_START};
     int failed = init_raft(r);

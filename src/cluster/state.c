@@ -13,6 +13,7 @@ const char no_memory[] = "no memory";
 
 bool list_reserve(void *list, size_t n)
 {
+    assert(list);
     void **old, **grown;
     memcpy(&old, list, sizeof old);
     grown = mem_resize(old, n + 1, sizeof *grown);
@@ -24,6 +25,7 @@ bool list_reserve(void *list, size_t n)
 
 void list_remove(void *list, size_t *n, size_t i)
 {
+    assert(list && i < *n);
     void **items;
     memcpy(&items, list, sizeof items);
     message_free(items[i]);
@@ -114,6 +116,7 @@ static enum error_code need_root(struct state *state, struct error *err)
 static void conclude(Cluster__State *s, uint64_t index, const char *reason,
                      struct state_outcome *outcome)
 {
+    assert(index && outcome);
     *outcome = (struct state_outcome){.applied = !reason, .reason = reason};
     if (!reason)
         return;
@@ -125,6 +128,7 @@ static void conclude(Cluster__State *s, uint64_t index, const char *reason,
 enum error_code state_apply(struct state *state, uint64_t index, const uint8_t *bytes, size_t size,
                             struct state_outcome *outcome, struct error *err)
 {
+    assert(bytes || !size);
     Cluster__Event *event;
     *outcome = (struct state_outcome){0};
     const enum error_code code = event_decode(bytes, size, &event, err);
@@ -158,6 +162,7 @@ static Cluster__Member *new_member(const struct member *from)
 static enum error_code replace_members(Cluster__State *s, const struct members *members,
                                        struct error *err)
 {
+    assert(members->n <= LIMIT_CLUSTER_NODES);
     Cluster__Member **list = mem_new_array(members->n, sizeof *list);
     size_t n = 0;
     while (list && n < members->n && (list[n] = new_member(&members->list[n])) != NULL)

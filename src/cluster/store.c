@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "cluster/store_sums.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -110,11 +111,13 @@ static enum error_code damaged(struct error *err, const char *what)
 
 static uint64_t column_number(sqlite3_stmt *statement, int column)
 {
+    assert(column < sqlite3_column_count(statement));
     return (uint64_t)sqlite3_column_int64(statement, column);
 }
 
 static void bind_numbers(sqlite3_stmt *statement, const uint64_t *numbers, int n)
 {
+    assert(n <= sqlite3_bind_parameter_count(statement));
     for (int i = 0; i < n; i++)
         sqlite3_bind_int64(statement, i + 1, (sqlite3_int64)numbers[i]);
 }
@@ -122,12 +125,14 @@ static void bind_numbers(sqlite3_stmt *statement, const uint64_t *numbers, int n
 /* A blob of no bytes is not NULL. */
 static int bind_bytes(sqlite3_stmt *statement, int at, const uint8_t *bytes, size_t size)
 {
+    assert(bytes || !size);
     return size ? sqlite3_bind_blob64(statement, at, bytes, size, SQLITE_STATIC)
                 : sqlite3_bind_zeroblob(statement, at, 0);
 }
 
 static int store_run(struct store *s, enum statement which)
 {
+    assert(s->statements[which] && !sqlite3_stmt_busy(s->statements[which]));
     sqlite3_stmt *statement = s->statements[which];
     const int code = sqlite3_step(statement);
     sqlite3_reset(statement);
@@ -160,6 +165,7 @@ static enum error_code read_bytes(sqlite3_stmt *statement, int column, size_t ma
 
 static enum error_code read_state(struct store *s, struct error *err)
 {
+    assert(s->db && !s->broken);
     sqlite3_stmt *statement = s->statements[GET_STATE];
     enum error_code result = ERROR_NONE;
     const int code = sqlite3_step(statement);
@@ -210,6 +216,7 @@ static enum error_code read_snapshot(struct store *s, struct log_snapshot *out, 
 
 static enum error_code read_entry(sqlite3_stmt *statement, struct log *log, struct error *err)
 {
+    assert(log->n == 0 || log->first);
     const uint64_t index = column_number(statement, 0), type = column_number(statement, 2);
     struct log_entry entry = {.term = column_number(statement, 1)};
     if (!log->n)
@@ -247,6 +254,7 @@ static enum error_code read_entries(struct store *s, struct log *out, struct err
 
 enum error_code store_load(struct store *s, struct log_saved *out, struct error *err)
 {
+    assert(sqlite3_get_autocommit(s->db));
     *out = (struct log_saved){0};
     enum error_code code = read_state(s, err);
     if (!code)
@@ -279,6 +287,7 @@ static int store_drop(struct store *s, enum statement sums, enum statement entri
 
 static int put_snapshot(struct store *s, const struct log_write *write)
 {
+    assert(write->has_snapshot && write->snapshot.index);
     const struct log_snapshot *snapshot = &write->snapshot;
     sqlite3_stmt *statement = s->statements[PUT_SNAPSHOT];
     s->state.snapshot = store_sum_snapshot(snapshot);
@@ -311,6 +320,7 @@ static int check_follows(struct store *s, uint64_t first, bool *follows)
 
 static int put_entries(struct store *s, const struct log *log, bool *follows)
 {
+    assert(log->n && log->first);
     int code = check_follows(s, log->first, follows);
     if (!code && *follows)
         code = store_drop(s, SUMS_FROM, DROP_FROM, log->first);
@@ -331,6 +341,7 @@ static int put_entries(struct store *s, const struct log *log, bool *follows)
 /* Last, since it seals what the others have put. */
 static int put_state(struct store *s)
 {
+    assert(s->state.member && !sqlite3_get_autocommit(s->db)); /* in the transaction */
     const struct store_state *state = &s->state;
     const uint64_t numbers[] = {
         state->member,  state->lineage.generation, state->lineage.founder, state->term, state->vote,
@@ -360,6 +371,7 @@ static int put_all(struct store *s, const struct log_write *write, bool *follows
 
 enum error_code store_write(struct store *s, const struct log_write *write, struct error *err)
 {
+    assert(sqlite3_get_autocommit(s->db)); /* nothing of an earlier one is open */
     if (s->broken)
         return error_set(err, ERROR_IO, "store: an earlier write failed; it must be opened again");
     bool follows = true;
@@ -522,6 +534,7 @@ void store_close(struct store *s)
 
 uint64_t store_member(const struct store *s)
 {
+    assert(s->state.member);
     return s->state.member;
 }
 
@@ -529,6 +542,7 @@ uint64_t store_member(const struct store *s)
 
 static enum error_code fill_new(sqlite3 *db, uint64_t member, struct error *err)
 {
+    assert(member);
     const struct store_state first = {.member = member};
     char text[256];
     snprintf(text, sizeof text,
@@ -545,6 +559,7 @@ static enum error_code fill_new(sqlite3 *db, uint64_t member, struct error *err)
 
 enum error_code store_create(const char *path, uint64_t member, struct error *err)
 {
+    assert(member);
     char made[PATH_MAX];
     sqlite3 *db = NULL;
     if (!member || snprintf(made, sizeof made, "%s.new", path) >= (int)sizeof made)

@@ -35,6 +35,7 @@ static void put_numbers(struct buffer *out, const uint64_t *values, size_t n)
 
 static void put_bytes(struct buffer *out, const uint8_t *bytes, size_t size)
 {
+    assert(size <= LIMIT_CLUSTER_MESSAGE_BYTES); /* four bytes say how many */
     for (unsigned shift = 0; shift < 32; shift += 8)
         put_byte(out, (unsigned)(size >> shift) & 255);
     buffer_append(out, bytes, size);
@@ -42,6 +43,7 @@ static void put_bytes(struct buffer *out, const uint8_t *bytes, size_t size)
 
 static void put_append(struct buffer *out, const struct wire_append *append)
 {
+    assert(append->entries.n <= LIMIT_CLUSTER_BATCH);
     const uint64_t numbers[] = {append->term, append->prev_index, append->prev_term, append->commit,
                                 append->entries.n};
     put_numbers(out, numbers, 5);
@@ -55,6 +57,7 @@ static void put_append(struct buffer *out, const struct wire_append *append)
 
 static void put_install(struct buffer *out, const struct wire_install *install)
 {
+    assert(install->snapshot.index); /* there is one */
     const struct log_snapshot *snapshot = &install->snapshot;
     const uint64_t numbers[] = {install->term, snapshot->index, snapshot->term,
                                 snapshot->members_index};
@@ -132,6 +135,7 @@ struct reader {
 
 static const uint8_t *wire_take(struct reader *in, size_t size)
 {
+    assert(in->at <= in->size);
     if (in->wrong || in->size - in->at < size) {
         if (!in->wrong)
             in->wrong = "it is cut off";

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct worker_round {
@@ -32,6 +33,7 @@ void worker_actions_clear(struct worker_actions *actions)
 
 static struct worker_action *worker_add_action(struct worker_round *s, enum worker_action_type type)
 {
+    assert(s->out->n <= WORKER_ACTIONS);
     if (s->out->n == WORKER_ACTIONS)
         return NULL;
     struct worker_action *action = &s->out->list[s->out->n++];
@@ -42,6 +44,7 @@ static struct worker_action *worker_add_action(struct worker_round *s, enum work
 static void add_for(struct worker_round *s, enum worker_action_type type, const struct wanted *want,
                     const struct worker_stage *from)
 {
+    assert(want->index < want->placement->n_stages);
     struct worker_action *action = worker_add_action(s, type);
     if (!action)
         return;
@@ -60,6 +63,7 @@ static void add_for(struct worker_round *s, enum worker_action_type type, const 
 static void worker_report_stage(struct worker_round *s, const struct wanted *want,
                                 Cluster__StageState state, const char *problem)
 {
+    assert(want->index < want->placement->n_stages);
     if (want->stage->state == state || s->out->n == WORKER_ACTIONS)
         return;
     Cluster__StageReport message = CLUSTER__STAGE_REPORT__INIT;
@@ -196,6 +200,7 @@ static const char *why_without_weights(const struct worker_view *view, const Clu
 
 static void worker_begin_stage(struct worker_round *s, const struct wanted *want)
 {
+    assert(!worker_find_stage(s, want)); /* it would be loaded twice */
     const Cluster__Model *model = state_model(s->view->state, want->instance->model);
     const struct worker_stage *older = find_older(s, want);
     if (want->stage->state == CLUSTER__STAGE_STATE__FAILED)
