@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -47,13 +48,14 @@ void world_violated(struct world *w, const char *format, ...)
 
 /* ---- the heap ---- */
 
-static bool before(const struct event *a, const struct event *b)
+static bool event_before(const struct event *a, const struct event *b)
 {
     return a->at_ms != b->at_ms ? a->at_ms < b->at_ms : a->order < b->order;
 }
 
 void world_push(struct world *w, struct event event)
 {
+    assert(event.type && event.at_ms >= w->now_ms);
     if (w->n_events == w->capacity) {
         const size_t capacity = w->capacity ? 2 * w->capacity : 1024;
         struct event *grown = mem_resize(w->heap, capacity, sizeof *grown);
@@ -67,19 +69,20 @@ void world_push(struct world *w, struct event event)
     }
     event.order = w->order++;
     size_t i = w->n_events++;
-    for (; i && before(&event, &w->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i && event_before(&event, &w->heap[(i - 1) / 2]); i = (i - 1) / 2)
         w->heap[i] = w->heap[(i - 1) / 2];
     w->heap[i] = event;
 }
 
 struct event world_pop(struct world *w)
 {
+    assert(w->n_events);
     const struct event top = w->heap[0], last = w->heap[--w->n_events];
     size_t i = 0;
     for (size_t child; (child = 2 * i + 1) < w->n_events; i = child) {
-        if (child + 1 < w->n_events && before(&w->heap[child + 1], &w->heap[child]))
+        if (child + 1 < w->n_events && event_before(&w->heap[child + 1], &w->heap[child]))
             child++;
-        if (!before(&w->heap[child], &last))
+        if (!event_before(&w->heap[child], &last))
             break;
         w->heap[i] = w->heap[child];
     }

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,10 +45,11 @@ uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
     return random_mix(hash ^ word);
 }
 
-static bool grow(struct facts *facts);
+static bool facts_grow(struct facts *facts);
 
 static struct fact *slot_of(const struct facts *facts, const struct fact *f)
 {
+    assert(facts->capacity > facts->n);
     uint64_t hash = random_mix(f->lineage.generation ^
                                random_mix(f->lineage.founder ^ (f->key << 3) ^ f->kind));
     for (;; hash++) {
@@ -58,7 +60,7 @@ static struct fact *slot_of(const struct facts *facts, const struct fact *f)
     }
 }
 
-static bool grow(struct facts *facts)
+static bool facts_grow(struct facts *facts)
 {
     struct facts bigger = {.capacity = facts->capacity ? 2 * facts->capacity : 1024};
     bigger.table = mem_new_array(bigger.capacity, sizeof *bigger.table);
@@ -76,8 +78,9 @@ static bool grow(struct facts *facts)
 
 static void check_fact(struct world *w, struct fact fact, const char *what)
 {
+    assert(fact.kind);
     struct facts *facts = w->facts;
-    if (2 * facts->n >= facts->capacity && !grow(facts)) {
+    if (2 * facts->n >= facts->capacity && !facts_grow(facts)) {
         w->out_of_memory = true;
         return;
     }
@@ -94,7 +97,7 @@ static void check_fact(struct world *w, struct fact fact, const char *what)
 bool check_init(struct world *w)
 {
     w->facts = mem_new(sizeof *w->facts);
-    return w->facts && grow(w->facts);
+    return w->facts && facts_grow(w->facts);
 }
 
 void check_deinit(struct world *w)
@@ -135,6 +138,7 @@ void check_applied(struct world *w, struct node *node, const struct replica_effe
 /* Shared states are the same by their logs. */
 void check_state(struct world *w, struct node *node, struct lineage lineage, uint64_t index)
 {
+    assert(index);
     const Cluster__State *root = party_applied(node->party)->root;
     const uint64_t epoch = root ? root->last_epoch : 0;
     if (lineage_compare(node->epoch_lineage, lineage) == 0 && epoch < node->last_epoch)
@@ -164,6 +168,7 @@ void check_state(struct world *w, struct node *node, struct lineage lineage, uin
 void check_placed(struct world *w, struct node *node, struct lineage lineage,
                   const Cluster__InstancePlaced *placed)
 {
+    assert(placed->placement);
     const Cluster__Instance *instance = state_instance(party_applied(node->party), placed->id);
     uint64_t hash = hash_bytes(0, placed->id, strlen(placed->id));
     for (size_t i = 0; i < placed->placement->n_stages; i++) {
@@ -182,6 +187,7 @@ void check_placed(struct world *w, struct node *node, struct lineage lineage,
 
 void check_acknowledged(struct world *w, struct node *node, uint64_t index)
 {
+    assert(index);
     const struct lineage lineage = party_status(node->party).lineage;
     struct facts *facts = w->facts;
     uint32_t i = 0;
@@ -198,7 +204,7 @@ void check_acknowledged(struct world *w, struct node *node, uint64_t index)
 
 /* ---- the end ---- */
 
-static bool placed(const struct world *w, const struct node *node, char *why, size_t size)
+static bool is_all_placed(const struct world *w, const struct node *node, char *why, size_t size)
 {
     const Cluster__State *root = party_applied(node->party)->root;
     for (size_t i = 0; w->scenario->fits && root && i < root->n_instances; i++) {
@@ -216,8 +222,8 @@ static bool placed(const struct world *w, const struct node *node, char *why, si
     return true;
 }
 
-static bool acknowledged(const struct world *w, const struct replica_status *status, char *why,
-                         size_t size)
+static bool acknowledged_is_there(const struct world *w, const struct replica_status *status,
+                                  char *why, size_t size)
 {
     for (uint32_t i = 0; i < w->facts->n_lineages; i++) {
         const struct acknowledged *last = &w->facts->last[i];
@@ -229,8 +235,9 @@ static bool acknowledged(const struct world *w, const struct replica_status *sta
     return true;
 }
 
-static bool agrees(struct world *w, const struct node **leader, char *why, size_t size)
+static bool nodes_agree(struct world *w, const struct node **leader, char *why, size_t size)
 {
+    assert(!*leader);
     struct replica_status first = {0};
     uint32_t leaders = 0;
     for (uint32_t i = 0; i < w->n; i++) {
@@ -256,7 +263,7 @@ static bool agrees(struct world *w, const struct node **leader, char *why, size_
             *leader = node;
     }
     if (leaders == 1)
-        return acknowledged(w, &first, why, size);
+        return acknowledged_is_there(w, &first, why, size);
     snprintf(why, size, "%u leaders", leaders);
     return false;
 }
@@ -264,7 +271,7 @@ static bool agrees(struct world *w, const struct node **leader, char *why, size_
 bool check_converged(struct world *w, char *why, size_t size)
 {
     const struct node *leader = NULL;
-    if (!agrees(w, &leader, why, size) || !placed(w, leader, why, size))
+    if (!nodes_agree(w, &leader, why, size) || !is_all_placed(w, leader, why, size))
         return false;
     const Cluster__State *root = party_applied(leader->party)->root;
     if (!root || root->n_nodes < w->n || root->n_members < w->n) {

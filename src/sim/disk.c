@@ -7,6 +7,7 @@
 
 static void disk_begin_write(struct world *w, struct node *node)
 {
+    assert(node->party);
     if (node->disk_busy || !node->writes)
         return;
     const uint64_t slow = node->slow_until_ms > w->now_ms ? node->slow_ms : 0;
@@ -38,6 +39,7 @@ void disk_queue(struct world *w, struct node *node, struct log_write *from)
 
 static void drop_first_write(struct node *node)
 {
+    assert(node->writes);
     struct disk_write *write = node->writes;
     node->writes = write->next;
     if (!node->writes)
@@ -48,6 +50,7 @@ static void drop_first_write(struct node *node)
 
 static void write_first(struct world *w, struct node *node)
 {
+    assert(node->writes && node->writes->write.sequence);
     struct error err;
     if (log_saved_write(&node->disk, &node->writes->write, &err))
         world_violated(w, "%s, write: %s", node->id, err.text);
@@ -103,6 +106,7 @@ bool disk_begin_party(struct world *w, struct node *node)
 
 bool log_start(struct world *w, struct node *node)
 {
+    assert(!node->party && !node->writes && node->member);
     struct party_options options = {.node = node->id,
                                     .seed = world_draw(w, UINT64_MAX),
                                     .replica = replica_options_default(),
@@ -123,6 +127,7 @@ bool log_start(struct world *w, struct node *node)
 
 void log_stop(struct world *w, struct node *node, bool lost)
 {
+    assert(node->party);
     uint64_t n = 0;
     for (const struct disk_write *write = node->writes; write; write = write->next)
         n++;

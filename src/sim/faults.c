@@ -3,12 +3,14 @@
 
 #include "base/random.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- a process ---- */
 
 void node_start(struct world *w, struct node *node)
 {
+    assert(node->up == (node->party != NULL));
     if (node->up)
         return;
     world_say(w, "%s starts", node->id);
@@ -28,6 +30,7 @@ void node_start(struct world *w, struct node *node)
 
 void node_stop(struct world *w, struct node *node, bool told, bool lost)
 {
+    assert(node->up == (node->party != NULL));
     if (!node->up)
         return;
     log_stop(w, node, lost);
@@ -51,6 +54,7 @@ static bool splits(const struct scenario_fault *fault, uint32_t node)
 
 static void cut_as(struct world *w, const struct scenario_fault *fault, int by)
 {
+    assert(by == 1 || by == -1);
     const uint32_t node = (uint32_t)fault->node, other = (uint32_t)fault->other;
     if (fault->kind == FAULT_CUT || fault->kind == FAULT_CUT_ONE)
         net_cut(w, node, other, by);
@@ -97,6 +101,7 @@ uint64_t fault_end_ms(const struct world *w, const struct scenario_fault *fault)
 
 void fault_begin(struct world *w, uint32_t index)
 {
+    assert(index < w->scenario->n_faults);
     const struct scenario_fault *fault = &w->scenario->faults[index];
     struct node *node = &w->nodes[fault->node];
     const uint64_t until_ms = fault_end_ms(w, fault);
@@ -159,6 +164,7 @@ void fault_begin(struct world *w, uint32_t index)
 
 void fault_end(struct world *w, uint32_t index)
 {
+    assert(index < w->scenario->n_faults);
     const struct scenario_fault *fault = &w->scenario->faults[index];
     struct node *node = &w->nodes[fault->node];
     switch ((enum scenario_fault_type)fault->kind) {

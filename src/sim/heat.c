@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -27,7 +28,7 @@ static struct plant_params params_of(const struct scenario_node *is)
                                  .throttled_clock = 0.3};
 }
 
-static void next(struct world *w, const struct node *node, uint64_t after_ms)
+static void heat_next(struct world *w, const struct node *node, uint64_t after_ms)
 {
     world_push(
         w, (struct event){.at_ms = w->now_ms + after_ms, .type = EVENT_HEAT, .node = node->index});
@@ -49,13 +50,13 @@ bool heat_init(struct world *w, struct node *node)
         thermal_governor_init(&device->governor,
                               thermal_limits_default((int64_t)is->limit_c * 1000));
     }
-    next(w, node, 1 + world_draw(w, HEAT_MS));
+    heat_next(w, node, 1 + world_draw(w, HEAT_MS));
     return true;
 }
 
 /* The time since the last sample passes: first the work, then the rest. Sequences compute beside
  * each other here, on a device one after the other. */
-static double pass(struct node *node, struct device *device)
+static double heat_pass(struct node *node, struct device *device)
 {
     const double period_s = (double)HEAT_MS * 1e-3;
     const double busy_s = fmin((double)device->busy_us * 1e-6, period_s * device->duty);
@@ -68,10 +69,11 @@ static double pass(struct node *node, struct device *device)
     return (FULL_W * busy_s + IDLE_W * (period_s - busy_s)) / period_s;
 }
 
-static void look(struct world *w, struct node *node, uint32_t index)
+static void heat_look(struct world *w, struct node *node, uint32_t index)
 {
+    assert(node->devices);
     struct device *device = &node->devices[index];
-    const double power_w = pass(node, device);
+    const double power_w = heat_pass(node, device);
     const uint64_t mc = (uint64_t)fmax(device->body.temperature_c * 1000, 0);
     const struct thermal_input input = {
         .sample = {.time_ns = w->now_ms * 1000000,
@@ -99,12 +101,13 @@ void heat_sample(struct world *w, struct node *node)
                  left = air_s > 0 ? exp(-(double)HEAT_MS * 1e-3 / air_s) : 0;
     node->air_now_k = node->air_k + (node->air_now_k - node->air_k) * left;
     for (uint64_t i = 0; i < w->scenario->nodes[node->index].devices; i++)
-        look(w, node, (uint32_t)i);
-    next(w, node, HEAT_MS);
+        heat_look(w, node, (uint32_t)i);
+    heat_next(w, node, HEAT_MS);
 }
 
 uint64_t heat_work_ms(struct node *node, uint32_t index, uint64_t ms)
 {
+    assert(index < SCENARIO_DEVICES);
     if (!node->devices)
         return ms;
     struct device *device = &node->devices[index];

@@ -3,6 +3,7 @@
 #include "sim/world.h"
 
 #include "base/mem.h"
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ bool leading_init(struct world *w)
 
 bool lead_open(struct world *w, struct node *node)
 {
+    assert(!node->leads);
     lead_lost(node);
     node->master = mem_new(sizeof *node->master);
     node->mover = mem_new(sizeof *node->mover);
@@ -69,8 +71,9 @@ static bool is_heard(const struct world *w, const struct node *node, uint32_t ot
 }
 
 /* As daemon_lead.c; who has caught up, and what follows, the party finds out. */
-static void set_members(struct world *w, struct node *node)
+static void lead_set_members(struct world *w, struct node *node)
 {
+    assert(node->leads && node->steady_ms);
     struct leading *p = w->leading;
     uint32_t n = 0;
     if (w->now_ms < node->members_ms)
@@ -99,6 +102,7 @@ static void set_members(struct world *w, struct node *node)
  * whatever happens (placement/replan.h: F1; cluster/master.h: MASTER_FORCED_MAX_MS). */
 static void note_move(struct world *w, struct node *node, const Cluster__Event *event)
 {
+    assert(node->leads);
     enum { MOVES_PER_HOUR = 16, HOUR_MS = 3600 * 1000 };
     if (event->kind_case != CLUSTER__EVENT__KIND_INSTANCE_PLACED)
         return;
@@ -137,6 +141,7 @@ static void propose_bytes(struct world *w, struct node *node, const struct buffe
 /* While the link is there and not silent, a node is heard: a broken connection ends it at once. */
 static uint32_t gather_nodes(struct world *w, struct node *node)
 {
+    assert(node->heard_ms && node->said);
     const Cluster__State *root = node_state(node)->root;
     uint32_t n = 0;
     w->leading->own.n_missed = 0;
@@ -159,6 +164,7 @@ static uint32_t gather_nodes(struct world *w, struct node *node)
 
 static void add_use(struct master_use *use, const struct said *said, uint32_t instance)
 {
+    assert(instance < SCENARIO_INSTANCES);
     use->used_ms = said->used_ms[instance] > use->used_ms ? said->used_ms[instance] : use->used_ms;
     use->wanted |= said->wanted >> instance & 1;
     use->live += said->live[instance];
@@ -167,6 +173,7 @@ static void add_use(struct master_use *use, const struct said *said, uint32_t in
 
 static uint32_t gather_uses(struct world *w, struct node *node, struct master_use *uses)
 {
+    assert(node->said);
     const Cluster__State *root = node_state(node)->root;
     struct said own = {0};
     uint32_t n = 0;
@@ -183,8 +190,9 @@ static uint32_t gather_uses(struct world *w, struct node *node, struct master_us
     return n;
 }
 
-static void run_master(struct world *w, struct node *node, const struct replica_status *status)
+static void lead_run_master(struct world *w, struct node *node, const struct replica_status *status)
 {
+    assert(node->master && node->mover);
     struct leading *p = w->leading;
     struct master_use uses[SCENARIO_INSTANCES];
     struct master_planner planner = planner_of(w, node);
@@ -226,6 +234,6 @@ void lead_turn(struct world *w, struct node *node)
     record_all(w, node);
     for (uint32_t i = 0; i < w->scenario->n_instances; i++)
         record_model(w, node, i);
-    set_members(w, node);
-    run_master(w, node, &status);
+    lead_set_members(w, node);
+    lead_run_master(w, node, &status);
 }

@@ -6,18 +6,21 @@
 #include "base/limits.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { SILENCE_TOLD = 1, SILENCE_LONG = 2 }; /* event.b */
 
 struct end *net_end(const struct world *w, uint32_t at, uint32_t to)
 {
+    assert(at < w->n && to < w->n);
     return &w->ends[(size_t)at * w->n + to];
 }
 
 void net_push(struct world *w, enum event_type type, uint64_t after_ms, uint32_t at, uint32_t to,
               uint64_t b)
 {
+    assert(at != to);
     world_push(w, (struct event){.at_ms = w->now_ms + after_ms,
                                  .type = type,
                                  .node = at,
@@ -29,14 +32,14 @@ void net_push(struct world *w, enum event_type type, uint64_t after_ms, uint32_t
 /* ---- they come ---- */
 
 /* The end of a cut tries by itself. */
-static void try_later(struct world *w, uint32_t a, uint32_t b)
+static void link_try_later(struct world *w, uint32_t a, uint32_t b)
 {
     if (w->nodes[a].up && w->nodes[b].up && !net_is_cut(w, a, b) && !net_is_cut(w, b, a))
         net_push(w, EVENT_LINK, 500 + world_draw(w, 500), a, b, 0);
 }
 
 /* Who is dialled anew by a node that has no link looks whether it has one still. */
-static void doubt(struct world *w, uint32_t at, uint32_t to)
+static void link_doubt(struct world *w, uint32_t at, uint32_t to)
 {
     if (net_end(w, at, to)->link && net_end(w, at, to)->link != net_end(w, to, at)->link)
         net_push(w, EVENT_SILENCE, LIMIT_LINK_DOUBT_MS, at, to, SILENCE_TOLD);
@@ -49,10 +52,10 @@ void net_try_link(struct world *w, uint32_t a, uint32_t b)
         return;
     if (one->link || other->link || !net_reaches(w, a, b) || !net_reaches(w, b, a)) {
         if (net_reaches(w, a, b) && net_reaches(w, b, a)) {
-            doubt(w, a, b);
-            doubt(w, b, a);
+            link_doubt(w, a, b);
+            link_doubt(w, b, a);
         }
-        try_later(w, a, b);
+        link_try_later(w, a, b);
         return;
     }
     one->link = other->link = ++w->n_links + 1;
@@ -75,12 +78,14 @@ void net_links_soon(struct world *w, uint32_t node)
 
 void net_unwatch(struct end *end)
 {
+    assert(end);
     mem_free(end->watched);
     end->watched = NULL;
 }
 
 static void end_down(struct world *w, uint32_t at, uint32_t to)
 {
+    assert(at != to);
     struct end *end = net_end(w, at, to);
     end->down_ms = end->link ? w->now_ms : end->down_ms;
     end->link = 0;
@@ -102,6 +107,7 @@ void net_watch(struct world *w, uint32_t at, uint32_t to)
 
 void net_become_silent(struct world *w, uint32_t at, uint32_t to)
 {
+    assert(net_link(w, at, to));
     struct end *end = net_end(w, at, to);
     if (end->silent)
         return;
@@ -129,6 +135,7 @@ void net_give_up(struct world *w, uint32_t at, uint32_t to)
 
 void net_silence(struct world *w, const struct event *event)
 {
+    assert(event->type == EVENT_SILENCE);
     const uint32_t at = event->node, to = event->other;
     const uint64_t link = net_link(w, at, to);
     struct node *node = &w->nodes[at];
@@ -154,6 +161,7 @@ void net_silence(struct world *w, const struct event *event)
 
 void net_node_gone(struct world *w, uint32_t gone, bool told)
 {
+    assert(!w->nodes[gone].up);
     for (uint32_t i = 0; i < w->n; i++) {
         const uint64_t link = net_link(w, i, gone);
         struct end *own = net_end(w, gone, i);
@@ -174,6 +182,7 @@ void net_node_gone(struct world *w, uint32_t gone, bool told)
 
 void net_cut(struct world *w, uint32_t from, uint32_t to, int by)
 {
+    assert(by == 1 || by == -1);
     uint16_t *cut = &w->cuts[(size_t)from * w->n + to];
     if (from == to)
         return;

@@ -13,6 +13,7 @@
 static void log_send(struct world *w, struct node *node, const struct party_effect *e,
                      enum message_kind kind)
 {
+    assert(e->to && e->size);
     const struct node *to = world_member(w, e->to);
     if (!to || to == node)
         return;
@@ -43,6 +44,7 @@ void log_party_says(void *self, enum log_level level, const char *text)
 
 static void log_note_entry(struct world *w, struct node *node, const struct party_effect *e)
 {
+    assert(e->entry && e->entry->index == e->index);
     const Cluster__Event *event = e->event;
     if (e->index > w->result->entries && w->options->say && event) {
         struct buffer text = {0};
@@ -67,6 +69,7 @@ static void log_note_entry(struct world *w, struct node *node, const struct part
 
 static void log_note_failed(struct world *w, struct node *node, const struct error *why)
 {
+    assert(!party_takes_part(node->party));
     if (why->code != ERROR_IO) /* the disk is full */
         world_violated(w, "%s: %s", node->id, why->text);
     world_say(w, "%s takes no part any more: %s", node->id, why->text);
@@ -122,6 +125,7 @@ const struct state *node_state(const struct node *node)
 
 static void wish_free(struct wish *wish)
 {
+    assert(wish->node->wishes);
     struct wish **link = &wish->node->wishes;
     while (*link != wish)
         link = &(*link)->next;
@@ -151,6 +155,7 @@ static void log_wish_done(void *arg, enum error_code code, const struct state_ou
 void log_propose(struct world *w, struct node *node, Cluster__Event *event, uint64_t key,
                  bool client)
 {
+    assert(node->party);
     for (const struct wish *wish = node->wishes; wish && key; wish = wish->next) {
         if (wish->key == key)
             return;
@@ -169,6 +174,7 @@ void log_propose(struct world *w, struct node *node, Cluster__Event *event, uint
 /* As a daemon does: what is not the sender's to say is not taken up. */
 void log_receive_proposal(struct world *w, struct node *node, const struct message *m)
 {
+    assert(node->party && m->kind == MESSAGE_PROPOSE);
     Cluster__Event *event = NULL;
     struct error err;
     if (event_decode(m->bytes, m->size, &event, &err))
@@ -182,6 +188,7 @@ void log_receive_proposal(struct world *w, struct node *node, const struct messa
 
 void log_receive(struct world *w, struct node *node, const struct message *m)
 {
+    assert(node->party && m->kind == MESSAGE_RAFT);
     if (m->a == node->member)
         party_receive(node->party, w->now_ms, m->member, m->bytes, m->size);
 }
@@ -189,6 +196,7 @@ void log_receive(struct world *w, struct node *node, const struct message *m)
 static void log_notice_leader(struct world *w, struct node *node,
                               const struct replica_status *status)
 {
+    assert(!status->leads || status->term);
     const bool began = status->leads && (!node->leads || status->term != node->term);
     if (began) {
         world_say(w, "%s leads, term %llu, generation %llu", node->id,
@@ -208,6 +216,7 @@ static void log_notice_leader(struct world *w, struct node *node,
 
 void log_turn(struct world *w, struct node *node)
 {
+    assert(node->up && node->party);
     struct party_effect effect;
     party_tick(node->party, w->now_ms);
     while (!w->over && party_next(node->party, &effect))

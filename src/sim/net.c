@@ -4,10 +4,12 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct message *message_new(enum message_kind kind, const struct node *from, uint32_t to)
 {
+    assert(kind);
     struct message *message = mem_new(sizeof *message);
     if (message)
         *message = (struct message){.kind = kind, .from = from->index, .to = to};
@@ -25,6 +27,7 @@ void message_free_one(struct message *message)
 
 bool net_is_cut(const struct world *w, uint32_t from, uint32_t to)
 {
+    assert(from < w->n && to < w->n);
     return w->cuts[(size_t)from * w->n + to] > 0;
 }
 
@@ -38,7 +41,7 @@ uint64_t net_link(const struct world *w, uint32_t at, uint32_t to)
     return at == to ? 1 : net_end(w, at, to)->link;
 }
 
-static uint64_t delay(struct world *w)
+static uint64_t net_delay(struct world *w)
 {
     return 1 + world_draw(w, w->scenario->delay_ms + w->slow_ms + 1);
 }
@@ -46,7 +49,7 @@ static uint64_t delay(struct world *w)
 /* Sent again after a timeout that doubles, as by TCP. */
 uint64_t net_way_ms(struct world *w)
 {
-    uint64_t ms = delay(w);
+    uint64_t ms = net_delay(w);
     for (uint64_t again_ms = RETRANSMIT_MS; again_ms < 60000 && world_chance_ppm(w, w->loss_ppm);
          again_ms *= 2)
         ms += again_ms;
@@ -57,6 +60,7 @@ uint64_t net_way_ms(struct world *w)
 
 static struct message *copy_of(const struct message *message)
 {
+    assert(!message->link && !message->tokens);
     struct message *copy = mem_new(sizeof *copy);
     if (!copy)
         return NULL;
@@ -84,11 +88,11 @@ void net_send(struct world *w, struct message *message)
     }
     const uint32_t to = message->to;
     if (world_chance_ppm(w, w->double_ppm))
-        world_push(w, (struct event){.at_ms = w->now_ms + delay(w) + world_draw(w, 1000),
+        world_push(w, (struct event){.at_ms = w->now_ms + net_delay(w) + world_draw(w, 1000),
                                      .type = EVENT_MESSAGE,
                                      .node = to,
                                      .message = copy_of(message)});
-    world_push(w, (struct event){.at_ms = w->now_ms + delay(w),
+    world_push(w, (struct event){.at_ms = w->now_ms + net_delay(w),
                                  .type = EVENT_MESSAGE,
                                  .node = to,
                                  .message = message});
@@ -116,8 +120,9 @@ bool net_send_link(struct world *w, struct message *message)
     return true;
 }
 
-static void hand_over(struct world *w, struct node *node, const struct message *m)
+static void net_hand_over(struct world *w, struct node *node, const struct message *m)
 {
+    assert(node->up && node->index == m->to);
     switch (m->kind) {
     case MESSAGE_FRAME:
         frame_receive(w, node, m);
@@ -145,8 +150,9 @@ static void hand_over(struct world *w, struct node *node, const struct message *
     }
 }
 
-static bool again(struct world *w, struct event *event, uint64_t ms)
+static bool net_again(struct world *w, struct event *event, uint64_t ms)
 {
+    assert(ms && event->message);
     struct event later = *event;
     later.at_ms = w->now_ms + ms;
     event->message = NULL;
@@ -155,14 +161,15 @@ static bool again(struct world *w, struct event *event, uint64_t ms)
 }
 
 /* False: not now, or never. */
-static bool arrives(struct world *w, struct event *event)
+static bool net_arrives(struct world *w, struct event *event)
 {
+    assert(event->message && event->message->to == event->node);
     const struct message *m = event->message;
     struct node *node = &w->nodes[m->to];
     if (!node->up)
         return false;
     if (node->paused_until_ms > w->now_ms)
-        return again(w, event, node->paused_until_ms - w->now_ms);
+        return net_again(w, event, node->paused_until_ms - w->now_ms);
     if (m->from == m->to)
         return m->number == node->boots;
     struct end *end = net_end(w, m->to, m->from);
@@ -174,9 +181,9 @@ static bool arrives(struct world *w, struct event *event)
     if (end->link != m->link)
         return false;
     if (net_is_cut(w, m->from, m->to))
-        return again(w, event, RETRANSMIT_MS);
+        return net_again(w, event, RETRANSMIT_MS);
     if (m->number != end->received + 1)
-        return again(w, event, 5);
+        return net_again(w, event, 5);
     end->received++;
     net_heard(w, node, m->from);
     return true;
@@ -184,13 +191,14 @@ static bool arrives(struct world *w, struct event *event)
 
 void net_deliver(struct world *w, struct event *event)
 {
+    assert(event->type == EVENT_MESSAGE);
     struct node *node = &w->nodes[event->node];
     if (!event->message) {
         w->out_of_memory = true;
         return;
     }
-    if (arrives(w, event)) {
-        hand_over(w, node, event->message);
+    if (net_arrives(w, event)) {
+        net_hand_over(w, node, event->message);
         world_turn(w, node);
     }
     message_free_one(event->message);

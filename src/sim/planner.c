@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "placement/problem.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,8 +52,9 @@ void planner_deinit(struct world *w)
     mem_free(w->planner);
 }
 
-static uint64_t taken(const struct world *w, const struct state *state,
-                      const Cluster__Instance *but, const char *node, const char *device)
+static uint64_t planner_taken_bytes(const struct world *w, const struct state *state,
+                                    const Cluster__Instance *but, const char *node,
+                                    const char *device)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < state->root->n_instances; i++) {
@@ -72,8 +74,9 @@ static uint64_t taken(const struct world *w, const struct state *state,
 }
 
 /* What it says itself is no older than the leader's own step. */
-static bool misses(const struct world_planner *p, uint32_t at, uint32_t to)
+static bool planner_misses(const struct world_planner *p, uint32_t at, uint32_t to)
 {
+    assert(at < p->w->n && to < p->w->n);
     const struct said *said = &p->node->said[at];
     if (at == p->node->index)
         return net_misses(p->w, at, to);
@@ -88,8 +91,9 @@ static struct placement_link link_of(const struct world_planner *p, uint32_t fro
 {
     if (from == to)
         return (struct placement_link){1e-5, 1e10};
-    return misses(p, from, to) || misses(p, to, from) ? (struct placement_link){0}
-                                                      : (struct placement_link){3e-4, 1.1e8};
+    return planner_misses(p, from, to) || planner_misses(p, to, from)
+               ? (struct placement_link){0}
+               : (struct placement_link){3e-4, 1.1e8};
 }
 
 static void fill_links(struct world_planner *p, uint32_t n)
@@ -131,7 +135,8 @@ static void fill_device(struct world_planner *p, const struct master_view *view,
     const struct said said =
         index == p->node->index ? own_words(p->w, p->node) : p->node->said[index];
     const uint64_t used =
-        taken(p->w, view->state, instance, record->node->id, from->id) + said.others_bytes;
+        planner_taken_bytes(p->w, view->state, instance, record->node->id, from->id) +
+        said.others_bytes;
     *device = (struct placement_device){.measured = true};
     fill_heat(&said, k, device);
     snprintf(device->id, sizeof device->id, "%s", from->id);

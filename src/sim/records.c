@@ -2,6 +2,7 @@
  * wanted. */
 #include "sim/world.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@ enum { REPROPOSE_MS = 2000, JOINS_AT_ONCE = 64 };
 static void fill_node(const struct world *w, const struct node *about, Cluster__Node *out,
                       Cluster__Device *devices, Cluster__Device **list)
 {
+    assert(about->member);
     static const char *const names[SCENARIO_DEVICES] = {"d0", "d1", "d2", "d3"};
     const struct scenario_node *is = &w->scenario->nodes[about->index];
     cluster__node__init(out);
@@ -39,8 +41,8 @@ static bool is_recorded(const Cluster__Node *about, const Cluster__Node *record)
     return same;
 }
 
-static bool record(struct world *w, struct node *node, const struct node *about,
-                   const Cluster__NodeRecord *is)
+static bool record_node(struct world *w, struct node *node, const struct node *about,
+                        const Cluster__NodeRecord *is)
 {
     Cluster__Device devices[SCENARIO_DEVICES], *list[SCENARIO_DEVICES];
     Cluster__Node message;
@@ -68,6 +70,7 @@ static bool record(struct world *w, struct node *node, const struct node *about,
 
 void record_all(struct world *w, struct node *node)
 {
+    assert(node->leads);
     const Cluster__State *root = node_state(node)->root;
     const Cluster__NodeRecord *records[SCENARIO_NODES] = {NULL};
     uint32_t n = 0;
@@ -79,12 +82,13 @@ void record_all(struct world *w, struct node *node)
         const uint64_t wait = is && is->admitted ? REPROPOSE_MS : LEAD_MS;
         if (about->joined && net_link(w, node->index, i) &&
             (!node->recorded_ms[i] || w->now_ms - node->recorded_ms[i] >= wait))
-            n += record(w, node, about, is);
+            n += record_node(w, node, about, is);
     }
 }
 
 void record_model(struct world *w, struct node *node, uint32_t i)
 {
+    assert(node->leads && i < w->scenario->n_instances);
     const struct scenario_instance *is = &w->scenario->instances[i];
     char model_name[8], id[8];
     uint8_t manifest[32] = {(uint8_t)(i + 1)};

@@ -3,12 +3,13 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- the beginning and the end ---- */
 
-static bool found(struct world *w)
+static bool world_found(struct world *w)
 {
     struct log_write first;
     struct error err;
@@ -21,6 +22,7 @@ static bool found(struct world *w)
 
 static void plan_events(struct world *w)
 {
+    assert(!w->now_ms);
     const struct scenario *s = w->scenario;
     for (uint32_t i = 0; i < s->n_faults; i++) {
         world_push(w, (struct event){.at_ms = s->faults[i].at_ms,
@@ -69,7 +71,7 @@ static bool world_init(struct world *w)
             return false;
         world_push(w, (struct event){.at_ms = s->nodes[i].joins_ms, .type = EVENT_JOIN, .node = i});
     }
-    if (!found(w))
+    if (!world_found(w))
         return false;
     for (uint32_t i = 0; i < w->n; i++)
         node_start(w, &w->nodes[i]);
@@ -151,6 +153,7 @@ static bool counts_as_expected(const struct scenario_expect *e, const struct sim
 bool sim_as_expected(const struct scenario *scenario, const struct sim_result *r, char *why,
                      size_t size)
 {
+    assert(size);
     const struct scenario_expect *e = &scenario->expect;
     if (r->violated != (e->violation != 0))
         snprintf(why, size, "%s",

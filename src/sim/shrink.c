@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct shrinking {
@@ -15,6 +16,7 @@ struct shrinking {
 /* The same but for its numbers. */
 static bool is_alike(const char *a, const char *b)
 {
+    assert(a && b);
     static const char digits[] = "0123456789";
     for (;; a++, b++) {
         a += strspn(a, digits);
@@ -25,7 +27,7 @@ static bool is_alike(const char *a, const char *b)
 }
 
 /* Takes the smaller scenario if it is violated in the same way; frees it else. */
-static bool try(struct shrinking *s, struct scenario *smaller)
+static bool shrinking_try(struct shrinking *s, struct scenario *smaller)
 {
     struct sim_result result;
     bool taken = false;
@@ -44,7 +46,7 @@ static bool try(struct shrinking *s, struct scenario *smaller)
     return taken;
 }
 
-static bool copy(struct shrinking *s, struct scenario *out)
+static bool shrinking_copy(struct shrinking *s, struct scenario *out)
 {
     if (!s->code && s->runs)
         s->code = scenario_copy(out, s->best, s->err);
@@ -60,12 +62,12 @@ static bool drop_faults(struct shrinking *s)
         for (uint32_t at = 0; at < s->best->n_faults;) {
             struct scenario smaller;
             const uint32_t left = s->best->n_faults - at, size = n < left ? n : left;
-            if (!copy(s, &smaller))
+            if (!shrinking_copy(s, &smaller))
                 return any;
             memmove(smaller.faults + at, smaller.faults + at + size,
                     (left - size) * sizeof *smaller.faults);
             smaller.n_faults -= size;
-            if (try(s, &smaller))
+            if (shrinking_try(s, &smaller))
                 any = true;
             else
                 at += size;
@@ -79,11 +81,11 @@ static bool drop_streams(struct shrinking *s)
     bool any = false;
     for (uint32_t i = s->best->n_streams; i-- > 0;) {
         struct scenario smaller;
-        if (!copy(s, &smaller))
+        if (!shrinking_copy(s, &smaller))
             return any;
         memmove(smaller.streams + i, smaller.streams + i + 1,
                 (--smaller.n_streams - i) * sizeof *smaller.streams);
-        any |= try(s, &smaller);
+        any |= shrinking_try(s, &smaller);
     }
     return any;
 }
@@ -91,6 +93,7 @@ static bool drop_streams(struct shrinking *s)
 /* A node that nothing is said of; the numbers above it move down. */
 static bool without_node(struct scenario *s, uint32_t node)
 {
+    assert(node < s->n_nodes);
     for (uint32_t i = 0; i < s->n_streams; i++) {
         if (s->streams[i].node == node)
             s->streams[i].node = node ? 0 : 1;
@@ -115,21 +118,21 @@ static bool drop_nodes(struct shrinking *s)
     bool any = false;
     for (uint32_t i = s->best->n_nodes; i-- > 0 && s->best->n_nodes > 1;) {
         struct scenario smaller;
-        if (!copy(s, &smaller))
+        if (!shrinking_copy(s, &smaller))
             return any;
         if (without_node(&smaller, i))
-            any |= try(s, &smaller);
+            any |= shrinking_try(s, &smaller);
         else
             scenario_deinit(&smaller);
     }
     return any;
 }
 
-static bool shorten(struct shrinking *s)
+static bool shrinking_shorten(struct shrinking *s)
 {
     struct scenario smaller;
     uint64_t end = 1000;
-    if (!copy(s, &smaller))
+    if (!shrinking_copy(s, &smaller))
         return false;
     for (uint32_t i = 0; i < smaller.n_faults; i++) {
         const uint64_t ms = smaller.faults[i].at_ms + smaller.faults[i].for_ms;
@@ -140,7 +143,7 @@ static bool shorten(struct shrinking *s)
     const bool shorter = end + 1000 < smaller.chaos_ms;
     smaller.chaos_ms = end;
     if (shorter)
-        return try(s, &smaller);
+        return shrinking_try(s, &smaller);
     scenario_deinit(&smaller);
     return false;
 }
@@ -148,14 +151,14 @@ static bool shorten(struct shrinking *s)
 static bool drop_instances(struct shrinking *s)
 {
     struct scenario smaller;
-    if (s->best->n_instances < 2 || !copy(s, &smaller))
+    if (s->best->n_instances < 2 || !shrinking_copy(s, &smaller))
         return false;
     smaller.n_instances--;
     for (uint32_t i = 0; i < smaller.n_streams; i++) {
         if (smaller.streams[i].instance == smaller.n_instances)
             smaller.streams[i].instance--;
     }
-    return try(s, &smaller);
+    return shrinking_try(s, &smaller);
 }
 
 enum error_code sim_shrink(struct scenario *scenario, uint32_t runs, struct sim_result *out,
@@ -168,7 +171,7 @@ enum error_code sim_shrink(struct scenario *scenario, uint32_t runs, struct sim_
         any |= drop_nodes(&s);
         any |= drop_streams(&s);
         any |= drop_instances(&s);
-        any |= shorten(&s);
+        any |= shrinking_shorten(&s);
     }
     return s.code;
 }

@@ -56,6 +56,7 @@ static void view_give_back(void *self, struct state *state)
 static struct state *view_find(void *self, struct state *old, struct lineage lineage,
                                uint64_t index)
 {
+    assert(index);
     struct world *w = self;
     const uint64_t chain = view_chain(lineage, index);
     struct view *view = *view_bucket(w, chain);
@@ -81,6 +82,7 @@ static bool view_copy(struct state *to, const struct state *from)
 
 static struct state *view_own(void *self, struct state *old, struct lineage lineage, uint64_t index)
 {
+    assert(index);
     struct world *w = self;
     struct view *view = (struct view *)old;
     if (view && view->refs == 1) {

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { WATCH_MS = 200, LOOK_MS = WATCH_MS / 2, AGAIN_MAX_MS = 60000 }; /* mesh_options: watch_ms */
@@ -14,6 +15,7 @@ static const uint64_t MS_NS = 1000000;
 
 void net_heard(struct world *w, struct node *node, uint32_t from)
 {
+    assert(node->up);
     struct end *end = net_end(w, node->index, from);
     if (!end->link)
         return;
@@ -44,8 +46,9 @@ void net_say(const struct world *w, const struct node *node, struct said *out)
     }
 }
 
-static void watch(struct world *w, struct node *node, uint32_t to)
+static void watch_begin(struct world *w, struct node *node, uint32_t to)
 {
+    assert(node->n_watches <= WATCHES);
     struct end *end = net_end(w, node->index, to);
     if (to == node->index || !end->link || end->watched || node->n_watches == WATCHES)
         return;
@@ -99,15 +102,16 @@ void net_watch_peers(struct world *w, struct node *node)
     }
     for (uint32_t i = 0; i < w->n; i++) {
         if (wanted[i])
-            watch(w, node, i);
+            watch_begin(w, node, i);
     }
 }
 
 /* ---- questions and answers ---- */
 
 /* The answer comes after all that came before it. */
-static void ask(struct world *w, uint32_t at, uint32_t to)
+static void watch_ask(struct world *w, uint32_t at, uint32_t to)
 {
+    assert(net_end(w, at, to)->watched);
     struct watched *watched = net_end(w, at, to)->watched;
     const uint64_t back_ms = w->now_ms + net_way_ms(w) + net_way_ms(w);
     watched->asked_ms = w->now_ms;
@@ -118,6 +122,7 @@ static void ask(struct world *w, uint32_t at, uint32_t to)
 /* Nothing passes: what was sent is sent again after a timeout that doubles. */
 static uint64_t later_ms(const struct world *w, struct watched *watched)
 {
+    assert(watched->timeout_ms <= AGAIN_MAX_MS);
     if (watched->again_ms <= w->now_ms) {
         watched->timeout_ms = watched->timeout_ms ? 2 * watched->timeout_ms : RETRANSMIT_MS;
         if (watched->timeout_ms > AGAIN_MAX_MS)
@@ -129,6 +134,7 @@ static uint64_t later_ms(const struct world *w, struct watched *watched)
 
 void net_answer(struct world *w, const struct event *event)
 {
+    assert(event->type == EVENT_ANSWER);
     const uint32_t at = event->node, to = event->other;
     struct end *end = net_end(w, at, to);
     struct node *node = &w->nodes[at], *peer = &w->nodes[to];
@@ -153,12 +159,13 @@ void net_answer(struct world *w, const struct event *event)
 
 void net_look(struct world *w, const struct event *event)
 {
+    assert(event->type == EVENT_LOOK);
     const uint32_t at = event->node, to = event->other;
     struct end *end = net_end(w, at, to);
     if (end->link != event->a || !end->watched || end->watched->key != event->b || !w->nodes[at].up)
         return;
     if (w->now_ms - end->watched->asked_ms > WATCH_MS - WATCH_MS / 4 || !end->watched->asked_ms)
-        ask(w, at, to);
+        watch_ask(w, at, to);
     const uint64_t silent_ms = w->now_ms - end->heard_ms;
     const bool suspects =
         pulse_suspects(&end->watched->pulse, end->heard_ms * MS_NS, w->now_ms * MS_NS);

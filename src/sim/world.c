@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,8 +14,9 @@ bool node_runs(const struct world *w, const struct node *node)
     return node->up && node->paused_until_ms <= w->now_ms;
 }
 
-static void tell(struct world *w, struct node *node)
+static void node_tell(struct world *w, struct node *node)
 {
+    assert(node->up && node->party);
     const struct replica_status status = party_status(node->party);
     const struct node *leader = status.leader ? world_member(w, status.leader) : NULL;
     if (!leader || leader == node)
@@ -53,16 +55,17 @@ static void change_setting(struct world *w, struct node *node)
     log_propose(w, node, &event, 0, true);
 }
 
-static void tick(struct world *w, struct node *node)
+static void node_tick(struct world *w, struct node *node)
 {
     node->tick_ms = w->now_ms + (w->n > 64 ? TICK_OF_MANY_MS : TICK_MS);
     node->changed = true;
-    tell(w, node);
+    node_tell(w, node);
     change_setting(w, node);
 }
 
-static void set_wake(struct world *w, struct node *node)
+static void node_set_wake(struct world *w, struct node *node)
 {
+    assert(node->party);
     uint64_t due = log_timer(w, node);
     due = node->tick_ms < due ? node->tick_ms : due;
     if (node->leads && node->lead_ms + LEAD_MS > w->now_ms && node->changed &&
@@ -81,7 +84,7 @@ void world_turn(struct world *w, struct node *node)
     if (!node_runs(w, node) || w->over)
         return;
     if (node->tick_ms <= w->now_ms)
-        tick(w, node);
+        node_tick(w, node);
     log_turn(w, node);
     if (node->changed && !w->over) {
         node->changed = false;
@@ -92,14 +95,15 @@ void world_turn(struct world *w, struct node *node)
         net_watch_peers(w, node);
     }
     if (!w->over)
-        set_wake(w, node);
+        node_set_wake(w, node);
 }
 
 /* ---- events ---- */
 
 /* Requests that are under way may take their time: as long as tokens come, nothing is late. */
-static void check(struct world *w)
+static void world_check(struct world *w)
 {
+    assert(w->healed);
     char why[400];
     const uint64_t since_ms = w->token_ms > w->healed_ms ? w->token_ms : w->healed_ms;
     if (check_converged(w, why, sizeof why)) {
@@ -114,7 +118,7 @@ static void check(struct world *w)
     }
 }
 
-static void heal(struct world *w, const struct event *event)
+static void world_heal(struct world *w, const struct event *event)
 {
     if (event->a < w->scenario->n_faults) {
         fault_end(w, (uint32_t)event->a);
@@ -129,6 +133,7 @@ static void heal(struct world *w, const struct event *event)
 
 static void on_stream(struct world *w, struct node *node, const struct event *event)
 {
+    assert(event->other < w->scenario->n_streams);
     if (!w->stream_left[event->other])
         return;
     if (node->up) {
@@ -158,8 +163,9 @@ static bool is_deferred(struct world *w, const struct node *node, struct event *
     return true;
 }
 
-static void handle(struct world *w, struct event *event)
+static void world_handle(struct world *w, struct event *event)
 {
+    assert(event->node < w->n);
     struct node *node = &w->nodes[event->node];
     if (is_deferred(w, node, event))
         return;
@@ -192,7 +198,7 @@ static void handle(struct world *w, struct event *event)
         fault_begin(w, (uint32_t)event->a);
         break;
     case EVENT_HEAL:
-        heal(w, event);
+        world_heal(w, event);
         break;
     case EVENT_STREAM:
         on_stream(w, node, event);
@@ -213,7 +219,7 @@ static void handle(struct world *w, struct event *event)
         heat_sample(w, node);
         break;
     case EVENT_CHECK:
-        check(w);
+        world_check(w);
         break;
     case EVENT_JOIN:
         node->joined = true;
@@ -227,5 +233,5 @@ void world_step(struct world *w)
     if (event.at_ms > w->now_ms)
         w->now_ms = event.at_ms;
     w->result->events++;
-    handle(w, &event);
+    world_handle(w, &event);
 }
