@@ -6,10 +6,7 @@
 
 struct part *hosting_find(const struct hosting *hosting, const char *instance, uint64_t epoch)
 {
-    struct part *part = hosting->parts;
-    while (part && (part->epoch != epoch || strcmp(part->instance, instance) != 0))
-        part = part->next;
-    return part;
+    return (struct part *)parts_find(&hosting->parts, instance, epoch);
 }
 
 /* ---- the loop's turns ------------------------------------------------------------------- */
@@ -20,21 +17,13 @@ void hosting_tell(struct hosting *hosting)
     uv_async_send(&hosting->wake);
 }
 
-static void drop_idle(struct hosting *hosting)
-{
-    for (struct part *part = hosting->parts; part; part = part->next) {
-        if (part->state == PART_WAITING || part->state == PART_FAILED)
-            part->state = PART_GONE;
-        part->adopter = 0;
-    }
-}
-
 static void on_handle_closed(uv_handle_t *handle)
 {
     struct hosting *hosting = handle->data;
     if (--hosting->n_handles)
         return;
     pthread_mutex_destroy(&hosting->cache_lock);
+    parts_deinit(&hosting->parts);
     void (*closed)(void *arg) = hosting->closed;
     void *arg = hosting->closed_arg;
     mem_free(hosting);
@@ -43,7 +32,8 @@ static void on_handle_closed(uv_handle_t *handle)
 
 static void close_when_done(struct hosting *hosting)
 {
-    if (!hosting->closing || hosting->parts || hosting->n_leaving_pins || hosting->handles_closing)
+    if (!hosting->parts.closing || hosting->parts.first || hosting->n_leaving_pins ||
+        hosting->handles_closing)
         return;
     hosting->handles_closing = true;
     uv_close((uv_handle_t *)&hosting->wake, on_handle_closed);
@@ -55,19 +45,16 @@ static void close_when_done(struct hosting *hosting)
 static void on_wake(uv_async_t *wake)
 {
     struct hosting *hosting = wake->data;
-    const bool is_changed = hosting->is_changed && !hosting->closing;
+    const bool is_changed = hosting->is_changed && !hosting->parts.closing;
     hosting->is_changed = false;
-    for (struct part *part = hosting->parts; part; part = part->next)
-        part->told = part->state == PART_LEAVING;
-    if (hosting->closing)
-        drop_idle(hosting);
-    hosting_sweep(hosting);
+    parts_told(&hosting->parts);
     hosting_mind(hosting);
     hosting_mend(hosting);
     cache_look(hosting);
     if (is_changed)
         hosting->options.changed(hosting->options.self);
-    hosting_jobs(hosting);
+    parts_jobs(&hosting->parts);
+    hosting_pump(hosting);
     close_when_done(hosting);
 }
 
@@ -82,10 +69,10 @@ static void on_timer(uv_timer_t *timer)
 void hosting_watch(struct hosting *hosting)
 {
     bool waits = false;
-    for (const struct part *part = hosting->parts; part; part = part->next)
-        waits |= part->lost || part->owes_notice || part->state == PART_HANDING ||
+    for (const struct part *part = hosting_first(hosting); part; part = part_next(part))
+        waits |= part->lost || part->owes_notice || part->life.state == PART_HANDING ||
                  part->give.offer || part->take.until_ms;
-    if (hosting->closing || !waits)
+    if (hosting->parts.closing || !waits)
         uv_timer_stop(&hosting->timer);
     else if (!uv_is_active((uv_handle_t *)&hosting->timer))
         uv_timer_start(&hosting->timer, on_timer, HOSTING_PAUSE_MS, HOSTING_PAUSE_MS);
@@ -93,156 +80,84 @@ void hosting_watch(struct hosting *hosting)
 
 /* ---- parts that come and go ------------------------------------------------------------- */
 
-static bool sweep_once(struct hosting *hosting)
+static void part_carry_on(struct hosting *hosting, const struct parts_effect *effect)
 {
-    bool has_freed = false;
-    for (struct part *part = hosting->parts; part; part = part->next) {
-        if (part->adopter && !hosting_find(hosting, part->instance, part->adopter))
-            part->adopter = 0;
-    }
-    for (struct part **at = &hosting->parts; *at;) {
-        struct part *part = *at;
-        if (part->state != PART_GONE || part->adopter) {
-            at = &part->next;
-            continue;
-        }
-        *at = part->next;
-        part_free(part);
-        has_freed = true;
-    }
-    return has_freed;
+    struct part *part = (struct part *)effect->life;
+    if (effect->placement)
+        part_pin_for(part, effect->placement);
+    if (!effect->from || !part_hand_over(part, effect->from))
+        parts_retire(&hosting->parts, &part->life, 0);
 }
 
-void hosting_sweep(struct hosting *hosting)
-{
-    while (sweep_once(hosting)) /* who waited for a successor goes with it */
-        ;
-}
-
-static const Cluster__Placement *placement_of(const Cluster__Instance *instance, uint64_t epoch)
-{
-    if (instance && instance->current && instance->current->epoch == epoch)
-        return instance->current;
-    return instance && instance->next && instance->next->epoch == epoch ? instance->next : NULL;
-}
-
-const Cluster__Placement *hosting_placement(const struct state *state, const char *instance,
-                                            uint64_t epoch)
-{
-    return placement_of(state_instance(state, instance), epoch);
-}
-
-static void load(struct hosting *hosting, const struct state *state,
-                 const struct worker_action *action)
-{
-    const Cluster__Instance *instance = state_instance(state, action->instance);
-    const Cluster__Placement *placement = placement_of(instance, action->epoch);
-    const Cluster__Model *model = state_model(state, action->model);
-    struct part *part = hosting_find(hosting, action->instance, action->epoch);
-    if (!part && placement && model) {
-        part = part_new(hosting, instance, placement, model);
-        if (part && placement == instance->next && !placement->replaces)
-            part_take_over_from(part, instance->current);
-    }
-    if (!part || part->state != PART_WAITING)
-        return; /* no memory: the next step asks again */
-    part->stages[action->stage].asked = true;
-    if (action->type == WORKER_ADOPT)
-        part->adopts = action->from_epoch;
-}
-
-/* What the new part takes over is closed before it is loaded (hosting_load.c): the weights stay. */
-static void pin_older(struct hosting *hosting, const struct state *state,
-                      const struct worker_action *action)
-{
-    const Cluster__Placement *next = hosting_placement(state, action->instance, action->epoch);
-    struct part *older = hosting_find(hosting, action->instance, action->from_epoch);
-    if (next && older)
-        part_pin_for(older, next);
-}
-
-static void unload(struct hosting *hosting, const struct state *state,
-                   const struct worker_action *action)
-{
-    const Cluster__Instance *instance = state_instance(state, action->instance);
-    struct part *part = hosting_find(hosting, action->instance, action->epoch);
-    const bool has_heir = part && instance && instance->active && instance->current;
-    if (has_heir)
-        part_pin_for(part, instance->next ? instance->next : instance->current);
-    if (part && !(has_heir && part_hand_over(part, instance->current)))
-        part_retire(part, 0);
-}
-
-/* A report is made in every step until the state shows it. */
-static bool was_said(struct hosting *hosting, const struct worker_action *action, uint64_t now_ms)
-{
-    Cluster__Event *event;
-    if (event_decode((const uint8_t *)action->event.data, action->event.size, &event, NULL))
-        return false;
-    const uint32_t state = event->stage_reported->state;
-    event_free(event);
-    const uint64_t key = part_key(action->instance) ^ (action->epoch << 8) ^ action->stage;
-    const uint32_t n_all = sizeof hosting->said / sizeof *hosting->said;
-    uint32_t i = 0;
-    while (i < hosting->n_said && hosting->said[i].key != key)
-        i++;
-    if (i == hosting->n_said && hosting->n_said < n_all)
-        hosting->n_said++;
-    else if (i == hosting->n_said) /* full: the memory is only to spare the log */
-        i = (uint32_t)(key % n_all);
-    struct said *said = &hosting->said[i];
-    if (said->key == key && said->state == state && said->at_ms &&
-        now_ms - said->at_ms < HOSTING_REPEAT_MS)
-        return true;
-    *said = (struct said){key, now_ms, state};
-    return false;
-}
-
-static void act(struct hosting *hosting, const struct state *state,
-                const struct worker_action *action, uint64_t now_ms)
+static void hosting_carry_out(struct hosting *hosting, const struct parts_effect *effect)
 {
     const struct hosting_options *options = &hosting->options;
-    const Cluster__Model *model;
-    switch (action->type) {
-    case WORKER_FETCH:
-        model = state_model(state, action->model);
-        if (model)
-            options->fetch(options->self, model, action->first_layer, action->n_layers);
+    struct part *part = (struct part *)effect->life;
+    switch (effect->type) {
+    case PARTS_FETCH:
+        options->fetch(options->self, effect->model, effect->action->first_layer,
+                       effect->action->n_layers);
         break;
-    case WORKER_LOAD:
-    case WORKER_ADOPT:
-        load(hosting, state, action);
-        if (action->type == WORKER_ADOPT)
-            pin_older(hosting, state, action);
+    case PARTS_WANTED:
+        part_new(hosting, effect);
         break;
-    case WORKER_UNLOAD:
-        unload(hosting, state, action);
+    case PARTS_SUCCEEDED:
+        part_pin_for(part, effect->placement);
         break;
-    case WORKER_REPORT:
-        if (!was_said(hosting, action, now_ms))
-            options->propose(options->self, action->event.data, action->event.size);
+    case PARTS_UNWANTED:
+        part_carry_on(hosting, effect);
+        break;
+    case PARTS_PROPOSE:
+        options->propose(options->self, effect->action->event.data, effect->action->event.size);
+        break;
+    case PARTS_OPEN:
+        part_open(part);
+        break;
+    case PARTS_CANCEL:
+        atomic_store(&part->cancels, true);
+        break;
+    case PARTS_LEAVE:
+        part_leave(part);
+        break;
+    case PARTS_STOP:
+    case PARTS_CLOSE:
+        part_close(part, effect->type == PARTS_STOP);
+        break;
+    case PARTS_FAILED:
+        part_failed(part);
+        break;
+    case PARTS_FREE:
+        part_free(part);
+        break;
+    case PARTS_CHANGED:
+        hosting_tell(hosting);
         break;
     }
+}
+
+void hosting_pump(struct hosting *hosting)
+{
+    struct parts_effect effect;
+    if (hosting->is_carrying_out)
+        return; /* an effect led here: the loop below goes on with what it brought */
+    hosting->is_carrying_out = true;
+    while (parts_next(&hosting->parts, &effect))
+        hosting_carry_out(hosting, &effect);
+    hosting->is_carrying_out = false;
 }
 
 /* ---- a step ----------------------------------------------------------------------------- */
 
-/* What the state says of each part: whether it is the current one, and whether the stages elsewhere
- * are ready. */
-static void look_at_state(struct hosting *hosting, const struct state *state)
+/* What may follow a part, and drivers whose stages elsewhere are not ready any more. */
+static void hosting_look_at_state(struct hosting *hosting, const struct state *state)
 {
-    for (struct part *part = hosting->parts; part; part = part->next) {
-        const Cluster__Instance *instance = state_instance(state, part->instance);
-        const Cluster__Placement *placement = placement_of(instance, part->epoch);
-        part->is_current = placement && placement == instance->current;
-        part->has_served |= part->is_current;
-        if (part->is_current && instance->next)
+    for (struct part *part = hosting_first(hosting); part; part = part_next(part)) {
+        const struct part_life *life = &part->life;
+        const Cluster__Instance *instance =
+            life->is_current ? state_instance(state, life->instance) : NULL;
+        if (instance && instance->next)
             part_expect(part, instance->next);
-        part->others_ready = placement != NULL;
-        for (uint32_t i = 0; placement && i < placement->n_stages && i < part->n_stages; i++)
-            part->others_ready &=
-                part->stages[i].here || placement->stages[i]->state == CLUSTER__STAGE_STATE__READY;
-        if (part->state != PART_READY || !placement || !part->driver || part->others_ready ||
+        if (life->state != PART_READY || !life->is_placed || !part->driver || life->others_ready ||
             part->lost)
             continue;
         struct error why = {0};
@@ -251,32 +166,13 @@ static void look_at_state(struct hosting *hosting, const struct state *state)
     }
 }
 
-static void step_once(struct hosting *hosting, const struct state *state, uint64_t now_ms,
-                      uint64_t wall_ms)
+static void hosting_step_once(struct hosting *hosting, const struct state *state, uint64_t now_ms,
+                              uint64_t wall_ms)
 {
-    struct worker_view view;
-    struct worker_actions actions;
-    hosting_sweep(hosting);
-    look_at_state(hosting, state);
-    struct worker_stage *stages = hosting_view(hosting, &view);
-    if (!stages)
-        return; /* no memory now; the next step comes */
-    view.state = state;
-    view.now_ms = now_ms;
-    view.wall_ms = wall_ms;
-    worker_step(&view, &actions,
-                NULL); /* without memory: what there is of actions is good, the rest comes later */
-    /* Reports may change the state, which the actions' texts belong to: those last. */
-    for (int reports = 0; reports < 2; reports++) {
-        for (uint32_t i = 0; i < actions.n; i++) {
-            if ((actions.list[i].type == WORKER_REPORT) == reports)
-                act(hosting, state, &actions.list[i], now_ms);
-        }
-    }
-    worker_actions_clear(&actions);
-    mem_free(stages);
-    hosting_sweep(hosting);
-    hosting_jobs(hosting);
+    if (!parts_step(&hosting->parts, state, now_ms, wall_ms))
+        return;
+    hosting_look_at_state(hosting, state);
+    hosting_pump(hosting);
     hosting_drop_pins(hosting, state);
     hosting_mend(hosting);
     cache_look(hosting);
@@ -286,7 +182,7 @@ static void step_once(struct hosting *hosting, const struct state *state, uint64
 void hosting_step(struct hosting *hosting, const struct state *state, uint64_t now_ms,
                   uint64_t wall_ms)
 {
-    if (hosting->closing)
+    if (hosting->parts.closing)
         return;
     if (hosting->stepping) { /* from one of its own events */
         hosting->again = true;
@@ -296,12 +192,17 @@ void hosting_step(struct hosting *hosting, const struct state *state, uint64_t n
     hosting->stepping = true;
     do {
         hosting->again = false;
-        step_once(hosting, state, now_ms, wall_ms);
-    } while (hosting->again && !hosting->closing);
+        hosting_step_once(hosting, state, now_ms, wall_ms);
+    } while (hosting->again && !hosting->parts.closing);
     hosting->stepping = false;
 }
 
 /* ---- opening and closing ---------------------------------------------------------------- */
+
+static bool hosting_read_id(const char *node, uint8_t out[NODE_ID_BYTES])
+{
+    return id_parse(node, out, NODE_ID_BYTES);
+}
 
 enum error_code hosting_open(const struct hosting_options *options, struct hosting **out,
                              struct error *err)
@@ -319,6 +220,13 @@ enum error_code hosting_open(const struct hosting_options *options, struct hosti
     hosting->n_handles = 2;
     hosting->options = *options;
     id_parse(options->node, hosting->node_id, NODE_ID_BYTES);
+    parts_init(&hosting->parts, &(struct parts_options){.node = options->node,
+                                                        .read_id = hosting_read_id,
+                                                        .n_jobs_max = PARTS_JOBS,
+                                                        .weights = options->weights,
+                                                        .weights_problem = options->weights_problem,
+                                                        .self = options->self});
+    memcpy(hosting->parts.options.node_id, hosting->node_id, NODE_ID_BYTES);
     cache_open(hosting);
     *out = hosting;
     return ERROR_NONE;
@@ -328,9 +236,8 @@ void hosting_close(struct hosting *hosting, void (*closed)(void *arg), void *arg
 {
     hosting->closed = closed;
     hosting->closed_arg = arg;
-    hosting->closing = true;
-    for (struct part *part = hosting->parts; part; part = part->next)
-        part_retire(part, 0);
+    parts_close(&hosting->parts);
+    hosting_pump(hosting);
     hosting_drop_pins(hosting, NULL);
     hosting_watch(hosting);
     hosting_tell(hosting);

@@ -3,7 +3,7 @@
  *
  * hosting_step() shows worker_step() (cluster/worker.h) what is here and carries out what it
  * answers. All stages that one placement has on this node are one *part*, opened and closed
- * together on libuv's thread pool, at most HOSTING_JOBS at a time: a driver where stage 0 is here,
+ * together on libuv's thread pool, at most PARTS_JOBS at a time: a driver where stage 0 is here,
  * else a runner. A part is opened when all of its stages have their weights and what has to leave
  * their devices has gone. Where a new placement has to take the place of an old one and wants the
  * very layers that are loaded (ADOPT), the old part is closed first and the new one loaded, so the
@@ -62,12 +62,9 @@ struct hosting;
 struct model;
 
 enum {
-    HOSTING_JOBS = 2, /* on the thread pool, whose other threads are the log's and the weights' */
     HOSTING_PAUSE_MS = 100, /* before a driver that has lost a stage elsewhere serves again … */
     HOSTING_PAUSE_MAX_MS = 5000,
     HOSTING_STEADY_MS = 10000, /* … and that begins anew when it has served so long */
-    HOSTING_REPEAT_MS = 11000, /* a report that the state does not show is proposed again: agreement
-                                  gives up after 10 s */
 };
 
 struct hosting_options {

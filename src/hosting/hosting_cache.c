@@ -33,12 +33,12 @@ static bool cache_is_own(const struct hosting *hosting, const uint8_t node_id[NO
 static void part_sync(struct part *part)
 {
     struct handover_part *cache = &part->cache;
-    cache->is_loaded = part->state == PART_READY;
-    cache->is_current = part->is_current;
+    cache->is_loaded = part->life.state == PART_READY;
+    cache->is_current = part->life.is_current;
     cache->is_lost = part->lost;
-    for (uint32_t i = 0; cache->is_loaded && i < part->n_stages; i++) {
-        assert(part->stages[i].here == handover_is_here(cache, i));
-        if (part->stages[i].here && !cache->row_bytes[i])
+    for (uint32_t i = 0; cache->is_loaded && i < part->life.n_stages; i++) {
+        assert(part->life.stages[i].here == handover_is_here(cache, i));
+        if (part->life.stages[i].here && !cache->row_bytes[i])
             cache->row_bytes[i] = part_row_bytes(part, i);
     }
     if (!cache->is_loaded || cache->n_vocab)
@@ -71,13 +71,13 @@ void part_caches_init(struct part *part)
     struct handover_part *cache = &part->cache;
     cache->instance = part->key;
     memcpy(cache->node_id, part->hosting->node_id, NODE_ID_BYTES);
-    cache->of.epoch = part->epoch;
-    cache->of.n_stages = part->n_stages;
-    for (uint32_t i = 0; i < part->n_stages; i++) {
+    cache->of.epoch = part->life.epoch;
+    cache->of.n_stages = part->life.n_stages;
+    for (uint32_t i = 0; i < part->life.n_stages; i++) {
         struct handover_stage *stage = &cache->of.stages[i];
-        memcpy(stage->node_id, part->stages[i].node_id, NODE_ID_BYTES);
-        stage->first_layer = part->stages[i].first_layer;
-        stage->n_layers = part->stages[i].n_layers;
+        memcpy(stage->node_id, part->life.stages[i].node_id, NODE_ID_BYTES);
+        stage->first_layer = part->life.stages[i].first_layer;
+        stage->n_layers = part->life.stages[i].n_layers;
     }
     cache_give_init(&part->give, cache);
     cache_take_init(&part->take, cache);
@@ -107,15 +107,14 @@ void part_expect(struct part *part, const Cluster__Placement *next)
 bool part_hand_over(struct part *part, const Cluster__Placement *next)
 {
     struct handover_placement to;
-    const bool may =
-        part->state == PART_READY && !part->lost && part->has_served && state_is_ready(next);
+    const bool may = part->life.state == PART_READY && !part->lost && part->life.has_served &&
+                     state_is_ready(next);
     if (!placement_read(next, &to))
         return false;
     part_sync(part);
     const bool gives = cache_give_begin(&part->give, uv_now(part->hosting->options.loop), &to, may);
-    if (gives && part->state == PART_READY) {
-        part->state = PART_HANDING;
-        hosting_tell(part->hosting);
+    if (gives && part->life.state == PART_READY) {
+        parts_hand_over(&part->hosting->parts, &part->life);
     }
     cache_pump(part->hosting);
     return gives;
@@ -252,7 +251,7 @@ static void cache_job_ended(struct part *part, struct handover_effect *effect, c
 static void cache_job_begin(struct part *part, struct handover_effect *effect)
 {
     struct cache_job *job = mem_new(sizeof *job);
-    assert(part->stages[effect->stage].here);
+    assert(part->life.stages[effect->stage].here);
     if (!job) {
         cache_job_ended(part, effect, "no memory");
         return;
@@ -264,6 +263,7 @@ static void cache_job_begin(struct part *part, struct handover_effect *effect)
     job->job.run = cache_job_run;
     *effect = (struct handover_effect){0};
     part->n_cache_jobs++;
+    part->life.is_busy = true;
     if (job->lane)
         cache_job_to_lane(job);
     else
@@ -293,17 +293,17 @@ static void part_begin_slots(struct part *part, bool is_full)
 static void part_carry_out(struct part *part, struct handover_effect *effect)
 {
     struct hosting *hosting = part->hosting;
-    const bool is_ready = part->state == PART_READY;
+    const bool is_ready = part->life.state == PART_READY;
     switch (effect->type) {
     case HANDOVER_SEND:
         cache_tell(hosting, effect->node_id, &effect->message);
         break;
     case HANDOVER_QUIESCE:
-        if (part->state == PART_READY || part->state == PART_HANDING)
+        if (part->life.state == PART_READY || part->life.state == PART_HANDING)
             driver_quiesce(part->driver, cache_on_quiescent, hosting);
         break;
     case HANDOVER_READ:
-        if (is_ready || part->state == PART_HANDING)
+        if (is_ready || part->life.state == PART_HANDING)
             cache_job_begin(part, effect);
         break;
     case HANDOVER_WRITE:
@@ -316,14 +316,15 @@ static void part_carry_out(struct part *part, struct handover_effect *effect)
             part_begin_slots(part, effect->is_full);
         break;
     case HANDOVER_RETIRE:
-        part_retire(part, 0);
+        parts_retire(&hosting->parts, &part->life, 0);
+        hosting_pump(hosting);
         break;
     case HANDOVER_CHANGED:
         hosting_tell(hosting);
         break;
     case HANDOVER_NOTE:
-        log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: %s", part->instance,
-                 (unsigned long long)part->epoch, effect->text);
+        log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: %s", part->life.instance,
+                 (unsigned long long)part->life.epoch, effect->text);
         break;
     }
 }
@@ -349,7 +350,7 @@ void cache_pump(struct hosting *hosting)
     hosting->is_pumping = true;
     for (bool any = true; any;) {
         any = false;
-        for (struct part *part = hosting->parts; part; part = part->next)
+        for (struct part *part = hosting_first(hosting); part; part = part_next(part))
             any |= part_pump(part);
     }
     hosting->is_pumping = false;
@@ -361,7 +362,7 @@ static void part_look(struct part *part)
     const struct hosting_options *options = &part->hosting->options;
     const uint64_t now_ms = uv_now(options->loop);
     part_sync(part);
-    if (cache_give_wants_slots(&part->give) && part->state == PART_HANDING &&
+    if (cache_give_wants_slots(&part->give) && part->life.state == PART_HANDING &&
         driver_is_quiescent(part->driver)) {
         struct cached_slot slots[LIMIT_SEQUENCES];
         const struct give_costs costs = {.prompt_row_ns = driver_prompt_row_ns(part->driver),
@@ -381,7 +382,7 @@ static void part_look(struct part *part)
 
 void cache_look(struct hosting *hosting)
 {
-    for (struct part *part = hosting->parts; part; part = part->next)
+    for (struct part *part = hosting_first(hosting); part; part = part_next(part))
         part_look(part);
     cache_pump(hosting);
 }
@@ -403,12 +404,14 @@ static void cache_on_wake(uv_async_t *wake)
         first = job->next;
         assert(job->part->n_cache_jobs);
         job->part->n_cache_jobs--;
+        job->part->life.is_busy = job->part->n_cache_jobs;
         cache_job_ended(job->part, &job->effect, job->code ? job->error.text : NULL);
         handover_effect_clear(&job->effect);
         mem_free(job);
     }
     cache_look(hosting);
-    hosting_jobs(hosting); /* what waited for its jobs can be closed */
+    parts_jobs(&hosting->parts); /* what waited for its jobs can be closed */
+    hosting_pump(hosting);
 }
 
 void cache_open(struct hosting *hosting)
@@ -426,9 +429,9 @@ void cache_open(struct hosting *hosting)
 static struct part *cache_find(const struct hosting *hosting, const struct cache_route *route,
                                uint64_t epoch)
 {
-    struct part *part = hosting->parts;
-    while (part && (part->key != route->instance || part->epoch != epoch))
-        part = part->next;
+    struct part *part = hosting_first(hosting);
+    while (part && (part->key != route->instance || part->life.epoch != epoch))
+        part = part_next(part);
     if (part)
         part_sync(part);
     return part;

@@ -17,7 +17,7 @@ static bool is_stage_of(const struct part_stage *stage, const uint8_t node_id[NO
 void part_send(void *arg, uint32_t stage, struct buffer *message)
 {
     const struct part *part = arg;
-    const struct part_stage *to = &part->stages[stage < part->n_stages ? stage : 0];
+    const struct part_stage *to = &part->life.stages[stage < part->life.n_stages ? stage : 0];
     assert(!to->here);
     carrier_send(part->hosting->options.carrier, to->node_id, message);
 }
@@ -35,7 +35,7 @@ static void send_notice(struct hosting *hosting, const uint8_t node_id[NODE_ID_B
 
 void part_notify_driver(struct part *part)
 {
-    send_notice(part->hosting, part->stages[0].node_id, part->key, part->epoch);
+    send_notice(part->hosting, part->life.stages[0].node_id, part->key, part->life.epoch);
 }
 
 /* ---- receiving ------------------------------------------------------------------------ */
@@ -45,9 +45,10 @@ enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struc
     struct hosting *hosting = arg;
     struct wire_route route;
     enum error_code code = wire_read_route(bytes, size, &route, err);
-    struct part *part = code ? NULL : hosting->parts;
-    while (part && (part->key != route.instance || part->epoch != route.epoch || !part->attached))
-        part = part->next;
+    struct part *part = code ? NULL : hosting_first(hosting);
+    while (part &&
+           (part->key != route.instance || part->life.epoch != route.epoch || !part->attached))
+        part = part_next(part);
     if (code)
         return code;
     if (!part)
@@ -78,26 +79,26 @@ enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struc
 void hosting_stray(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
                    const struct wire_route *route)
 {
-    if (!hosting->closing && !wire_is_notice(route)) /* a notice is never answered */
+    if (!hosting->parts.closing && !wire_is_notice(route)) /* a notice is never answered */
         send_notice(hosting, node_id, route->instance, route->epoch);
 }
 
 /* An end of the carrier is an instance; it may have parts of two placements. */
 static struct part *other_attached(const struct part *part)
 {
-    struct part *other = part->hosting->parts;
+    struct part *other = hosting_first(part->hosting);
     while (other && (other == part || !other->attached || other->key != part->key))
-        other = other->next;
+        other = part_next(other);
     return other;
 }
 
 enum error_code part_attach(struct part *part, struct error *err)
 {
     const struct part *other = other_attached(part);
-    if (other && strcmp(other->instance, part->instance) != 0)
+    if (other && strcmp(other->life.instance, part->life.instance) != 0)
         return error_set(err, ERROR_INVALID,
                          "instances %s and %s look alike on the wire: name one otherwise",
-                         part->instance, other->instance);
+                         part->life.instance, other->life.instance);
     enum error_code code = other ? ERROR_NONE
                                  : carrier_attach(part->hosting->options.carrier, part->key,
                                                   hosting_receive, part->hosting, err);
@@ -120,7 +121,7 @@ void part_lose(struct part *part, const struct error *why)
     struct error lost = *why;
     lost.code = ERROR_IO; /* whatever it was: the request may be tried again */
     driver_lost(part->driver, &lost);
-    if (part->state == PART_HANDING)
+    if (part->life.state == PART_HANDING)
         return; /* what it has under way is over, so that it can quiesce */
     if (part->found_ms)
         take_end(part, why->text);
@@ -130,8 +131,8 @@ void part_lose(struct part *part, const struct error *why)
                                                                        : HOSTING_PAUSE_MAX_MS;
         else
             part->pause_ms = HOSTING_PAUSE_MS;
-        log_line(LOG_INFO, "hosting", "instance %s waits for stages elsewhere: %s", part->instance,
-                 why->text);
+        log_line(LOG_INFO, "hosting", "instance %s waits for stages elsewhere: %s",
+                 part->life.instance, why->text);
         hosting_tell(part->hosting);
     }
     part->lost = true;
@@ -143,20 +144,20 @@ void part_lose(struct part *part, const struct error *why)
 static bool is_whole(const struct part *part)
 {
     const struct hosting_options *options = &part->hosting->options;
-    for (uint32_t i = 0; i < part->n_stages; i++) {
-        const struct part_stage *stage = &part->stages[i];
+    for (uint32_t i = 0; i < part->life.n_stages; i++) {
+        const struct part_stage *stage = &part->life.stages[i];
         if (!stage->here && options->linked && !options->linked(options->self, stage->node_id))
             return false;
     }
     struct error why = {0};
-    return part->others_ready &&
+    return part->life.others_ready &&
            pipeline_look(part_pipeline((struct part *)part), &why) == PIPELINE_LOADED;
 }
 
 void hosting_mend(struct hosting *hosting)
 {
     const uint64_t now_ms = uv_now(hosting->options.loop);
-    for (struct part *part = hosting->parts; part; part = part->next) {
+    for (struct part *part = hosting_first(hosting); part; part = part_next(part)) {
         if (part->owes_notice) {
             part->owes_notice = false;
             part_notify_driver(part);
@@ -173,8 +174,8 @@ void hosting_mend(struct hosting *hosting)
 /* A runner's: whether it sends to that node. */
 static bool sends_to(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
 {
-    for (uint32_t i = 0; i + 1 < part->n_stages; i++) {
-        if (part->stages[i].here && is_stage_of(&part->stages[i + 1], node_id))
+    for (uint32_t i = 0; i + 1 < part->life.n_stages; i++) {
+        if (part->life.stages[i].here && is_stage_of(&part->life.stages[i + 1], node_id))
             return true;
     }
     return false;
@@ -183,7 +184,7 @@ static bool sends_to(const struct part *part, const uint8_t node_id[NODE_ID_BYTE
 static void runner_lost(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
                         const struct error *why)
 {
-    if (!is_stage_of(&part->stages[0], node_id)) {
+    if (!is_stage_of(&part->life.stages[0], node_id)) {
         if (sends_to(part, node_id))
             part_notify_driver(part);
     } else if (why->code == ERROR_BUSY || why->code == ERROR_NO_MEMORY) {
@@ -195,10 +196,10 @@ static void runner_lost(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
 void hosting_lost(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
                   const struct error *why)
 {
-    for (struct part *part = hosting->parts; part; part = part->next) {
+    for (struct part *part = hosting_first(hosting); part; part = part_next(part)) {
         bool concerned = false;
-        for (uint32_t i = 0; i < part->n_stages && part->attached; i++)
-            concerned |= is_stage_of(&part->stages[i], node_id);
+        for (uint32_t i = 0; i < part->life.n_stages && part->attached; i++)
+            concerned |= is_stage_of(&part->life.stages[i], node_id);
         if (!concerned)
             continue;
         if (part->driver)
@@ -250,10 +251,10 @@ static void part_mind(struct part *part)
 /* The state first: while a part loads, its pipeline is another thread's. */
 void hosting_mind(struct hosting *hosting)
 {
-    for (struct part *part = hosting->parts; part; part = part->next) {
-        if (part->state == PART_READY)
+    for (struct part *part = hosting_first(hosting); part; part = part_next(part)) {
+        if (part->life.state == PART_READY)
             part_mind(part);
-        else if (part->state == PART_HANDING)
+        else if (part->life.state == PART_HANDING)
             part_mind_handing(part);
     }
 }

@@ -50,7 +50,7 @@ static void let_go(struct part_pin *pin)
 static bool has_pin(const struct hosting *hosting, const struct part *part, uint64_t epoch)
 {
     for (const struct part_pin *pin = hosting->pins; pin; pin = pin->next) {
-        if (pin->epoch == epoch && strcmp(pin->instance, part->instance) == 0)
+        if (pin->epoch == epoch && strcmp(pin->instance, part->life.instance) == 0)
             return true;
     }
     return false;
@@ -60,7 +60,7 @@ static bool has_pin(const struct hosting *hosting, const struct part *part, uint
 static bool find_range(const struct part *part, uint32_t index, const Cluster__Stage *next,
                        struct child_range *out)
 {
-    const struct part_stage *old = &part->stages[index];
+    const struct part_stage *old = &part->life.stages[index];
     const uint32_t first =
         next->first_layer > old->first_layer ? next->first_layer : old->first_layer;
     const uint32_t next_end = next->first_layer + next->n_layers,
@@ -113,7 +113,7 @@ static struct part_pin *new_pin(struct part *part, uint64_t epoch)
         return NULL;
     pin->hosting = part->hosting;
     pin->epoch = epoch;
-    pin->instance = mem_copy_text(part->instance, strlen(part->instance));
+    pin->instance = mem_copy_text(part->life.instance, strlen(part->life.instance));
     pin->model_record = part_copy_model(part->model_record);
     if (pin->instance && pin->model_record)
         pin->model = options->model(options->self, pin->model_record);
@@ -126,17 +126,18 @@ static struct part_pin *new_pin(struct part *part, uint64_t epoch)
 void part_pin_for(struct part *part, const Cluster__Placement *next)
 {
     struct hosting *hosting = part->hosting;
-    const struct part *heir = hosting_find(hosting, part->instance, next->epoch);
-    const bool is_there = heir && heir->state != PART_WAITING; /* it has, or loads, what it needs */
-    if (part->state != PART_READY || is_there || next->epoch <= part->epoch ||
+    const struct part *heir = hosting_find(hosting, part->life.instance, next->epoch);
+    const bool is_there =
+        heir && heir->life.state != PART_WAITING; /* it has, or loads, what it needs */
+    if (part->life.state != PART_READY || is_there || next->epoch <= part->life.epoch ||
         has_pin(hosting, part, next->epoch))
         return;
     struct part_pin *pin = new_pin(part, next->epoch);
     struct child_range ranges[CHILD_RANGES_MAX];
     uint32_t n = 0;
-    for (uint32_t i = 0; pin && i < part->n_stages; i++) {
-        for (uint32_t k = 0; k < next->n_stages && part->stages[i].here && n < CHILD_RANGES_MAX;
-             k++)
+    for (uint32_t i = 0; pin && i < part->life.n_stages; i++) {
+        for (uint32_t k = 0;
+             k < next->n_stages && part->life.stages[i].here && n < CHILD_RANGES_MAX; k++)
             n += find_range(part, i, next->stages[k], &ranges[n]);
     }
     for (uint32_t i = 0; i < n && !hosting->options.children; i++)
@@ -156,9 +157,9 @@ static bool is_needed(const struct hosting *hosting, const struct state *state,
 {
     const struct part *part = hosting_find(hosting, pin->instance, pin->epoch);
     if (part)
-        return part->state == PART_WAITING || part->state == PART_LOADING;
+        return part->life.state == PART_WAITING || part->life.state == PART_LOADING;
     const Cluster__Instance *instance = state_instance(state, pin->instance);
-    return instance && instance->active && hosting_placement(state, pin->instance, pin->epoch);
+    return instance && instance->active && parts_placement(state, pin->instance, pin->epoch);
 }
 
 void hosting_drop_pins(struct hosting *hosting, const struct state *state)

@@ -1,0 +1,11 @@
+/* What parts.c and parts_step.c share. */
+#pragma once
+
+#include "hosting/parts.h"
+
+void parts_check(const struct parts *parts); /* asserts what always holds */
+void parts_sweep(struct parts *parts);       /* what is gone is to be freed */
+bool parts_next_job(struct parts *parts, struct parts_effect *out);
+bool part_next_flag(struct part_life *life, struct parts_effect *out);
+/* Of the instance (NULL: none), that with the epoch; NULL: neither. */
+const Cluster__Placement *parts_placement_of(const Cluster__Instance *instance, uint64_t epoch);
