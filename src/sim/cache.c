@@ -13,18 +13,6 @@ enum {
     KV_BYTES = 4096, /* of a layer and token, for how long a device is busy with it */
 };
 
-/* What a node has of a placement, as its hand-overs know it. */
-struct kept_part {
-    struct kept_part *next;
-    uint32_t instance;
-    struct handover_part about;
-    struct cache_give give;
-    struct cache_take take;
-    bool has_served, was_found, quiesces;
-    bool is_full;               /* the driver began with the slots of the offer … */
-    bool used[LIMIT_SEQUENCES]; /* … of which these are a sequence's by now, or were */
-};
-
 struct kept_job { /* a device's */
     struct kept_job *next;
     uint64_t key;
@@ -33,37 +21,21 @@ struct kept_job { /* a device's */
     struct handover_effect effect;
 };
 
-static const char *kept_instance(uint32_t index)
-{
-    static const char *const names[SCENARIO_INSTANCES] = {"i0", "i1", "i2", "i3",
-                                                          "i4", "i5", "i6", "i7"};
-    assert(index < SCENARIO_INSTANCES);
-    return names[index];
-}
-
 /* ---- who is who ---- */
 
-static void kept_id(uint32_t node, uint8_t out[NODE_ID_BYTES])
+void kept_id(uint32_t node, uint8_t out[NODE_ID_BYTES])
 {
     memset(out, 0, NODE_ID_BYTES);
     out[0] = 1;
     memcpy(out + 1, &node, sizeof node);
 }
 
-static uint32_t kept_index(const uint8_t id[NODE_ID_BYTES])
+uint32_t kept_index(const uint8_t id[NODE_ID_BYTES])
 {
     uint32_t node;
     assert(id[0] == 1);
     memcpy(&node, id + 1, sizeof node);
     return node;
-}
-
-static struct kept_part *kept_find(const struct node *node, uint32_t instance, uint64_t epoch)
-{
-    struct kept_part *part = node->parts;
-    while (part && (part->instance != instance || part->about.of.epoch != epoch))
-        part = part->next;
-    return part;
 }
 
 static void kept_read(struct world *w, const Cluster__Placement *from,
@@ -79,28 +51,16 @@ static void kept_read(struct world *w, const Cluster__Placement *from,
     }
 }
 
-/* A part is loaded when all of its stages are. */
-static void kept_sync(struct node *node, struct kept_part *part)
+static void kept_sync(struct node *node, struct sim_part *part)
 {
     struct handover_part *about = &part->about;
-    about->is_loaded = part->give.state != GIVE_HANDING;
-    for (uint32_t i = 0; i < about->of.n_stages && about->is_loaded; i++) {
-        if (!handover_is_here(about, i))
-            continue;
-        const struct hosted *h = host_find(node, part->instance, about->of.epoch, i);
-        about->is_loaded = h && h->state == WORKER_READY;
-        about->is_lost = i == 0 ? h && h->lost : about->is_lost;
-    }
+    const struct hosted *driver = host_find(node, part->instance, part->life.epoch, 0);
+    about->is_loaded = part->life.state == PART_READY;
+    about->is_current = part->life.is_current;
+    about->is_lost = driver && driver->lost;
 }
 
 /* ---- parts that come and go ---- */
-
-static void kept_part_free(struct kept_part *part)
-{
-    cache_give_clear(&part->give);
-    cache_take_clear(&part->take);
-    mem_free(part);
-}
 
 static void kept_job_free(struct kept_job *job)
 {
@@ -108,13 +68,8 @@ static void kept_job_free(struct kept_job *job)
     mem_free(job);
 }
 
-void kept_drop_all(struct node *node)
+void kept_drop_jobs(struct node *node)
 {
-    while (node->parts) {
-        struct kept_part *part = node->parts;
-        node->parts = part->next;
-        kept_part_free(part);
-    }
     while (node->cache_jobs) {
         struct kept_job *job = node->cache_jobs;
         node->cache_jobs = job->next;
@@ -122,33 +77,18 @@ void kept_drop_all(struct node *node)
     }
 }
 
-void kept_release(struct node *node, uint32_t instance, uint64_t epoch)
+void kept_clear(struct sim_part *part)
 {
-    struct kept_part **at = &node->parts;
-    for (const struct hosted *h = node->hosted; h; h = h->next) {
-        if (h->instance == instance && h->epoch == epoch)
-            return;
-    }
-    while (*at && ((*at)->instance != instance || (*at)->about.of.epoch != epoch))
-        at = &(*at)->next;
-    struct kept_part *part = *at;
-    if (!part)
-        return;
-    *at = part->next;
-    kept_part_free(part);
+    cache_give_clear(&part->give);
+    cache_take_clear(&part->take);
 }
 
-static struct kept_part *kept_part_new(struct world *w, struct node *node, const struct hosted *h,
-                                       const Cluster__Placement *placement)
+void kept_init(struct world *w, struct node *node, struct sim_part *part,
+               const Cluster__Placement *from)
 {
-    struct kept_part *part = mem_new(sizeof *part);
-    if (!part) {
-        w->out_of_memory = true;
-        return NULL;
-    }
     struct handover_part *about = &part->about;
-    part->instance = h->instance;
-    about->instance = h->instance + UINT64_C(1);
+    struct handover_placement before;
+    about->instance = part->instance + UINT64_C(1);
     about->n_slots = LIMIT_SEQUENCES;
     about->context = LIMIT_CONTEXT;
     about->n_vocab = UINT32_C(1) << 31;
@@ -156,28 +96,21 @@ static struct kept_part *kept_part_new(struct world *w, struct node *node, const
                  : w->scenario->bug == SCENARIO_BUG_NO_LAYER ? HANDOVER_NO_LAYER
                                                              : HANDOVER_SOUND;
     kept_id(node->index, about->node_id);
-    kept_read(w, placement, &about->of);
-    for (uint32_t i = 0; i < about->of.n_stages; i++)
-        about->row_bytes[i] = handover_is_here(about, i) ? KEPT_ROW_BYTES : 0;
+    about->of.epoch = part->life.epoch;
+    about->of.n_stages = part->life.n_stages;
+    for (uint32_t i = 0; i < about->of.n_stages; i++) {
+        const struct part_stage *stage = &part->life.stages[i];
+        memcpy(about->of.stages[i].node_id, stage->node_id, NODE_ID_BYTES);
+        about->of.stages[i].first_layer = stage->first_layer;
+        about->of.stages[i].n_layers = stage->n_layers;
+        about->row_bytes[i] = stage->here ? KEPT_ROW_BYTES : 0;
+    }
     cache_give_init(&part->give, about);
     cache_take_init(&part->take, about);
-    part->next = node->parts;
-    node->parts = part;
-    return part;
-}
-
-void kept_open(struct world *w, struct node *node, const struct hosted *h)
-{
-    const Cluster__Instance *is = state_instance(node_state(node), kept_instance(h->instance));
-    const Cluster__Placement *placement = serve_placement(node, h->instance, h->epoch);
-    if (!placement || kept_find(node, h->instance, h->epoch))
+    if (!from || !state_is_ready(from))
         return;
-    struct kept_part *part = kept_part_new(w, node, h, placement);
-    if (!part || placement != is->next || is->next->replaces || !state_is_ready(is->current))
-        return;
-    struct handover_placement from;
-    kept_read(w, is->current, &from);
-    cache_take_open(&part->take, &from);
+    kept_read(w, from, &before);
+    cache_take_open(&part->take, &before);
 }
 
 /* ---- a device's jobs ---- */
@@ -188,7 +121,7 @@ static uint64_t kept_job_ms(const struct handover_effect *effect)
     return 1 + (effect->type == HANDOVER_READ ? bytes / LINK_BYTES_PER_MS : 0);
 }
 
-static void kept_job_begin(struct world *w, struct node *node, struct kept_part *part,
+static void kept_job_begin(struct world *w, struct node *node, struct sim_part *part,
                            struct handover_effect *effect)
 {
     struct kept_job *job = mem_new(sizeof *job), **at = &node->cache_jobs;
@@ -198,19 +131,21 @@ static void kept_job_begin(struct world *w, struct node *node, struct kept_part 
     }
     *job = (struct kept_job){.key = ++w->n_keys,
                              .instance = part->instance,
-                             .epoch = part->about.of.epoch,
+                             .epoch = part->life.epoch,
                              .effect = *effect};
     *effect = (struct handover_effect){0};
+    part->n_jobs++;
+    part->life.is_busy = true;
     while (*at)
         at = &(*at)->next;
     *at = job;
     host_look_later(w, node, job->key, kept_job_ms(&job->effect));
 }
 
-static void kept_job_end(struct node *node, struct kept_part *part, struct kept_job *job)
+static void kept_job_end(struct node *node, struct sim_part *part, struct kept_job *job)
 {
     struct handover_effect *effect = &job->effect;
-    struct hosted *h = host_find(node, part->instance, part->about.of.epoch, effect->stage);
+    struct hosted *h = host_find(node, part->instance, part->life.epoch, effect->stage);
     const char *why = h && h->state == WORKER_READY ? NULL : "its stage is gone";
     kept_sync(node, part);
     switch (effect->type) {
@@ -237,7 +172,7 @@ static void kept_job_end(struct node *node, struct kept_part *part, struct kept_
 
 /* ---- what the machines want ---- */
 
-static void kept_carry_out(struct world *w, struct node *node, struct kept_part *part,
+static void kept_carry_out(struct world *w, struct node *node, struct sim_part *part,
                            struct handover_effect *effect)
 {
     switch (effect->type) {
@@ -260,17 +195,20 @@ static void kept_carry_out(struct world *w, struct node *node, struct kept_part 
         cache_take_begun(&part->take, true);
         break;
     case HANDOVER_RETIRE:
+        parts_retire(&node->parts, &part->life, 0);
+        node->changed = true;
+        break;
     case HANDOVER_CHANGED:
         node->changed = true;
         break;
     case HANDOVER_NOTE:
         world_say(w, "%s: i%u, epoch %llu: %s", node->id, part->instance,
-                  (unsigned long long)part->about.of.epoch, effect->text);
+                  (unsigned long long)part->life.epoch, effect->text);
         break;
     }
 }
 
-static void kept_pump(struct world *w, struct node *node, struct kept_part *part)
+static void kept_pump(struct world *w, struct node *node, struct sim_part *part)
 {
     struct handover_effect effect;
     kept_sync(node, part);
@@ -290,11 +228,11 @@ bool kept_job(struct world *w, struct node *node, uint64_t key)
     if (!job)
         return false;
     *at = job->next;
-    struct kept_part *part = kept_find(node, job->instance, job->epoch);
-    if (part) {
-        kept_job_end(node, part, job);
-        kept_pump(w, node, part);
-    }
+    struct sim_part *part = host_part(node, job->instance, job->epoch);
+    assert(part && part->n_jobs); /* a busy part is not closed */
+    part->life.is_busy = --part->n_jobs;
+    kept_job_end(node, part, job);
+    kept_pump(w, node, part);
     kept_job_free(job);
     return true;
 }
@@ -310,8 +248,8 @@ void kept_receive(struct world *w, struct node *node, const struct message *m)
     kept_id(node->index, own);
     kept_id(m->from, other);
     const uint32_t instance = (uint32_t)message.route.instance - 1;
-    struct kept_part *from = kept_find(node, instance, message.route.from_epoch);
-    struct kept_part *to = kept_find(node, instance, message.route.to_epoch);
+    struct sim_part *from = host_part(node, instance, message.route.from_epoch);
+    struct sim_part *to = host_part(node, instance, message.route.to_epoch);
     if (from)
         kept_sync(node, from);
     if (to)
@@ -333,10 +271,10 @@ void kept_receive(struct world *w, struct node *node, const struct message *m)
 
 /* ---- the driver that goes ---- */
 
-static bool kept_is_under_way(const struct node *node, const struct kept_part *part)
+static bool kept_is_under_way(const struct node *node, const struct sim_part *part)
 {
     for (const struct sequence *s = node->sequences; s; s = s->next) {
-        if (s->instance == part->instance && s->epoch == part->about.of.epoch && s->round)
+        if (s->instance == part->instance && s->epoch == part->life.epoch && s->round)
             return true;
     }
     return false;
@@ -348,7 +286,7 @@ static int32_t kept_token(uint64_t token)
     return (int32_t)(token >> 33);
 }
 
-static uint32_t kept_list_slots(const struct node *node, const struct kept_part *part,
+static uint32_t kept_list_slots(const struct node *node, const struct sim_part *part,
                                 struct cached_slot *out, int32_t **tokens)
 {
     uint32_t n = 0, n_tokens = 0;
@@ -356,7 +294,7 @@ static uint32_t kept_list_slots(const struct node *node, const struct kept_part 
         n_tokens += s->n_fed;
     int32_t *at = *tokens = mem_new_array(n_tokens + 1, sizeof *at);
     for (const struct sequence *s = node->sequences; s && at && n < LIMIT_SEQUENCES; s = s->next) {
-        if (s->instance != part->instance || s->epoch != part->about.of.epoch || !s->n_fed)
+        if (s->instance != part->instance || s->epoch != part->life.epoch || !s->n_fed)
             continue;
         out[n++] = (struct cached_slot){s->slot, s->n_fed, at};
         for (uint32_t i = 0; i < s->n_fed; i++)
@@ -366,11 +304,11 @@ static uint32_t kept_list_slots(const struct node *node, const struct kept_part 
 }
 
 /* Its requests end when nothing of them is under way, then its slots stand still. */
-static void kept_quiesced(struct world *w, struct node *node, struct kept_part *part)
+static void kept_quiesced(struct world *w, struct node *node, struct sim_part *part)
 {
     struct cached_slot slots[LIMIT_SEQUENCES];
     int32_t *tokens;
-    const struct hosted *driver = host_find(node, part->instance, part->about.of.epoch, 0);
+    const struct hosted *driver = host_find(node, part->instance, part->life.epoch, 0);
     const uint32_t n = kept_list_slots(node, part, slots, &tokens);
     w->out_of_memory |= !tokens;
     if (driver)
@@ -379,41 +317,38 @@ static void kept_quiesced(struct world *w, struct node *node, struct kept_part *
     mem_free(tokens);
 }
 
-bool kept_hand_over(struct world *w, struct node *node, const struct hosted *h)
+bool kept_hand_over(struct world *w, struct node *node, struct sim_part *part,
+                    const Cluster__Placement *next)
 {
-    const Cluster__Instance *is = state_instance(node_state(node), kept_instance(h->instance));
-    const Cluster__Placement *next = is && is->active ? is->current : NULL;
-    struct kept_part *part = kept_find(node, h->instance, h->epoch);
     struct handover_placement to;
-    if (!next || !part)
-        return false;
     kept_sync(node, part);
     kept_read(w, next, &to);
-    const bool may =
-        part->about.is_loaded && !part->about.is_lost && part->has_served && state_is_ready(next);
+    const bool may = part->about.is_loaded && !part->about.is_lost && part->life.has_served &&
+                     state_is_ready(next);
     const bool gives = cache_give_begin(&part->give, w->now_ms, &to, may);
+    if (gives && part->life.state == PART_READY)
+        parts_hand_over(&node->parts, &part->life);
     kept_pump(w, node, part);
-    return gives && part->give.state == GIVE_HANDING;
+    return gives;
 }
 
 bool kept_is_handing(const struct node *node, uint32_t instance, uint64_t epoch)
 {
-    const struct kept_part *part = kept_find(node, instance, epoch);
-    return part && part->give.state == GIVE_HANDING;
+    const struct sim_part *part = host_part(node, instance, epoch);
+    return part && part->life.state == PART_HANDING;
 }
 
-/* Of its stages one goes, or has failed. */
-void kept_leave(struct world *w, struct node *node, const struct hosted *h, const char *why)
+/* One of its devices has lost what it had. */
+void kept_fail(struct world *w, struct node *node, struct sim_part *part, const char *why)
 {
-    struct kept_part *part = kept_find(node, h->instance, h->epoch);
-    if (!part)
-        return;
     kept_sync(node, part);
-    if (why) {
-        cache_give_fail(&part->give, why);
-        cache_take_fail(&part->take, why);
-    }
+    cache_give_fail(&part->give, why);
+    cache_take_fail(&part->take, why);
     kept_pump(w, node, part);
+}
+
+void kept_leave(struct sim_part *part)
+{
     cache_give_close(&part->give);
 }
 
@@ -421,13 +356,13 @@ void kept_leave(struct world *w, struct node *node, const struct hosted *h, cons
 
 bool kept_waits(const struct node *node, const struct hosted *driver)
 {
-    const struct kept_part *part = kept_find(node, driver->instance, driver->epoch);
+    const struct sim_part *part = host_part(node, driver->instance, driver->epoch);
     return part && cache_take_is_open(&part->take);
 }
 
 void kept_found(struct node *node, const struct hosted *driver)
 {
-    struct kept_part *part = kept_find(node, driver->instance, driver->epoch);
+    struct sim_part *part = host_part(node, driver->instance, driver->epoch);
     if (part)
         part->was_found = true;
 }
@@ -435,12 +370,12 @@ void kept_found(struct node *node, const struct hosted *driver)
 /* A driver that has lost its stages empties every slot before it uses it. */
 void kept_lost(struct world *w, struct node *node, const struct hosted *driver)
 {
-    struct kept_part *part = kept_find(node, driver->instance, driver->epoch);
+    struct sim_part *part = host_part(node, driver->instance, driver->epoch);
     if (!part)
         return;
     part->is_full = false;
     kept_sync(node, part);
-    if (part->was_found && part->give.state != GIVE_HANDING)
+    if (part->was_found && part->life.state != PART_HANDING)
         cache_take_end(&part->take, "its driver is lost");
     kept_pump(w, node, part);
 }
@@ -466,7 +401,7 @@ static bool kept_is_taken(const struct node *node, const struct hosted *driver, 
 bool kept_slot_for(const struct node *node, const struct hosted *driver, const uint64_t *tokens,
                    uint32_t n_tokens, uint32_t *slot, uint32_t *n_fed)
 {
-    struct kept_part *part = kept_find(node, driver->instance, driver->epoch);
+    struct sim_part *part = host_part(node, driver->instance, driver->epoch);
     const struct offered *offer = part && part->is_full ? part->take.offer : NULL;
     *n_fed = 0;
     for (uint32_t i = 0; offer && i < offer->n_slots; i++) {
@@ -491,14 +426,12 @@ bool kept_slot_for(const struct node *node, const struct hosted *driver, const u
 
 /* ---- by and by ---- */
 
-static void kept_look(struct world *w, struct node *node, struct kept_part *part)
+static void kept_look(struct world *w, struct node *node, struct sim_part *part)
 {
-    const Cluster__Instance *is = state_instance(node_state(node), kept_instance(part->instance));
+    const Cluster__Instance *is = state_instance(node_state(node), part->life.instance);
     struct handover_placement next;
-    part->about.is_current = is && is->current && is->current->epoch == part->about.of.epoch;
-    part->has_served |= part->about.is_current;
     kept_sync(node, part);
-    if (part->about.is_current && is->next && part->give.next.epoch != is->next->epoch) {
+    if (part->life.is_current && is && is->next && part->give.next.epoch != is->next->epoch) {
         kept_read(w, is->next, &next);
         cache_give_prepare(&part->give, &next);
     }
@@ -513,6 +446,6 @@ static void kept_look(struct world *w, struct node *node, struct kept_part *part
 
 void kept_turn(struct world *w, struct node *node)
 {
-    for (struct kept_part *part = node->parts; part; part = part->next)
-        kept_look(w, node, part);
+    for (struct part_life *life = node->parts.first; life; life = life->next)
+        kept_look(w, node, (struct sim_part *)life);
 }

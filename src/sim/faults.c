@@ -20,6 +20,7 @@ void node_start(struct world *w, struct node *node)
     node->wake_ms = 0;
     node->tick_ms = w->now_ms + 1 + world_draw(w, TICK_MS);
     node->changed = true;
+    host_start(node);
     if (!log_start(w, node)) {
         w->out_of_memory |= !w->over;
         return;

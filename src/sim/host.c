@@ -1,20 +1,27 @@
-/* Stages on a node's devices: worker_step() says what to do; loading takes its time, memory is
- * given back a moment after, and a device refuses what it has no room for. As hosting/hosting.h. */
+/* Stages on a node's devices. What decides is the node's own (hosting/parts.h); made up are the
+ * devices: loading takes its time, memory is given back a moment after, a device refuses what it
+ * has no room for, and may go with all that it has. */
 #include "sim/world.h"
 
 #include "base/mem.h"
 
-#include <stdio.h>
+#include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { UNLOAD_MS = 30, LOAD_MS = 50, FETCH_MS = 100, LINK_MIB_PER_S = 110 };
-enum { EVENT_FETCHED = 1 }; /* event.b of EVENT_STAGE; 0: of the stage whose key is in event.a */
+enum { PINNED = UINT32_MAX }; /* as a stage: weights that stay loaded for the next placement */
 
-static const char *const instances[SCENARIO_INSTANCES] = {"i0", "i1", "i2", "i3",
-                                                          "i4", "i5", "i6", "i7"};
-static const char *const models[SCENARIO_INSTANCES] = {"m0", "m1", "m2", "m3",
-                                                       "m4", "m5", "m6", "m7"};
-static const char *const devices[SCENARIO_DEVICES] = {"d0", "d1", "d2", "d3"};
+/* event.b of EVENT_STAGE: what event.a is. */
+enum { HOST_JOB, HOST_FETCHED, HOST_TOLD };
+
+static const char *const host_devices[SCENARIO_DEVICES] = {"d0", "d1", "d2", "d3"};
+
+static uint32_t host_device(const char *id)
+{
+    assert(id[0] == 'd' && id[1] >= '0' && id[1] < '0' + SCENARIO_DEVICES);
+    return (uint32_t)(id[1] - '0');
+}
 
 struct hosted *host_find(struct node *node, uint32_t instance, uint64_t epoch, uint32_t stage)
 {
@@ -24,29 +31,42 @@ struct hosted *host_find(struct node *node, uint32_t instance, uint64_t epoch, u
     return h;
 }
 
+struct sim_part *host_part(const struct node *node, uint32_t instance, uint64_t epoch)
+{
+    for (struct part_life *life = node->parts.first; life; life = life->next) {
+        struct sim_part *part = (struct sim_part *)life;
+        if (part->instance == instance && life->epoch == epoch)
+            return part;
+    }
+    return NULL;
+}
+
+/* ---- a device's memory ---- */
+
 /* A layer's weights are on a device once, however many stages use them (engine/weight_unit.h). */
-static bool shares(const struct hosted *of, const struct hosted *h, uint32_t layer)
+static bool host_shares(const struct hosted *of, const struct hosted *h, uint32_t layer)
 {
     return of->instance == h->instance && of->device == h->device && of->holds &&
            layer >= of->first_layer && layer - of->first_layer < of->n_layers;
 }
 
 /* Of what `h` uses, that no stage of `list` up to `end` has on the device. */
-static uint64_t bytes_beside(const struct hosted *list, const struct hosted *end,
-                             const struct hosted *h)
+static uint64_t host_bytes_beside(const struct hosted *list, const struct hosted *end,
+                                  const struct hosted *h)
 {
     uint32_t n = 0;
     for (uint32_t layer = h->first_layer; layer < h->first_layer + h->n_layers; layer++) {
         const struct hosted *of = list;
-        while (of != end && !(of != h && shares(of, h, layer)))
+        while (of != end && !(of != h && host_shares(of, h, layer)))
             of = of->next;
         n += of == end;
     }
+    assert(n <= h->n_layers);
     return h->n_layers ? h->bytes / h->n_layers * n : 0;
 }
 
 /* As if nothing were shared: quick, and mostly enough to know. */
-static uint64_t held_at_most(const struct node *node, uint32_t device)
+static uint64_t host_used_at_most(const struct node *node, uint32_t device)
 {
     uint64_t bytes = 0;
     for (const struct hosted *h = node->hosted; h; h = h->next)
@@ -54,11 +74,11 @@ static uint64_t held_at_most(const struct node *node, uint32_t device)
     return bytes;
 }
 
-static uint64_t held(const struct node *node, uint32_t device)
+static uint64_t host_used(const struct node *node, uint32_t device)
 {
     uint64_t bytes = 0;
     for (const struct hosted *h = node->hosted; h; h = h->next)
-        bytes += h->device == device && h->holds ? bytes_beside(node->hosted, h, h) : 0;
+        bytes += h->device == device && h->holds ? host_bytes_beside(node->hosted, h, h) : 0;
     return bytes;
 }
 
@@ -70,7 +90,10 @@ bool host_computes(const struct node *node, uint32_t device)
     return h;
 }
 
-static void later(struct world *w, const struct node *node, uint64_t ms, uint64_t a, uint64_t b)
+/* ---- stages on devices ---- */
+
+static void host_later(struct world *w, const struct node *node, uint64_t ms, uint64_t a,
+                       uint64_t b)
 {
     world_push(
         w, (struct event){
@@ -79,10 +102,10 @@ static void later(struct world *w, const struct node *node, uint64_t ms, uint64_
 
 void host_look_later(struct world *w, const struct node *node, uint64_t key, uint64_t ms)
 {
-    later(w, node, ms, key, 0);
+    host_later(w, node, ms, key, HOST_JOB);
 }
 
-static void free_hosted(struct hosted **link)
+static void host_free(struct hosted **link)
 {
     struct hosted *h = *link;
     *link = h->next;
@@ -91,261 +114,423 @@ static void free_hosted(struct hosted **link)
     mem_free(h);
 }
 
-void host_drop_all(struct node *node)
+static bool host_is_of(const struct hosted *h, const struct sim_part *part)
 {
-    while (node->hosted)
-        free_hosted(&node->hosted);
-    kept_drop_all(node);
-    memset(node->fetches, 0, sizeof node->fetches);
+    return h->instance == part->instance && h->epoch == part->life.epoch && h->stage != PINNED;
 }
 
-static void fail(struct world *w, struct node *node, struct hosted *h, const char *why)
+static void host_free_stages(struct node *node, const struct sim_part *part)
 {
-    serve_stage_gone(w, node, h);
-    kept_leave(w, node, h, why);
-    h->state = WORKER_FAILED;
-    h->problem = why;
-    h->holds = h->waits = false;
-    kept_forget(h);
-    h->key = ++w->n_keys;
-    node->changed = true;
+    for (struct hosted **link = &node->hosted; *link;) {
+        if (host_is_of(*link, part))
+            host_free(link);
+        else
+            link = &(*link)->next;
+    }
 }
 
-void host_device_gone(struct world *w, struct node *node, uint32_t device, const char *why)
+/* Its stages stay until they are closed; nobody reaches them any more. */
+static void host_cut_off(struct world *w, struct node *node, struct sim_part *part)
 {
     for (struct hosted *h = node->hosted; h; h = h->next) {
-        if (h->device == device && (h->state == WORKER_READY || h->state == WORKER_LOADING))
-            fail(w, node, h, why);
+        if (!host_is_of(h, part) || h->state == WORKER_UNLOADING)
+            continue;
+        serve_stage_gone(w, node, h);
+        h->state = WORKER_UNLOADING;
+        kept_forget(h);
     }
 }
 
-/* ---- what the worker wants ---- */
-
-static void begin_unload(struct world *w, struct node *node, struct hosted *h)
+static struct hosted *host_new(struct world *w, struct node *node, uint32_t instance,
+                               uint32_t device, uint32_t first_layer, uint32_t n_layers)
 {
-    if (h->state == WORKER_UNLOADING)
-        return;
-    serve_stage_gone(w, node, h);
-    kept_leave(w, node, h, NULL);
-    h->state = WORKER_UNLOADING;
-    kept_forget(h);
-    h->key = ++w->n_keys;
-    later(w, node, h->holds ? UNLOAD_MS : 1, h->key, 0);
-}
-
-static bool is_clearing(const struct node *node, uint32_t device)
-{
-    for (const struct hosted *h = node->hosted; h; h = h->next) {
-        if (h->device == device && h->state == WORKER_UNLOADING)
-            return true;
-    }
-    return false;
-}
-
-static void begin_load(struct world *w, struct node *node, struct hosted *h)
-{
-    const struct scenario_node *is = &w->scenario->nodes[node->index];
-    if (is_clearing(node, h->device))
-        return;
-    h->waits = false;
-    if (node->devices_gone[h->device]) {
-        fail(w, node, h, "the device is gone");
-        return;
-    }
-    const uint64_t bytes = bytes_beside(node->hosted, NULL, h);
-    if (held(node, h->device) + bytes + node->others_bytes > is->memory_mib << 20) {
-        w->result->refused_loads++;
-        fail(w, node, h, "out of memory");
-        return;
-    }
-    h->holds = true;
-    w->result->loads++;
-    later(w, node, LOAD_MS + (bytes >> 20) * 1000 / is->load_mib_per_s, h->key, 0);
-}
-
-static bool take_route(struct world *w, struct node *node, struct hosted *h)
-{
-    const Cluster__Placement *placement = serve_placement(node, h->instance, h->epoch);
-    h->n_route = placement ? (uint32_t)placement->n_stages : 0;
-    h->route = mem_new_array((size_t)h->n_route + 1, sizeof *h->route);
-    for (uint32_t i = 0; h->route && i < h->n_route; i++)
-        h->route[i] = world_node(w, placement->stages[i]->node)->index;
-    return h->route;
-}
-
-static void load(struct world *w, struct node *node, const struct worker_action *action)
-{
-    const uint32_t instance = instance_index(action->instance);
-    if (host_find(node, instance, action->epoch, action->stage))
-        return;
-    struct hosted *old = action->type == WORKER_ADOPT
-                             ? host_find(node, instance, action->from_epoch, action->from_stage)
-                             : NULL;
-    const bool adopts = old && old->holds;
-    if (old)
-        begin_unload(w, node, old);
-    if (adopts)
-        old->holds = false;
     struct hosted *h = mem_new(sizeof *h);
     if (!h) {
         w->out_of_memory = true;
-        return;
+        return NULL;
     }
     *h = (struct hosted){.next = node->hosted,
                          .key = ++w->n_keys,
                          .instance = instance,
-                         .device = (uint32_t)(action->device[1] - '0'),
-                         .stage = action->stage,
-                         .epoch = action->epoch,
-                         .bytes = action->n_layers * w->scenario->instances[instance].layer_mib
-                                  << 20,
-                         .first_layer = action->first_layer,
-                         .n_layers = action->n_layers,
-                         .state = WORKER_LOADING,
-                         .waits = true};
+                         .device = device,
+                         .bytes = n_layers * w->scenario->instances[instance].layer_mib << 20,
+                         .first_layer = first_layer,
+                         .n_layers = n_layers,
+                         .holds = true};
     node->hosted = h;
-    if (!take_route(w, node, h)) {
-        w->out_of_memory = true;
-        return;
-    }
-    kept_open(w, node, h);
-    if (adopts) { /* the weights stay */
-        h->waits = false;
-        h->holds = true;
-        later(w, node, LOAD_MS, h->key, 0);
-        return;
-    }
-    begin_load(w, node, h);
+    return h;
 }
 
-static void fetch(struct world *w, struct node *node, uint32_t instance)
+static bool host_take_route(struct world *w, struct node *node, const struct sim_part *part,
+                            struct hosted *h)
+{
+    (void)node;
+    h->n_route = part->life.n_stages;
+    h->route = mem_new_array((size_t)h->n_route + 1, sizeof *h->route);
+    w->out_of_memory |= !h->route;
+    for (uint32_t i = 0; h->route && i < h->n_route; i++)
+        h->route[i] = kept_index(part->life.stages[i].node_id);
+    return h->route;
+}
+
+/* ---- opening ---- */
+
+/* NULL: all of its devices are there, and have room. What it takes to load it. */
+static const char *host_take_stages(struct world *w, struct node *node, struct sim_part *part,
+                                    uint64_t *ms)
+{
+    const struct scenario_node *is = &w->scenario->nodes[node->index];
+    uint64_t mib[SCENARIO_DEVICES] = {0};
+    for (uint32_t i = 0; i < part->life.n_stages; i++) {
+        const struct part_stage *stage = &part->life.stages[i];
+        if (!stage->here)
+            continue;
+        const uint32_t device = host_device(stage->device);
+        if (node->devices_gone[device])
+            return "the device is gone";
+        struct hosted *h =
+            host_new(w, node, part->instance, device, stage->first_layer, stage->n_layers);
+        if (!h || !host_take_route(w, node, part, h))
+            return "no memory";
+        h->epoch = part->life.epoch;
+        h->stage = i;
+        h->state = WORKER_LOADING;
+        mib[device] += host_bytes_beside(node->hosted, NULL, h) >> 20;
+        if (host_used(node, device) + node->others_bytes > is->memory_mib << 20)
+            return "out of memory";
+        w->result->loads++;
+    }
+    *ms = 0;
+    for (uint32_t d = 0; d < SCENARIO_DEVICES; d++)
+        *ms = mib[d] * 1000 / is->load_mib_per_s > *ms ? mib[d] * 1000 / is->load_mib_per_s : *ms;
+    return NULL;
+}
+
+static void host_open(struct world *w, struct node *node, struct sim_part *part)
+{
+    struct error why = {0};
+    uint64_t ms = 0;
+    const char *problem = host_take_stages(w, node, part, &ms);
+    if (problem) {
+        host_free_stages(node, part);
+        w->result->refused_loads++;
+        error_set(&why, ERROR_NO_MEMORY, "%s", problem);
+        parts_fail(&node->parts, &part->life, &why);
+        return;
+    }
+    parts_opening(&node->parts, &part->life);
+    part->job = ++w->n_keys;
+    host_look_later(w, node, part->job, LOAD_MS + ms);
+}
+
+static void host_opened(struct node *node, struct sim_part *part, const char *problem)
+{
+    struct error why = {0};
+    if (problem) {
+        host_free_stages(node, part);
+        error_set(&why, ERROR_IO, "%s", problem);
+    }
+    part->job = 0;
+    part->life.has_driver = !problem && part->life.stages[0].here;
+    parts_opened(&node->parts, &part->life, !problem, problem ? &why : NULL);
+    for (struct hosted *h = node->hosted; h; h = h->next) {
+        if (!host_is_of(h, part) || part->life.state != PART_READY)
+            continue;
+        h->state = WORKER_READY;
+        h->lost = true; /* until the state says that all of them are ready */
+    }
+}
+
+/* ---- weights that stay, as in hosting/hosting_pin.c ---- */
+
+static bool host_has_pin(const struct node *node, uint32_t instance, uint64_t epoch)
+{
+    const struct hosted *h = node->hosted;
+    while (h && (h->stage != PINNED || h->instance != instance || h->epoch != epoch))
+        h = h->next;
+    return h;
+}
+
+static void host_pin_stage(struct world *w, struct node *node, const struct hosted *h,
+                           const Cluster__Stage *next, uint64_t epoch)
+{
+    const uint32_t first = next->first_layer > h->first_layer ? next->first_layer : h->first_layer;
+    const uint32_t next_end = next->first_layer + next->n_layers,
+                   end = h->first_layer + h->n_layers;
+    const uint32_t last = next_end < end ? next_end : end;
+    if (first >= last || strcmp(next->node, node->id) != 0 ||
+        host_device(next->device) != h->device)
+        return;
+    struct hosted *pin = host_new(w, node, h->instance, h->device, first, last - first);
+    if (!pin)
+        return;
+    pin->stage = PINNED;
+    pin->epoch = epoch;
+    pin->state = WORKER_UNLOADING;
+}
+
+static void host_pin(struct world *w, struct node *node, const struct sim_part *part,
+                     const Cluster__Placement *next)
+{
+    const struct sim_part *heir = host_part(node, part->instance, next->epoch);
+    if (part->life.state != PART_READY || (heir && heir->life.state != PART_WAITING) ||
+        next->epoch <= part->life.epoch || host_has_pin(node, part->instance, next->epoch))
+        return;
+    for (const struct hosted *h = node->hosted; h; h = h->next) {
+        for (size_t i = 0; i < next->n_stages && host_is_of(h, part); i++)
+            host_pin_stage(w, node, h, next->stages[i], next->epoch);
+    }
+}
+
+static void host_drop_pins(struct node *node)
+{
+    for (struct hosted **link = &node->hosted; *link;) {
+        const struct hosted *h = *link;
+        const struct sim_part *part = host_part(node, h->instance, h->epoch);
+        const bool waits =
+            part ? part->life.state == PART_WAITING || part->life.state == PART_LOADING
+                 : serve_placement(node, h->instance, h->epoch) != NULL;
+        if (h->stage == PINNED && !waits)
+            host_free(link);
+        else
+            link = &(*link)->next;
+    }
+}
+
+/* ---- what the machine wants ---- */
+
+static void host_fetch(struct world *w, struct node *node, uint32_t instance)
 {
     const struct scenario_instance *is = &w->scenario->instances[instance];
     if (node->fetches[instance])
         return;
     node->fetches[instance] = true;
-    later(w, node, FETCH_MS + is->layers * is->layer_mib * 1000 / LINK_MIB_PER_S / 20, instance,
-          EVENT_FETCHED);
+    host_later(w, node, FETCH_MS + is->layers * is->layer_mib * 1000 / LINK_MIB_PER_S / 20,
+               instance, HOST_FETCHED);
 }
 
-static uint64_t report_key(const struct worker_action *action)
+static void host_propose(struct world *w, struct node *node, const struct worker_action *action)
 {
     Cluster__Event *event;
     if (event_decode((const uint8_t *)action->event.data, action->event.size, &event, NULL))
-        return 0;
+        return;
     const uint64_t state = event->stage_reported->state;
+    const uint64_t key =
+        UINT64_C(3) << 60 |
+        hash_bytes(action->epoch << 8 | action->stage << 2 | state, action->instance, 2) >> 4;
+    char *by = event->by;
+    log_propose(w, node, event, key, false);
+    event->by = by;
     event_free(event);
-    return UINT64_C(3) << 60 |
-           hash_bytes(action->epoch << 8 | action->stage << 2 | state, action->instance, 2) >> 4;
 }
 
-static void act(struct world *w, struct node *node, const struct worker_action *action)
+static void host_make(struct world *w, struct node *node, const struct parts_effect *wanted)
 {
-    Cluster__Event *event;
-    struct hosted *h;
-    switch (action->type) {
-    case WORKER_FETCH:
-        fetch(w, node, instance_index(action->instance));
+    struct sim_part *part = mem_new(sizeof *part);
+    if (!part || !parts_add(&node->parts, &part->life, wanted)) {
+        w->out_of_memory = true;
+        mem_free(part);
+        return;
+    }
+    part->instance = instance_index(wanted->instance->id);
+    kept_init(w, node, part, wanted->from);
+}
+
+static void host_unwanted(struct world *w, struct node *node, const struct parts_effect *effect)
+{
+    struct sim_part *part = (struct sim_part *)effect->life;
+    if (effect->placement)
+        host_pin(w, node, part, effect->placement);
+    if (!effect->from || !kept_hand_over(w, node, part, effect->from))
+        parts_retire(&node->parts, &part->life, 0);
+}
+
+static void host_job(struct world *w, struct node *node, struct sim_part *part, uint64_t ms)
+{
+    assert(!part->job);
+    part->job = ++w->n_keys;
+    host_look_later(w, node, part->job, ms);
+}
+
+static void host_carry_out(struct world *w, struct node *node, const struct parts_effect *effect)
+{
+    struct sim_part *part = (struct sim_part *)effect->life;
+    switch (effect->type) {
+    case PARTS_FETCH:
+        host_fetch(w, node, instance_index(effect->action->instance));
         break;
-    case WORKER_LOAD:
-    case WORKER_ADOPT:
-        load(w, node, action);
+    case PARTS_WANTED:
+        host_make(w, node, effect);
         break;
-    case WORKER_UNLOAD:
-        h = host_find(node, instance_index(action->instance), action->epoch, action->stage);
-        if (h && !kept_hand_over(w, node, h))
-            begin_unload(w, node, h);
+    case PARTS_SUCCEEDED:
+        host_pin(w, node, part, effect->placement);
         break;
-    case WORKER_REPORT:
-        if (event_decode((const uint8_t *)action->event.data, action->event.size, &event, NULL))
-            break;
-        char *by = event->by;
-        log_propose(w, node, event, report_key(action), false);
-        event->by = by;
-        event_free(event);
+    case PARTS_UNWANTED:
+        host_unwanted(w, node, effect);
+        break;
+    case PARTS_PROPOSE:
+        host_propose(w, node, effect->action);
+        break;
+    case PARTS_OPEN:
+        host_open(w, node, part);
+        break;
+    case PARTS_CANCEL:
+        break; /* a device that loads is not interrupted */
+    case PARTS_LEAVE:
+        host_cut_off(w, node, part);
+        kept_leave(part);
+        break;
+    case PARTS_STOP:
+        host_job(w, node, part, 1);
+        break;
+    case PARTS_CLOSE:
+        host_job(w, node, part, UNLOAD_MS);
+        break;
+    case PARTS_FAILED:
+        host_cut_off(w, node, part);
+        host_free_stages(node, part);
+        break;
+    case PARTS_FREE: /* another one of this epoch may be there by now */
+        kept_clear(part);
+        part_life_deinit(&part->life);
+        mem_free(part);
+        break;
+    case PARTS_CHANGED: /* in the loop's next turn */
+        host_later(w, node, 1, node->life, HOST_TOLD);
         break;
     }
 }
 
-struct weights_of {
-    struct world *w;
-    struct node *node;
-};
-
-static enum worker_weights weights(void *self, const Cluster__Model *model, uint32_t first,
-                                   uint32_t n)
+static void host_pump(struct world *w, struct node *node)
 {
-    const struct weights_of *of = self;
+    struct parts_effect effect;
+    while (parts_next(&node->parts, &effect)) {
+        host_carry_out(w, node, &effect);
+        node->changed = true; /* there is something new to look at */
+    }
+}
+
+/* ---- the node ---- */
+
+static enum worker_weights host_weights(void *self, const Cluster__Model *model, uint32_t first,
+                                        uint32_t n)
+{
+    const struct node *node = self;
     const uint32_t i = instance_index(model->name);
     (void)first, (void)n;
-    return of->node->has_weights[i] ? WORKER_HAS_ALL
-           : of->node->fetches[i]   ? WORKER_FETCHES
-                                    : WORKER_LACKS;
+    return node->has_weights[i] ? WORKER_HAS_ALL : node->fetches[i] ? WORKER_FETCHES : WORKER_LACKS;
+}
+
+static bool host_read_id(const char *node, uint8_t out[NODE_ID_BYTES])
+{
+    kept_id((uint32_t)atoi(node + 1), out);
+    return true;
+}
+
+void host_start(struct node *node)
+{
+    struct parts_options options = {.node = node->id,
+                                    .read_id = host_read_id,
+                                    .n_jobs_max = PARTS_JOBS,
+                                    .weights = host_weights,
+                                    .self = node};
+    kept_id(node->index, options.node_id);
+    parts_init(&node->parts, &options);
+}
+
+/* Its process ends: nobody is asked. */
+void host_drop_all(struct node *node)
+{
+    while (node->hosted)
+        host_free(&node->hosted);
+    while (node->parts.first) {
+        struct sim_part *part = (struct sim_part *)node->parts.first;
+        node->parts.first = part->life.next;
+        kept_clear(part);
+        part_life_deinit(&part->life);
+        mem_free(part);
+    }
+    kept_drop_jobs(node);
+    parts_deinit(&node->parts);
+    memset(node->fetches, 0, sizeof node->fetches);
+}
+
+void host_device_gone(struct world *w, struct node *node, uint32_t device, const char *why)
+{
+    struct error problem = {0};
+    error_set(&problem, ERROR_IO, "%s", why);
+    for (struct part_life *life = node->parts.first; life; life = life->next) {
+        struct sim_part *part = (struct sim_part *)life;
+        bool concerned = false;
+        for (uint32_t i = 0; i < life->n_stages; i++)
+            concerned |= life->stages[i].here && host_device(life->stages[i].device) == device;
+        if (!concerned)
+            continue;
+        if (life->state == PART_LOADING)
+            host_opened(node, part, why);
+        if (life->state != PART_READY && life->state != PART_HANDING)
+            continue;
+        kept_fail(w, node, part, why);
+        if (life->state == PART_READY || life->state == PART_HANDING)
+            parts_give_up(&node->parts, life, &problem);
+    }
+    node->changed = true;
+    host_pump(w, node);
 }
 
 void host_turn(struct world *w, struct node *node)
 {
-    struct worker_stage stages[64];
-    struct worker_actions actions;
-    struct weights_of of = {w, node};
-    uint32_t n = 0;
     if (!node_state(node)->root)
         return;
-    for (const struct hosted *h = node->hosted; h && n < 64; h = h->next)
-        stages[n++] = (struct worker_stage){
-            instances[h->instance], models[h->instance], devices[h->device], h->epoch,  h->stage,
-            h->first_layer,         h->n_layers,         h->state,           h->problem};
-    const struct worker_view view = {.state = node_state(node),
-                                     .node = node->id,
-                                     .now_ms = w->now_ms,
-                                     .wall_ms = world_wall_ms(w, node),
-                                     .stages = stages,
-                                     .n_stages = n,
-                                     .weights = weights,
-                                     .self = &of};
-    w->out_of_memory |= worker_step(&view, &actions, NULL) != ERROR_NONE;
-    for (uint32_t i = 0; i < actions.n; i++)
-        act(w, node, &actions.list[i]);
-    worker_actions_clear(&actions);
+    w->out_of_memory |=
+        !parts_step(&node->parts, node_state(node), w->now_ms, world_wall_ms(w, node));
+    host_pump(w, node);
     kept_turn(w, node);
+    host_pump(w, node);
+    host_drop_pins(node);
     host_check(w, node);
+}
+
+static void host_job_ended(struct node *node, struct sim_part *part)
+{
+    if (part->life.state == PART_LOADING) {
+        host_opened(node, part, NULL);
+        return;
+    }
+    assert(part->life.state == PART_CLOSING);
+    part->job = 0;
+    if (part->life.has_driver && !part->life.stopped) {
+        parts_stopped(&node->parts, &part->life);
+        return;
+    }
+    host_free_stages(node, part);
+    parts_closed(&node->parts, &part->life);
 }
 
 void host_event(struct world *w, struct node *node, const struct event *event)
 {
-    if (event->b == EVENT_FETCHED) {
+    node->changed = true;
+    if (event->b == HOST_FETCHED) {
         node->has_weights[event->a] |= node->fetches[event->a];
         node->fetches[event->a] = false;
-        node->changed = true;
-        return;
+    } else if (event->b == HOST_TOLD) {
+        if (event->a == node->life)
+            parts_told(&node->parts);
+    } else if (!kept_job(w, node, event->a)) {
+        struct part_life *life = node->parts.first;
+        while (life && ((struct sim_part *)life)->job != event->a)
+            life = life->next;
+        if (life)
+            host_job_ended(node, (struct sim_part *)life);
     }
-    if (kept_job(w, node, event->a))
-        return;
-    for (struct hosted **link = &node->hosted; *link; link = &(*link)->next) {
-        struct hosted *h = *link;
-        if (h->key != event->a)
-            continue;
-        node->changed = true;
-        if (h->state == WORKER_LOADING) {
-            h->state = WORKER_READY;
-            h->lost = true; /* until the state says that all of them are ready */
-        } else if (h->state == WORKER_UNLOADING) {
-            const uint32_t device = h->device, instance = h->instance;
-            const uint64_t epoch = h->epoch;
-            free_hosted(link);
-            kept_release(node, instance, epoch);
-            for (h = node->hosted; h; h = h->next) {
-                if (h->waits && h->device == device)
-                    begin_load(w, node, h);
-            }
-        }
-        return;
-    }
+    parts_jobs(&node->parts);
+    host_pump(w, node);
 }
 
 /* ---- what must be so ---- */
 
-static const Cluster__Stage *wanted(const Cluster__Placement *placement, const struct hosted *h)
+static const Cluster__Stage *host_placed(const Cluster__Placement *placement,
+                                         const struct hosted *h)
 {
     return placement && placement->epoch == h->epoch && h->stage < placement->n_stages
                ? placement->stages[h->stage]
@@ -356,18 +541,19 @@ void host_check(struct world *w, struct node *node)
 {
     const struct scenario_node *is = &w->scenario->nodes[node->index];
     for (uint32_t d = 0; d < is->devices; d++) {
-        if (held_at_most(node, d) > is->memory_mib << 20 && held(node, d) > is->memory_mib << 20)
-            world_violated(w, "%s: device d%u holds more than it has", node->id, d);
+        if (host_used_at_most(node, d) > is->memory_mib << 20 && host_used(node, d) > is->memory_mib
+                                                                                          << 20)
+            world_violated(w, "%s: device %s holds more than it has", node->id, host_devices[d]);
     }
     for (const struct hosted *h = node->hosted; h; h = h->next) {
-        const Cluster__Instance *instance =
-            state_instance(node_state(node), instances[h->instance]);
-        const Cluster__Stage *stage = instance ? wanted(instance->current, h) : NULL;
+        const char id[] = {'i', (char)('0' + h->instance), 0};
+        const Cluster__Instance *instance = state_instance(node_state(node), id);
+        const Cluster__Stage *stage = instance ? host_placed(instance->current, h) : NULL;
         if (instance && !stage)
-            stage = wanted(instance->next, h);
+            stage = host_placed(instance->next, h);
         if (!stage || h->state == WORKER_UNLOADING)
             continue;
-        if (strcmp(stage->node, node->id) != 0 || strcmp(stage->device, devices[h->device]) != 0 ||
+        if (strcmp(stage->node, node->id) != 0 || host_device(stage->device) != h->device ||
             stage->first_layer != h->first_layer || stage->n_layers != h->n_layers)
             world_violated(w, "%s: stage %u of %s, epoch %llu, is not the one that was placed",
                            node->id, h->stage, instance->id, (unsigned long long)h->epoch);

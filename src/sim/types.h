@@ -7,6 +7,7 @@
 #include "cluster/replica.h"
 #include "cluster/worker.h"
 #include "hosting/handover.h"
+#include "hosting/parts.h"
 #include "mesh/frames.h"
 #include "mesh/pulse.h"
 #include "sim/sim.h"
@@ -135,8 +136,7 @@ struct hosted {
     uint64_t epoch, bytes;
     uint32_t first_layer, n_layers;
     enum worker_stage_state state;
-    bool waits, holds; /* for the device's memory; has it */
-    const char *problem;
+    bool holds; /* its device's memory */
     uint32_t n_cached, n_route;
     struct cached *cached; /* by slot */
     uint32_t *route;       /* nodes of its placement's stages, as it was when this was loaded */
@@ -144,6 +144,19 @@ struct hosted {
     /* stage 0 of a placement is where its driver is */
     bool lost;
     uint64_t mend_ms;
+};
+
+struct sim_part {          /* what a node has of a placement */
+    struct part_life life; /* first */
+    uint32_t instance;
+    uint64_t job;    /* key of what its devices do for all of it; 0: nothing */
+    uint32_t n_jobs; /* others, of its caches */
+    struct handover_part about;
+    struct cache_give give;
+    struct cache_take take;
+    bool was_found, quiesces;
+    bool is_full;               /* the driver began with the slots of the offer … */
+    bool used[LIMIT_SEQUENCES]; /* … of which these are a sequence's by now, or were */
 };
 
 struct sequence { /* at a driver */
@@ -216,7 +229,7 @@ struct node {
     uint32_t moves[SCENARIO_INSTANCES];           /* for gain, and forced ones, while it leads */
 
     struct hosted *hosted;
-    struct kept_part *parts;
+    struct parts parts; /* of struct sim_part */
     struct kept_job *cache_jobs;
     struct sequence *sequences;
     struct ask *asks;

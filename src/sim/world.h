@@ -146,7 +146,9 @@ bool planner_has_weights(void *world, const char *node, const char *model);
 /* ---- host.c ---- */
 void host_turn(struct world *w, struct node *node);
 void host_event(struct world *w, struct node *node, const struct event *event);
+void host_start(struct node *node);
 void host_drop_all(struct node *node);
+struct sim_part *host_part(const struct node *node, uint32_t instance, uint64_t epoch);
 void host_device_gone(struct world *w, struct node *node, uint32_t device, const char *why);
 struct hosted *host_find(struct node *node, uint32_t instance, uint64_t epoch, uint32_t stage);
 bool host_computes(const struct node *node, uint32_t device); /* it has a stage that is ready */
@@ -173,18 +175,22 @@ void serve_notice(struct world *w, struct node *node, uint32_t driver, const str
 void serve_return_all(struct world *w, struct node *node, const struct hosted *driver);
 
 /* ---- cache.c ---- */
-void kept_open(struct world *w, struct node *node, const struct hosted *h); /* of one that is new */
-void kept_release(struct node *node, uint32_t instance, uint64_t epoch);    /* after it has gone */
-void kept_drop_all(struct node *node);
+void kept_id(uint32_t node, uint8_t out[NODE_ID_BYTES]);
+uint32_t kept_index(const uint8_t id[NODE_ID_BYTES]);
+/* `from`: the placement that it takes over from, or NULL. */
+void kept_init(struct world *w, struct node *node, struct sim_part *part,
+               const Cluster__Placement *from);
+void kept_clear(struct sim_part *part);
+void kept_drop_jobs(struct node *node);
 void kept_turn(struct world *w, struct node *node);
 bool kept_job(struct world *w, struct node *node, uint64_t key); /* false: it is none of these */
 void kept_receive(struct world *w, struct node *node, const struct message *message);
-/* Of a stage that nobody wants any more; true: it is busy with handing its caches over, to be asked
- * again. */
-bool kept_hand_over(struct world *w, struct node *node, const struct hosted *h);
+/* False: it has nothing to give (any more). */
+bool kept_hand_over(struct world *w, struct node *node, struct sim_part *part,
+                    const Cluster__Placement *next);
+void kept_fail(struct world *w, struct node *node, struct sim_part *part, const char *why);
+void kept_leave(struct sim_part *part);
 bool kept_is_handing(const struct node *node, uint32_t instance, uint64_t epoch);
-/* `why`: it has failed; NULL: it is unloaded. */
-void kept_leave(struct world *w, struct node *node, const struct hosted *h, const char *why);
 bool kept_waits(const struct node *node, const struct hosted *driver);
 void kept_found(struct node *node, const struct hosted *driver);
 void kept_lost(struct world *w, struct node *node, const struct hosted *driver);
