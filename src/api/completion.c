@@ -244,11 +244,11 @@ static bool read_positions(struct completion *completion, struct exchange *excha
     if (!last.size)
         return true;
     if (!request->stream)
-        return api_error_field(
-            err, name, "Last-Event-ID goes on with a stream, and this request asks for none");
+        return api_error_field(err, name,
+                               "Last-Event-ID continues a stream, but 'stream' is not true");
     if (!has_id && !request->has_seed)
         return api_error_field(
-            err, name, "Last-Event-ID needs the x-request-id of the stream that it goes on with");
+            err, name, "Last-Event-ID needs the x-request-id of the stream that it continues");
     if (!stream_positions_read(last.data, last.size, before, completion->n_choices, err))
         return false;
     for (uint32_t i = 0; i < completion->n_choices; i++)
@@ -268,7 +268,7 @@ static void completion_handle_request(struct exchange *exchange, enum generation
     }
     struct completion *completion = completion_new(server, &request);
     if (!completion) {
-        api_error_set(&err, 503, "server_error", "no_memory", "no memory for the request");
+        api_error_set(&err, 503, "server_error", "no_memory", "not enough memory for the request");
         exchange_fail(exchange, &err);
         return;
     }

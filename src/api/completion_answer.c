@@ -34,7 +34,7 @@ static struct response_usage usage_of(const struct completion *completion)
 static void completion_answer_out_of_memory(struct completion *completion)
 {
     struct api_error err;
-    api_error_set(&err, 503, "server_error", "no_memory", "no memory for the answer");
+    api_error_set(&err, 503, "server_error", "no_memory", "not enough memory for the answer");
     completion_fail(completion, &err);
 }
 
@@ -206,7 +206,7 @@ void completion_end_choice(struct completion_choice *choice)
     if (!stopped && item->reason == FINISH_ERROR)
         api_error_from(&err, &item->err);
     else if (choice->text.failed || (!stopped && item->no_memory))
-        api_error_set(&err, 503, "server_error", "no_memory", "no memory for the answer");
+        api_error_set(&err, 503, "server_error", "no_memory", "not enough memory for the answer");
     else if (!stopped && item->reason == FINISH_CANCELLED)
         api_error_set(&err, 503, "server_error", "cancelled", "the server is stopping");
     if (err.status) {

@@ -131,7 +131,7 @@ static void embeddings_answer(struct embeddings_job *job)
         response_embeddings(job->use.model->id, vectors, n, n_embd, job->request.base64,
                             prompt_tokens, &body);
     if (!vectors || body.failed) {
-        api_error_set(&err, 503, "server_error", "no_memory", "no memory for the answer");
+        api_error_set(&err, 503, "server_error", "no_memory", "not enough memory for the answer");
         embeddings_fail(job, &err);
     } else {
         struct exchange *exchange = job->exchange;
@@ -158,7 +158,7 @@ static void embeddings_ready(struct inbox_item *item)
             api_error_set(&err, 503, "server_error", "cancelled", "the server is stopping");
         else if (item->sum_rows == 0)
             api_error_set(&err, 400, "invalid_request_error", NULL,
-                          "this model gives no embeddings");
+                          "this model does not give embeddings");
         if (job->exchange && err.status)
             embeddings_fail(job, &err);
         else if (job->exchange && !job->n_running)
@@ -177,7 +177,8 @@ static bool submit_one(struct embedding *embedding, const struct token_list *pro
     embedding->item.sum_size = n_embd_of(job);
     embedding->item.sum = mem_new_array(embedding->item.sum_size, sizeof *embedding->item.sum);
     if (!embedding->item.sum)
-        return api_error_set(err, 503, "server_error", "no_memory", "no memory for the request");
+        return api_error_set(err, 503, "server_error", "no_memory",
+                             "not enough memory for the request");
     struct request request = {.prompt = prompt->ids,
                               .n_prompt = (uint32_t)prompt->count,
                               .sampler = sampler_off(),
@@ -261,7 +262,7 @@ void embeddings_handle(struct exchange *exchange)
     }
     struct embeddings_job *job = embeddings_job_new(server, &request);
     if (!job) {
-        api_error_set(&err, 503, "server_error", "no_memory", "no memory for the request");
+        api_error_set(&err, 503, "server_error", "no_memory", "not enough memory for the request");
         exchange_fail(exchange, &err);
         return;
     }

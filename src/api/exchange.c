@@ -156,7 +156,7 @@ void exchange_ready(struct exchange *exchange)
     lws_set_timer_usecs(exchange->wsi, LWS_SET_TIMER_USEC_CANCEL);
     lws_set_timeout(exchange->wsi, NO_PENDING_TIMEOUT, 0);
     if (exchange->body.failed) {
-        api_error_set(&err, 503, "server_error", "no_memory", "no memory for the request");
+        api_error_set(&err, 503, "server_error", "no_memory", "not enough memory for the request");
         exchange_fail(exchange, &err);
     } else if (exchange->server->stopping) {
         api_error_set(&err, 503, "server_error", "stopping", "the server is stopping");
@@ -336,7 +336,7 @@ bool exchange_stream_event(struct exchange *exchange, const struct buffer *id,
     if (exchange->out.size - exchange->out_sent + data->size + (id ? id->size : 0) >
             EXCHANGE_STREAM_MAX ||
         data->failed || (id && id->failed)) {
-        log_line(LOG_INFO, "api", "%s: the client reads too slowly; its request is cancelled",
+        log_line(LOG_INFO, "api", "%s: the client reads too slowly; cancelled its request",
                  exchange->path);
         exchange_abort(exchange);
         return false;

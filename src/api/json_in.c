@@ -8,7 +8,8 @@
 
 bool json_in_no_memory(struct json_in *in)
 {
-    return api_error_set(in->err, 503, "server_error", "no_memory", "no memory for the request");
+    return api_error_set(in->err, 503, "server_error", "no_memory",
+                         "not enough memory for the request");
 }
 
 static bool json_in_read_fields(struct json_in *in, yyjson_val *root,

@@ -84,7 +84,7 @@ void model_use_begin(struct model_use *use, struct api_server *server, struct te
     use->asking = use->within = true;
     if (name.data && memchr(name.data, '\0', name.size)) {
         struct error err;
-        error_set(&err, ERROR_NOT_FOUND, "no model has such a name");
+        error_set(&err, ERROR_NOT_FOUND, "no model has that name");
         model_use_on_opened(use, NULL, &err);
     } else {
         models->open(models->self, name.data, model_use_on_opened, use);

@@ -39,7 +39,7 @@ enum error_code preparer_open(struct preparer **out, struct error *err)
 {
     struct preparer *preparer = mem_new(sizeof *preparer);
     if (!preparer)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the preparer");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the preparer");
     pthread_mutex_init(&preparer->lock, NULL);
     pthread_cond_init(&preparer->changed, NULL);
     if (pthread_create(&preparer->thread, NULL, preparer_work, preparer) != 0) {

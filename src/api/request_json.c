@@ -129,7 +129,7 @@ static bool read_seed(struct json_in *in, const char *name, yyjson_val *value)
 {
     struct generation_request *request = in->out;
     if (!yyjson_is_int(value))
-        return api_error_field(in->err, name, "'seed' must be an integer of 64 bits");
+        return api_error_field(in->err, name, "'seed' must be a 64-bit integer");
     request->has_seed = true;
     request->sampler.seed = yyjson_get_uint(value); /* a negative one as its two's complement */
     return true;

@@ -124,8 +124,7 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     if (code || (code = listen_check(&address, err)))
         return error_wrap(err, "api");
     if (!api_address_is_loopback(address.host))
-        log_line(LOG_WARN, "api",
-                 "%s can be reached from other machines, and there is no authentication yet",
+        log_line(LOG_WARN, "api", "other machines can reach %s, and there is no authentication yet",
                  address.host);
     memcpy(server->host, address.host, sizeof server->host);
     server->port = address.port;
@@ -136,7 +135,7 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     if (options->cors_origin)
         server->cors_origin = mem_copy_text(options->cors_origin, strlen(options->cors_origin));
     if (!server->scratch || !server->timer || (options->cors_origin && !server->cors_origin))
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the server");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the server");
     server->timer->server = server;
     return preparer_open(&server->preparer, err);
 }
@@ -146,7 +145,7 @@ enum error_code api_server_open(void *uv_loop, const struct api_options *options
 {
     struct api_server *server = mem_new(sizeof *server);
     if (!server)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the server");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the server");
     enum error_code code = server_init(server, options, err);
     if (!code)
         code = inbox_init(&server->inbox, server_wake, server, err);

@@ -66,9 +66,9 @@ static bool check_origin(struct exchange *exchange, struct api_error *err)
     if ((authority && host[0] && strcasecmp(authority + 3, host) == 0) ||
         (allowed && strcasecmp(allowed, origin) == 0))
         return true;
-    return api_error_set(err, 403, "invalid_request_error", "origin_not_allowed",
-                         "web pages of '%s' may not use this server; its option --cors allows it",
-                         origin);
+    return api_error_set(
+        err, 403, "invalid_request_error", "origin_not_allowed",
+        "web pages of '%s' may not use this server; start it with --cors to allow them", origin);
 }
 
 /* RFC 9110, section 8.6: digits only. False: it is not that. */
@@ -97,7 +97,7 @@ static bool check_encoding(struct exchange *exchange, bool length_given, bool bo
     exchange->chunked = !length_given && body_assumed && strcasecmp(text, "chunked") == 0;
     return exchange->chunked ||
            api_error_set(err, 411, "invalid_request_error", NULL,
-                         "the body must come with a Content-Length, or else be chunked");
+                         "the body needs a Content-Length, or must be chunked");
 }
 
 /* A header that libwebsockets has no token for, `name` with its colon; NULL: there is none, it is
@@ -255,7 +255,7 @@ static void on_chunks(struct exchange *exchange, const char *bytes, size_t size)
         size -= used;
         if (exchange->body_seen + data_size > LIMIT_BODY_BYTES) {
             api_error_set(&err, 413, "invalid_request_error", "body_too_large",
-                          "the body has more than the %d bytes that are allowed", LIMIT_BODY_BYTES);
+                          "the body has more than the allowed %d bytes", LIMIT_BODY_BYTES);
             refuse_body(exchange, &err);
         } else if (decoder->state == CHUNKED_BAD) {
             api_error_set(&err, 400, "invalid_request_error", NULL,
@@ -300,7 +300,7 @@ static int server_lws_on_timer(struct exchange *exchange)
         return exchange->linger ? -1 : 0;
     struct api_error err;
     api_error_set(&err, 408, "invalid_request_error", "timeout",
-                  "the body did not come within %d s", EXCHANGE_BODY_S);
+                  "the body did not arrive within %d s", EXCHANGE_BODY_S);
     exchange->close_after = true;
     exchange_fail(exchange, &err);
     return 0;

@@ -46,9 +46,8 @@ void server_no_such_model(const struct api_server *server, const struct text *na
     else if (!name->data)
         api_error_set(err, 404, type, code, "there is no model");
     else if (names.n_models == 1)
-        api_error_set(err, 404, type, code,
-                      "The model '%.*s' does not exist; the one that is loaded is %s", shown,
-                      name->data, names.text);
+        api_error_set(err, 404, type, code, "The model '%.*s' does not exist; the loaded one is %s",
+                      shown, name->data, names.text);
     else
         api_error_set(err, 404, type, code, "The model '%.*s' does not exist; there %s%s", shown,
                       name->data, names.n_models ? "are " : "is none", names.text);

@@ -124,7 +124,7 @@ static struct tokens_job *api_tokens_job_new(struct exchange *exchange,
     struct tokens_job *job = mem_new(sizeof *job);
     if (!job) {
         struct api_error err;
-        api_error_set(&err, 503, "server_error", "no_memory", "no memory for the request");
+        api_error_set(&err, 503, "server_error", "no_memory", "not enough memory for the request");
         exchange_fail(exchange, &err);
         return NULL;
     }

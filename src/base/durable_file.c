@@ -126,7 +126,7 @@ enum error_code durable_lock(int fd, uint32_t ms, struct error *err)
         if (errno != EWOULDBLOCK && errno != EINTR)
             return error_set(err, ERROR_IO, "locking it: %s", strerror(errno));
         if (clock_now_ns() >= end_ns)
-            return error_set(err, ERROR_BUSY, "another process holds it");
+            return error_set(err, ERROR_BUSY, "another process has locked it");
         nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_MS * 1000000}, NULL);
     }
     return ERROR_NONE;
@@ -145,7 +145,7 @@ static enum error_code read_open(int fd, uint64_t bytes_max, mode_t forbidden, s
     if (file.st_uid != geteuid())
         return error_set(err, ERROR_INVALID, "it belongs to another user");
     if (file.st_mode & forbidden)
-        return error_set(err, ERROR_INVALID, "others may change it (mode %04o)",
+        return error_set(err, ERROR_INVALID, "others can change it (mode %04o)",
                          (unsigned)(file.st_mode & 07777));
     if ((uint64_t)file.st_size > bytes_max)
         return error_set(err, ERROR_INVALID, "it is larger than the limit of %llu bytes",

@@ -40,7 +40,7 @@ const char *error_name(enum error_code code)
     case ERROR_NOT_FOUND:
         return "not found";
     case ERROR_NO_MEMORY:
-        return "no memory";
+        return "not enough memory";
     case ERROR_UNSUPPORTED:
         return "unsupported";
     case ERROR_IO:

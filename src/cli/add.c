@@ -9,15 +9,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static const char usage[] = "Usage: medley add MODEL.gguf [--json]\n"
-                            "\n"
-                            "Makes a model known to the cluster: every machine's API offers it, "
-                            "and it is loaded for the first\n"
-                            "request. The file stays where it is; machines that compute a part of "
-                            "the model fetch that part from\n"
-                            "this one. It is read once, to know what is in it.\n"
-                            "\n"
-                            "  --json           for programs\n";
+static const char usage[] =
+    "Usage: medley add MODEL.gguf [--json]\n"
+    "\n"
+    "Registers a model with the cluster. Every machine's API offers it, and the first request\n"
+    "loads it. The file stays where it is: a machine that computes part of the model fetches\n"
+    "that part from here. The command reads the whole file once, to hash it.\n"
+    "\n"
+    "  --json           for programs\n";
 
 /* One line of the node; *done with the last. */
 static enum error_code cmd_add_take(yyjson_doc *doc, bool json, bool *done, struct error *err)
@@ -38,7 +37,7 @@ static enum error_code cmd_add_take(yyjson_doc *doc, bool json, bool *done, stru
         return answer_print_json(doc, false, err);
     if (model) {
         answer_clean(&name, model);
-        printf("the cluster knows %s now\n", name.data ? name.data : "");
+        printf("the cluster now knows %s\n", name.data ? name.data : "");
         buffer_deinit(&name);
     }
     return ERROR_NONE;
@@ -82,7 +81,7 @@ static int cmd_add_run(int argc, char **argv)
 
 const struct command command_add = {
     .name = "add",
-    .summary = "make a model known to the cluster, to be loaded when it is asked for",
+    .summary = "register a model with the cluster; the first request loads it",
     .usage = usage,
     .run = cmd_add_run,
 };

@@ -12,15 +12,13 @@
 static const char usage[] =
     "Usage: medley admit NODE [--yes-the-words-are WORDS]\n"
     "\n"
-    "Lets a machine in that waits for it (medley nodes). Both machines show four words: only when "
-    "they are\n"
-    "the same on both is nobody between them, so look at them and then say yes. NODE is a name or "
-    "an id.\n"
-    "Where the other machine is not at hand, medley invite gives a code instead.\n"
+    "Lets in a machine that waits (medley nodes lists them). Both machines show four words.\n"
+    "Compare them: if they are the same on both, nobody sits between the machines, and you may\n"
+    "say yes. NODE is a name or an id. If the other machine is out of sight, use a code instead:\n"
+    "medley invite.\n"
     "\n"
-    "  --yes-the-words-are WORDS   the words that the other machine shows, for programs: it is let "
-    "in\n"
-    "                              when they are the same here, without a question\n";
+    "  --yes-the-words-are WORDS   for programs: the words that the other machine shows. If they\n"
+    "                              are the same here, it is let in without a question\n";
 
 struct admit_args {
     const char *node, *words; /* words NULL: somebody is asked */
@@ -63,7 +61,8 @@ static enum error_code cmd_admit_decide(struct daemon_client *client, const stru
     struct buffer clean = {0};
     answer_clean(&clean, name);
     error_set(err, ERROR_CANCELLED, "%s is not let in%s", clean.data ? clean.data : "it",
-              args->words ? ": it shows other words here, so somebody may be between the two" : "");
+              args->words ? ": the words here differ, so somebody may sit between the two machines"
+                          : "");
     buffer_deinit(&clean);
     return ERROR_CANCELLED;
 }
@@ -106,7 +105,7 @@ static int cmd_admit_run(int argc, char **argv)
 
 const struct command command_admit = {
     .name = "admit",
-    .summary = "let a machine in that waits, after comparing its words",
+    .summary = "let in a machine that waits, after comparing words",
     .usage = usage,
     .run = cmd_admit_run,
 };

@@ -11,8 +11,8 @@
 static void answer_fail(struct answer *answer, const char *key, const char *wanted)
 {
     if (!answer->failed)
-        error_set(&answer->error, ERROR_INTERNAL,
-                  "the node's answer cannot be understood: '%s' is %s", key, wanted);
+        error_set(&answer->error, ERROR_INTERNAL, "cannot understand the node's answer: '%s' is %s",
+                  key, wanted);
     answer->failed = true;
 }
 
@@ -141,7 +141,7 @@ enum error_code answer_print_json(yyjson_doc *doc, bool one_line, struct error *
         (one_line ? YYJSON_WRITE_NOFLAG : YYJSON_WRITE_PRETTY_TWO_SPACES);
     char *json = yyjson_write(doc, flags, NULL);
     if (!json)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the answer");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the answer");
     fputs(json, stdout);
     fflush(stdout);
     free(json);

@@ -82,7 +82,7 @@ static bool cmd_bench_parse(int argc, char **argv, struct bench_flags *flags)
         return false;
     if (optind + 1 != argc) {
         command_misused(&command_bench,
-                        optind == argc ? "a model is missing" : "there is one word too many");
+                        optind == argc ? "a model is missing" : "unexpected argument");
         return false;
     }
     flags->model = argv[optind];
@@ -128,7 +128,8 @@ static enum error_code run_once(const struct session *session, uint32_t n_prompt
     struct generation *generations = mem_new_array(n_streams, sizeof *generations);
     enum error_code code = ERROR_NONE;
     if (!prompt || !generations)
-        code = error_set(err, ERROR_NO_MEMORY, "no memory for a prompt of %u tokens", n_prompt);
+        code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a prompt of %u tokens",
+                         n_prompt);
     for (uint32_t i = 0; i < n_prompt && !code; i++)
         prompt[i] = (int32_t)(random_at(seed, i) % n_vocab);
     struct request request = {.prompt = prompt,

@@ -25,7 +25,7 @@ enum error_code chat_open(struct session *session, const char *system, struct ch
 {
     struct chat *chat = mem_new(sizeof *chat);
     if (!chat)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a conversation");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a conversation");
     chat->session = session;
     enum error_code code = session_chat_template(session, &chat->chat_template, err);
     chat->doc = yyjson_mut_doc_new(NULL);
@@ -34,7 +34,8 @@ enum error_code chat_open(struct session *session, const char *system, struct ch
     yyjson_mut_doc_set_root(chat->doc, root);
     if (!yyjson_mut_obj_add_val(chat->doc, root, "messages", chat->messages) ||
         !yyjson_mut_obj_add_bool(chat->doc, root, "add_generation_prompt", true))
-        code = code ? code : error_set(err, ERROR_NO_MEMORY, "no memory for a conversation");
+        code =
+            code ? code : error_set(err, ERROR_NO_MEMORY, "not enough memory for a conversation");
     if (!code && system) {
         code = chat_add(chat, "system", system, strlen(system), err);
         chat->has_system = true;
@@ -74,7 +75,8 @@ enum error_code chat_add(struct chat *chat, const char *role, const char *text, 
     yyjson_mut_val *message = yyjson_mut_arr_add_obj(chat->doc, chat->messages);
     if (!yyjson_mut_obj_add_strcpy(chat->doc, message, "role", role) ||
         !yyjson_mut_obj_add_strncpy(chat->doc, message, "content", text, size))
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a message of %zu bytes", size);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a message of %zu bytes",
+                         size);
     return ERROR_NONE;
 }
 
@@ -95,7 +97,7 @@ enum error_code chat_prompt(struct chat *chat, struct token_list *out, struct er
     size_t size = 0;
     char *json = yyjson_mut_write(chat->doc, 0, &size);
     if (!json)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the conversation");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the conversation");
     struct buffer text = {0};
     enum error_code code = chat_template_render(chat->chat_template, json, size, &text, err);
     free(json);

@@ -25,7 +25,7 @@ enum error_code compare_ask(const char *words, const char *name, const char *oth
     *agree = false;
     if (!isatty(STDIN_FILENO))
         return error_set(err, ERROR_UNSUPPORTED,
-                         "somebody must compare words, and there is no terminal to ask on: %s",
+                         "a person must compare words, and there is no terminal to ask on: %s",
                          otherwise);
     answer_clean(&question, words);
     buffer_text(&question, "\nAre these the words on ");
@@ -33,7 +33,7 @@ enum error_code compare_ask(const char *words, const char *name, const char *oth
     buffer_text(&question, "? [y/N] ");
     if (question.failed) {
         buffer_deinit(&question);
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the words");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the words");
     }
     fputs(question.data, stderr);
     fflush(stderr);

@@ -77,7 +77,7 @@ enum error_code daemon_client_open(struct daemon_client **out, struct error *err
     struct daemon_client *client = mem_new(sizeof *client);
     if (!client) {
         close(fd);
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a connection to the node");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a connection to the node");
     }
     client->fd = fd;
     *out = client;
@@ -114,7 +114,7 @@ static enum error_code daemon_connection_explain(int failure, struct error *err)
                          "the node on this machine does not answer: nothing for %d s",
                          LIMIT_CONTROL_ANSWER_MS / 1000);
     if (failure == EPIPE || failure == ECONNRESET)
-        return error_set(err, ERROR_IO, "the node on this machine hung up");
+        return error_set(err, ERROR_IO, "the node on this machine closed the connection");
     return error_set(err, ERROR_IO, "the connection to the node on this machine: %s",
                      strerror(failure));
 }
@@ -156,7 +156,7 @@ enum error_code daemon_client_read(struct daemon_client *client, void *bytes, si
         size_t got;
         enum error_code code = take_some(client, (char *)bytes + n, size - n, &got, err);
         if (!code && !got)
-            code = error_set(err, ERROR_IO, "the node on this machine hung up");
+            code = error_set(err, ERROR_IO, "the node on this machine closed the connection");
         if (code)
             return code;
         n += got;
@@ -213,7 +213,7 @@ enum error_code daemon_client_send(struct daemon_client *client, yyjson_mut_doc 
     if (!line && problem.code == YYJSON_WRITE_ERROR_INVALID_STRING)
         return error_set(err, ERROR_INVALID, "a word that is not UTF-8 text");
     if (!line)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a question to the node");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a question to the node");
     enum error_code code = daemon_client_write(client, line, size, err);
     free(line);
     return code;
@@ -242,7 +242,7 @@ static enum error_code daemon_connection_read_line(struct daemon_client *client,
                              LIMIT_CONTROL_LINE_BYTES);
         char *room = buffer_extend(received, PIECE);
         if (!room)
-            return error_set(err, ERROR_NO_MEMORY, "no memory for the node's answer");
+            return error_set(err, ERROR_NO_MEMORY, "not enough memory for the node's answer");
         size_t got;
         enum error_code code = take_some(client, room, PIECE, &got, err);
         received->size -= PIECE - got;
@@ -250,8 +250,9 @@ static enum error_code daemon_connection_read_line(struct daemon_client *client,
         if (code)
             return code;
         if (!got && received->size)
-            return error_set(err, ERROR_IO,
-                             "the node on this machine hung up in the middle of its answer");
+            return error_set(
+                err, ERROR_IO,
+                "the node on this machine closed the connection in the middle of its answer");
         if (!got) {
             *ended = true;
             return ERROR_NONE;
@@ -272,7 +273,7 @@ enum error_code daemon_client_receive_or_end(struct daemon_client *client, yyjso
     buffer_drop_front(&client->received, length + 1);
     if (!yyjson_is_obj(yyjson_doc_get_root(doc)))
         code = error_set(err, ERROR_INTERNAL,
-                         "the node's answer is not a JSON object: is it another version?");
+                         "the node's answer is not a JSON object: does it have another version?");
     else
         code = answer_error(yyjson_doc_get_root(doc), err);
     if (code)
@@ -287,7 +288,8 @@ enum error_code daemon_client_receive(struct daemon_client *client, yyjson_doc *
 {
     enum error_code code = daemon_client_receive_or_end(client, out, err);
     if (!code && !*out)
-        code = error_set(err, ERROR_IO, "the node on this machine hung up without an answer");
+        code = error_set(err, ERROR_IO,
+                         "the node on this machine closed the connection without an answer");
     return code;
 }
 

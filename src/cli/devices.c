@@ -1,4 +1,4 @@
-/* medley devices: what this machine can compute with, and what is missing. */
+/* medley devices: list what can compute here, and what is missing. */
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/devices_calibration.h"
@@ -15,26 +15,25 @@
 static const char usage[] =
     "Usage: medley devices [--json] [--backend NAME] [--sim FILE] [--verify] [--calibrate]\n"
     "\n"
-    "Lists every device that Medley can compute with: id, name, memory, measured speed,\n"
-    "temperature, power and clock where they are known, and what they are together. Each\n"
-    "device has been verified: written, read back, and made to compute. Devices that failed\n"
-    "are listed with the reason; backends and sensors that are not available with what is\n"
-    "missing and how to mend it. docs/gpu-guide.md goes on from there.\n"
+    "Lists every device that can compute: id, name, memory, measured speed, temperature, power\n"
+    "and clock where known, and what all of them are together. Each device was verified: written,\n"
+    "read back, and made to compute. Devices that failed are listed with the reason; missing\n"
+    "backends and sensors with the command that mends them. docs/gpu-guide.md tells more.\n"
     "\n"
     "  --backend NAME   only this backend and the CPU: cuda, hip, vulkan, metal, sycl,\n"
     "                   opencl or cpu (the environment's MEDLEY_BACKEND does the same)\n"
     "  --sim FILE       simulated devices too (docs/simulated-devices.md)\n"
-    "  --json           for programs; what is not known is null\n"
-    "  --verify         verify every device anew, also those whose driver once crashed or\n"
-    "                   hung; else one that has passed is trusted while nothing about it changes\n"
-    "  --calibrate      measure how fast each device is (some seconds each; more the first\n"
-    "                   time, when its driver compiles) and remember it: layers are then\n"
-    "                   shared out by speed\n"
+    "  --json           for programs; what is unknown is null\n"
+    "  --verify         verify every device again, including those whose driver once crashed or\n"
+    "                   hung. Otherwise a device that passed is trusted until something about it\n"
+    "                   changes\n"
+    "  --calibrate      measure how fast each device is and remember it: layers are then shared\n"
+    "                   out by speed. Takes some seconds per device, longer the first time, when\n"
+    "                   the driver compiles\n"
     "\n"
-    "The ids are what `medley run --devices` takes, such as cpu,vulkan0. What was found out is "
-    "kept\n"
-    "in devices.json in MEDLEY_STATE_DIR, else in XDG_STATE_HOME/medley, else in\n"
-    "~/.local/state/medley; an empty MEDLEY_STATE_DIR keeps nothing.\n";
+    "`medley run --devices` takes the ids, such as cpu,vulkan0. Results are kept in devices.json\n"
+    "in MEDLEY_STATE_DIR, else in XDG_STATE_HOME/medley, else in ~/.local/state/medley. An empty\n"
+    "MEDLEY_STATE_DIR keeps nothing.\n";
 
 static int cmd_devices_run(int argc, char **argv)
 {
@@ -63,7 +62,7 @@ static int cmd_devices_run(int argc, char **argv)
                                    argv[optind - 1]);
     }
     if (optind < argc)
-        return command_misused(&command_devices, "'%s' is one word too many", argv[optind]);
+        return command_misused(&command_devices, "unexpected argument '%s'", argv[optind]);
     struct gpu *gpu;
     struct error err;
     struct notice notice;
@@ -85,13 +84,13 @@ static int cmd_devices_run(int argc, char **argv)
     if (!shown && !failure)
         failure = error_set(&err, ERROR_NO_MEMORY, "out of memory");
     if ((fflush(stdout) != 0 || ferror(stdout)) && !failure)
-        failure = error_set(&err, ERROR_IO, "the list cannot be written: %s", strerror(errno));
+        failure = error_set(&err, ERROR_IO, "cannot write the list: %s", strerror(errno));
     return failure ? command_fail(&command_devices, &err) : EXIT_OK;
 }
 
 const struct command command_devices = {
     .name = "devices",
-    .summary = "what this machine can compute with, and what is missing",
+    .summary = "list what can compute here, and what is missing",
     .usage = usage,
     .run = cmd_devices_run,
 };

@@ -74,9 +74,8 @@ static void print_hints(const struct gpu *gpu)
         struct sim_published published;
         if (!device_calibration(device) && !device_speed_is_given(device) &&
             sim_preset_published(device_info(device)->name, &published))
-            printf("  hint: %s: %.0f GB/s, %.1f TFLOP/s (f32) are published of it; a plan takes a "
-                   "part of that until "
-                   "it is measured\n",
+            printf("  hint: %s: %.0f GB/s, %.1f TFLOP/s (f32) are published for it; a plan uses a "
+                   "part of that until it is measured\n",
                    device_info(device)->id, published.bandwidth_gb_per_s, published.tflops);
     }
 }

@@ -87,7 +87,7 @@ static void devices_text_print_table(const struct devices_view *view)
     uint32_t n_rejected = gpu_rejected_count(view->gpu), n_rows = 0;
     struct row *rows = mem_new_array(1 + view->n_devices + n_rejected, sizeof *rows);
     if (!rows) {
-        fprintf(stderr, "medley devices: no memory for the table\n");
+        fprintf(stderr, "medley devices: not enough memory for the table\n");
         return;
     }
     rows[n_rows++] = titles;
@@ -158,7 +158,7 @@ static void print_missing_sensors(const struct devices_view *view)
 static void print_registry_problem(const struct gpu *gpu)
 {
     if (gpu_registry_problem(gpu)[0])
-        printf("\nNot remembered, and found out anew at every start: %s\n",
+        printf("\nNot remembered, so found out again at every start: %s\n",
                gpu_registry_problem(gpu));
 }
 

@@ -6,16 +6,15 @@
 #include <getopt.h>
 #include <stdio.h>
 
-static const char usage[] = "Usage: medley drain NODE [--undo] [--json]\n"
-                            "\n"
-                            "Nothing is placed on a machine any more, and what runs there moves to "
-                            "the others while it goes on\n"
-                            "answering: before maintenance, say. Where the others have no room it "
-                            "stays, and medley status says\n"
-                            "so. NODE is its name or its id (medley nodes).\n"
-                            "\n"
-                            "  --undo           it may be used again\n"
-                            "  --json           for programs\n";
+static const char usage[] =
+    "Usage: medley drain NODE [--undo] [--json]\n"
+    "\n"
+    "Moves everything off a machine while it goes on answering, and places nothing on it any\n"
+    "more: before maintenance, say. What the others have no room for stays, and medley status\n"
+    "says so. NODE is a name or an id (medley nodes).\n"
+    "\n"
+    "  --undo           use the machine again\n"
+    "  --json           for programs\n";
 
 struct drain_args {
     bool undo, json;

@@ -13,13 +13,12 @@
 static const char usage[] =
     "Usage: medley events [--follow] [--last N] [--json]\n"
     "\n"
-    "Prints what happened in the cluster, in the order on which all machines agree: who came and "
-    "went,\n"
-    "what was placed where, what failed. Times are this machine's zone.\n"
+    "Prints what happened in the cluster, in the order that all machines agree on: who came and\n"
+    "went, what was placed where, what failed. Times are in this machine's time zone.\n"
     "\n"
-    "  --follow         go on printing what happens, until Ctrl-C\n"
+    "  --follow         keep printing new events, until Ctrl-C\n"
     "  --last N         only the last N (default: all that the log still has)\n"
-    "  --json           for programs: one object a line\n";
+    "  --json           for programs: one object per line\n";
 
 struct events_args {
     bool follow, json;
@@ -115,7 +114,7 @@ static int cmd_events_run(int argc, char **argv)
 
 const struct command command_events = {
     .name = "events",
-    .summary = "what happened in the cluster, and what happens",
+    .summary = "print what happened in the cluster, and follow it",
     .usage = usage,
     .run = cmd_events_run,
 };

@@ -2,13 +2,13 @@
 #include "cli/ask.h"
 #include "cli/commands.h"
 
-static const char usage[] = "Usage: medley forget MODEL [--json]\n"
-                            "\n"
-                            "Makes the cluster forget a model (medley status lists them): it is "
-                            "not served any more, and its\n"
-                            "instances are unloaded. No file is deleted.\n"
-                            "\n"
-                            "  --json           for programs\n";
+static const char usage[] =
+    "Usage: medley forget MODEL [--json]\n"
+    "\n"
+    "Removes a model from the cluster (medley status lists them): the API no longer serves it,\n"
+    "and its instances are unloaded. No file is deleted.\n"
+    "\n"
+    "  --json           for programs\n";
 
 static int cmd_forget_run(int argc, char **argv)
 {
@@ -22,7 +22,7 @@ static int cmd_forget_run(int argc, char **argv)
 
 const struct command command_forget = {
     .name = "forget",
-    .summary = "make the cluster forget a model; files stay where they are",
+    .summary = "remove a model from the cluster; files stay",
     .usage = usage,
     .run = cmd_forget_run,
 };

@@ -34,7 +34,7 @@ enum error_code generation_start(struct generation *generation, struct generator
     *generation = (struct generation){.generator = generator};
     generation->tokens = mem_new_array(generator_context(generator), sizeof *generation->tokens);
     if (!generation->tokens)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the answer");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the answer");
     pthread_mutex_init(&generation->lock, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);

@@ -1,4 +1,4 @@
-/* medley inspect: what is in a model file, and what it costs to run. */
+/* medley inspect: show what is in a model file, and what it costs to run. */
 #include "cli/inspect.h"
 
 #include "api/json_out.h"
@@ -16,15 +16,15 @@ static const char usage[] =
     "Shows what is in a model file: architecture, sizes, what each layer costs in memory and\n"
     "arithmetic, tokenizer and chat template. Reads no weights and loads nothing.\n"
     "\n"
-    "  --tensors   every tensor: name, type, shape, size and place in the file\n"
+    "  --tensors   every tensor: name, type, shape, size and offset in the file\n"
     "  --keys      every key and its value (long ones shortened)\n"
     "  --json      for programs\n"
     "\n"
-    "A file that is sound but that Medley cannot run is shown too, with the reason; the exit\n"
-    "status is then 1.\n"
+    "A sound file that Medley cannot run is shown too, with the reason; the exit status is\n"
+    "then 1.\n"
     "\n"
-    "Sizes are in KiB, MiB and GiB (1024). FLOP are multiplications and additions counted\n"
-    "apart; a token that stands at place N of its context costs FLOP/TOKEN plus N times\n"
+    "Sizes are in KiB, MiB and GiB (1024). FLOP counts multiplications and additions\n"
+    "separately. A token at position N of its context costs FLOP/TOKEN plus N times\n"
     "FLOP/CONTEXT. KV is what each token of context keeps in the cache, as F16.\n";
 
 static bool same_cost(const struct layer_cost *a, const struct layer_cost *b)
@@ -174,7 +174,7 @@ static int read_words(int argc, char **argv, struct inspect_args *args)
     if (optind == argc)
         return command_misused(&command_inspect, "which model? give a .gguf file");
     if (optind + 1 < argc)
-        return command_misused(&command_inspect, "'%s' is one word too many", argv[optind + 1]);
+        return command_misused(&command_inspect, "unexpected argument '%s'", argv[optind + 1]);
     args->path = argv[optind];
     return EXIT_OK;
 }
@@ -212,7 +212,7 @@ static int cmd_inspect_run(int argc, char **argv)
 
 const struct command command_inspect = {
     .name = "inspect",
-    .summary = "what is in a model file, and what it costs to run",
+    .summary = "show what is in a model file, and what it costs to run",
     .usage = usage,
     .run = cmd_inspect_run,
 };

@@ -9,15 +9,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char usage[] = "Usage: medley invite [--minutes N] [--json]\n"
-                            "\n"
-                            "Prints a code that lets one machine into the cluster. There: medley "
-                            "join CODE. It is good once and\n"
-                            "for some minutes; a new one takes the place of the last. Say it to "
-                            "nobody who should not be in.\n"
-                            "\n"
-                            "  --minutes N      how long it is good, 1 to 1440 (default 10)\n"
-                            "  --json           for programs\n";
+static const char usage[] =
+    "Usage: medley invite [--minutes N] [--json]\n"
+    "\n"
+    "Prints print a code that lets one machine into the cluster. On that machine: medley join "
+    "CODE.\n"
+    "The code works once, for some minutes; a new code replaces the last one. Tell it to nobody\n"
+    "who should not be in.\n"
+    "\n"
+    "  --minutes N      how long the code works, 1 to 1440 (default 10)\n"
+    "  --json           for programs\n";
 
 enum { MINUTE_MS = 60 * 1000, OPTION_MINUTES = 256, OPTION_JSON };
 
@@ -45,7 +46,7 @@ static void say_how_long(uint64_t seconds)
 {
     const bool is_long = seconds >= 60;
     const uint64_t n = is_long ? (seconds + 30) / 60 : seconds;
-    printf("It lets one machine in, within %" PRIu64 " %s%s. There: medley join ", n,
+    printf("The code lets one machine in, within %" PRIu64 " %s%s. There: medley join ", n,
            is_long ? "minute" : "second", n == 1 ? "" : "s");
 }
 
@@ -79,7 +80,7 @@ static int cmd_invite_run(int argc, char **argv)
 
 const struct command command_invite = {
     .name = "invite",
-    .summary = "a code that lets one machine into the cluster",
+    .summary = "print a code that lets one machine into the cluster",
     .usage = usage,
     .run = cmd_invite_run,
 };

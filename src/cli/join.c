@@ -13,15 +13,13 @@
 static const char usage[] =
     "Usage: medley join [CODE] [HOST[:PORT]]\n"
     "\n"
-    "Makes this machine's node a member of a cluster. With a CODE, which medley invite prints on a "
-    "member,\n"
-    "that is all. Without one both machines show four words: somebody compares them and says yes "
-    "here, and\n"
-    "on the member to medley admit. HOST is a member; without it the local network is searched.\n"
+    "Makes this machine's node a member of a cluster. With a CODE (run medley invite on a\n"
+    "member), that is all. Without one, both machines show four words: compare them, say yes\n"
+    "here, and on the member run medley admit. HOST is a member; without it, the local network\n"
+    "is searched.\n"
     "\n"
-    "A code is eight letters and digits (K7QM-4XZD); small letters and missing hyphens do not "
-    "matter. A\n"
-    "host whose name looks like one is written with its port.\n";
+    "A code has eight letters and digits (K7QM-4XZD). Small letters and missing hyphens do not\n"
+    "matter. If a host's name looks like a code, write it with its port.\n";
 
 struct join_args {
     const char *code, *host; /* NULL: not given */
@@ -42,7 +40,7 @@ static bool cmd_join_parse(int argc, char **argv, struct join_args *args)
         return option_unknown(&command_join, argv);
     const int n_words = argc - optind;
     if (n_words > 2) {
-        command_misused(&command_join, "'%s' is one word too many", argv[optind + 2]);
+        command_misused(&command_join, "unexpected argument '%s'", argv[optind + 2]);
         return false;
     }
     if (n_words == 2 || (n_words == 1 && is_code(argv[optind])))

@@ -4,23 +4,22 @@
 
 #include <stdio.h>
 
-static const char usage[] = "Usage: medley leave [--json]\n"
-                            "\n"
-                            "Takes this machine out of its cluster: the others are told, its keys "
-                            "and its copy of the cluster's log\n"
-                            "are forgotten, and its node ends. `medley up` starts it anew, as a "
-                            "machine that nobody knows. Models\n"
-                            "that were fetched stay on the disk.\n"
-                            "\n"
-                            "  --json           for programs\n";
+static const char usage[] =
+    "Usage: medley leave [--json]\n"
+    "\n"
+    "Takes this machine out of its cluster: tells the others, forgets its keys and its copy of\n"
+    "the cluster's log, and ends its node. `medley up` then starts as a machine that nobody\n"
+    "knows. Fetched models stay on the disk.\n"
+    "\n"
+    "  --json           for programs\n";
 
 static enum error_code cmd_leave_print(yyjson_doc *answer, struct error *err)
 {
     const char *name = yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(answer), "left"));
     if (!name)
         return error_set(err, ERROR_IO,
-                         "the node's answer makes no sense; are both of one version?");
-    printf("this machine leaves its cluster; `medley up` starts it anew\n");
+                         "the node's answer makes no sense; do both have the same version?");
+    printf("this machine leaves its cluster; `medley up` starts it again, as a stranger\n");
     return ERROR_NONE;
 }
 

@@ -12,14 +12,11 @@
 static const char usage[] =
     "Usage: medley links [--dot] [--json]\n"
     "\n"
-    "Lists the links between the machines of the cluster, each direction "
-    "for itself: its kind, the time\n"
-    "that a message takes, how much that varies, what is lost, and how "
-    "much goes through. All of it is\n"
-    "measured, all the time; what was not measured yet is -.\n"
+    "Lists the links between the machines of the cluster, each direction by itself: class,\n"
+    "latency, jitter, loss, bandwidth. They are measured all the time; - means not yet.\n"
     "\n"
     "  --dot            a graph for Graphviz: medley links --dot | dot -Tsvg\n"
-    "  --json           for programs; what is not known is null\n";
+    "  --json           for programs; what is unknown is null\n";
 
 static void show_time(struct answer *answer, yyjson_val *link, const char *key, struct table *table)
 {
@@ -101,7 +98,7 @@ static int cmd_links_run(int argc, char **argv)
 
 const struct command command_links = {
     .name = "links",
-    .summary = "what was measured between the machines: latency, bandwidth, loss",
+    .summary = "list the links between machines: latency, bandwidth, loss",
     .usage = usage,
     .run = cmd_links_run,
 };

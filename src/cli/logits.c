@@ -1,4 +1,4 @@
-/* medley logits: a model's raw output for given tokens, to compare with another engine. */
+/* medley logits: write a model's raw output for given tokens, to compare with another engine. */
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/session.h"
@@ -59,7 +59,7 @@ static bool cmd_logits_parse(int argc, char **argv, struct logits_flags *flags)
         if (missing)
             command_misused(&command_logits, "%s is missing", missing);
         else
-            command_misused(&command_logits, "'%s' is one word too many", argv[optind + 1]);
+            command_misused(&command_logits, "unexpected argument '%s'", argv[optind + 1]);
         return false;
     }
     flags->model = argv[optind];
@@ -75,7 +75,7 @@ static bool parse_tokens(const char *text, struct token_list *out)
         long long value = strtoll(at, &end, 10);
         if (end == at || errno || value < 0 || value > INT32_MAX || (*end && *end != ',')) {
             command_misused(&command_logits,
-                            "--tokens takes ids with commas, such as 1,5,9; there is '%.20s'", at);
+                            "--tokens takes ids with commas, such as 1,5,9, not '%.20s'", at);
             return false;
         }
         struct error err;
@@ -177,7 +177,7 @@ static enum error_code dump_all(const struct logits_flags *flags, const struct t
         code = cmd_logits_compute(&session, tokens, flags->n_greedy, dump, err);
     session_close(&session);
     if (dump->file && (fclose(dump->file) || dump->write_failed) && !code)
-        code = error_set(err, ERROR_IO, "%s could not be written", flags->out);
+        code = error_set(err, ERROR_IO, "cannot write %s", flags->out);
     return code;
 }
 
@@ -215,7 +215,7 @@ static int cmd_logits_run(int argc, char **argv)
 
 const struct command command_logits = {
     .name = "logits",
-    .summary = "a model's raw output for given tokens",
+    .summary = "write a model's raw output for given tokens",
     .usage = usage,
     .options = sections,
     .run = cmd_logits_run,

@@ -83,7 +83,7 @@ static int medley_help(const char *name)
            ": one computer for large language models, out of the machines you own\n\n");
     for (size_t i = 0; commands[i]; i++)
         printf("  medley %-11s %s\n", commands[i]->name, commands[i]->summary);
-    printf("\n`medley help COMMAND` tells more. MEDLEY_LOG=debug shows what it is doing.\n");
+    printf("\n`medley help COMMAND` explains one. MEDLEY_LOG=debug shows what Medley does.\n");
     return EXIT_OK;
 }
 

@@ -13,19 +13,15 @@ static const char usage[] =
     "Usage: medley move INSTANCE --to NODE/DEVICE:LAYERS[,NODE/DEVICE:LAYERS...] [--json]\n"
     "       medley move --on | --off [--json]\n"
     "\n"
-    "Places a model that runs (medley status lists them) as you say: its first LAYERS layers on "
-    "the first\n"
-    "device, the next on the next, and so on; all of its layers. The new stages are loaded beside "
-    "the old\n"
-    "ones, which answer until all is ready; requests under way go on with what is in their caches. "
-    "Where\n"
-    "there is no memory for both, the old ones make room, and it is silent while it loads. What "
-    "was placed\n"
-    "by hand is moved by nobody else until it loses a machine. medley nodes lists machines and "
-    "devices.\n"
+    "Places a running model (medley status lists them) where you say: its first LAYERS layers on\n"
+    "the first device, the next on the next, and so on, until all its layers are placed. The new\n"
+    "stages load beside the old ones, which answer until the new ones are ready. Requests under\n"
+    "way go on with what is in their caches. If memory lacks for both, the old stages make room,\n"
+    "and the model is silent while it loads. Nobody else moves what you placed by hand, unless it\n"
+    "loses a machine. medley nodes lists machines and devices.\n"
     "\n"
     "  --to STAGES      where to, in order: --to tower/vulkan0:20,pi/cpu:12\n"
-    "  --off, --on      the cluster moves nothing for gain; it does again (the default)\n"
+    "  --off, --on      whether the cluster moves models for gain (default: on)\n"
     "  --json           for programs\n";
 
 struct move_args {
@@ -68,7 +64,7 @@ static bool add_stage(yyjson_mut_doc *doc, yyjson_mut_val *list, const char *tex
         colon && colon[1] >= '0' && colon[1] <= '9' ? strtoul(colon + 1, &end, 10) : 0;
     if (!slash || slash == word || slash + 1 >= colon || n_layers == 0 || n_layers > LIMIT_LAYERS ||
         *end) {
-        command_misused(&command_move, "'%.*s' is no NODE/DEVICE:LAYERS", (int)size, text);
+        command_misused(&command_move, "'%.*s' is not NODE/DEVICE:LAYERS", (int)size, text);
         return false;
     }
     *colon = *slash = 0;
@@ -114,7 +110,7 @@ static int cmd_move_run(int argc, char **argv)
 
 const struct command command_move = {
     .name = "move",
-    .summary = "place a model that runs on other machines, while it answers",
+    .summary = "move a running model to other devices, while it answers",
     .usage = usage,
     .run = cmd_move_run,
 };

@@ -1,4 +1,4 @@
-/* medley nodes: the machines of the cluster, and those that wait to be let in. */
+/* medley nodes: list the machines of the cluster, and those that wait to be let in. */
 #include "base/size_text.h"
 #include "cli/answer.h"
 #include "cli/ask.h"
@@ -11,15 +11,13 @@
 static const char usage[] =
     "Usage: medley nodes [--json]\n"
     "\n"
-    "Lists the machines of the cluster that this one belongs to: what they compute with, how much "
-    "of\n"
-    "the memory is free, who leads and who votes, and where they are reached. A machine that waits "
-    "to\n"
-    "be let in is listed, too, with the words to compare; medley admit lets it in.\n"
+    "Lists the machines of this cluster: what they compute with, how much memory is free, who\n"
+    "leads and who votes, and their addresses. A machine that waits to be let in is listed, too,\n"
+    "with the words to compare; medley admit lets it in.\n"
     "\n"
-    "The state is up, silent (and for how long nothing was heard), down, or waiting.\n"
+    "The state is up, silent (with the time since it was last heard), down, or waiting.\n"
     "\n"
-    "  --json           for programs; what is not known is null\n";
+    "  --json           for programs; what is unknown is null\n";
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
@@ -172,7 +170,7 @@ static int cmd_nodes_run(int argc, char **argv)
 
 const struct command command_nodes = {
     .name = "nodes",
-    .summary = "the machines of the cluster, and those that wait to be let in",
+    .summary = "list the machines of the cluster, and those that wait to be let in",
     .usage = usage,
     .run = cmd_nodes_run,
 };

@@ -33,7 +33,7 @@ bool option_u64(const struct command *command, const char *name, const char *tex
 {
     if (read_u64(text, out))
         return true;
-    command_misused(command, "%s takes a whole number from 0 on, not '%s'", name, text);
+    command_misused(command, "%s takes a whole number, not '%s'", name, text);
     return false;
 }
 
@@ -58,7 +58,7 @@ bool option_rest(const struct command *command, int argc, char **argv, const cha
 {
     const int n_words = missing ? 1 : 0;
     if (argc - optind > n_words)
-        command_misused(command, "'%s' is one word too many", argv[optind + n_words]);
+        command_misused(command, "unexpected argument '%s'", argv[optind + n_words]);
     else if (argc - optind < n_words)
         command_misused(command, "%s", missing);
     else

@@ -12,23 +12,19 @@
 #include <string.h>
 
 static const char usage[] =
-    "Usage: medley place MODEL [--context N] [--streams N] [--goal GOAL] [--idle SECONDS] "
-    "[--json]\n"
+    "Usage: medley place MODEL [--context N] [--streams N] [--goal GOAL] [--idle S] [--json]\n"
     "\n"
-    "Places a model on the machines of the cluster, as medley plan forecasts it, loads it there, "
-    "and says\n"
-    "where it is. MODEL is a .gguf file or the name of a model that the cluster knows (medley "
-    "status).\n"
-    "Without this command a model is placed for the first request, and goes when nobody asked it "
-    "for half an hour.\n"
+    "Places a model on the machines of the cluster, as medley plan forecasts it, loads it there,\n"
+    "and says where it is. MODEL is a .gguf file or the name of a model that the cluster knows\n"
+    "(medley status). Without this command, the first request places a model, and it is unloaded\n"
+    "when nobody has asked it for half an hour.\n"
     "\n"
-    "  -c, --context N  tokens of prompt and answer together (default: the model's, at most 4096)\n"
+    "  -c, --context N  tokens of prompt and answer together (default: the model's, up to 4096)\n"
     "  --streams N      sequences at once (default 4)\n"
-    "  --goal GOAL      latency (each token as soon as possible), throughput (the most tokens of "
-    "all\n"
-    "                   streams; the default), or mix\n"
-    "  --idle SECONDS   unload it when nobody has asked it for so long; 0: never\n"
-    "  --json           for programs: the last answer of the node\n";
+    "  --goal GOAL      latency (each token as soon as possible), throughput (the most tokens of\n"
+    "                   all streams; the default), or mix\n"
+    "  --idle S         unload it when nobody has asked it for S seconds; 0: never\n"
+    "  --json           for programs: the node's last answer\n";
 
 enum { OPTION_STREAMS = 256, OPTION_GOAL, OPTION_IDLE, OPTION_JSON };
 

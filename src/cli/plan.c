@@ -16,46 +16,39 @@
 #include <string.h>
 
 static const char usage[] =
-    "Usage: medley plan MODEL.gguf [--cluster FILE | --here] [--context N] [--streams N] "
-    "[options]\n"
+    "Usage: medley plan MODEL.gguf [--cluster FILE | --here] [-c N] [--streams N] [options]\n"
     "\n"
-    "Says which devices should hold which layers of a model, how fast it will be, and why. Reads "
-    "the\n"
-    "model's headers and loads nothing. The best placement is searched until it is proved to be "
-    "the best\n"
-    "or the time is over. docs/planning.md explains the file, the formulas and the output.\n"
+    "Says which devices should hold which layers of a model, how fast it will be, and why. Reads\n"
+    "the model's headers and loads nothing. Searches until the best placement is proved, or until\n"
+    "the time is over. docs/planning.md explains the file, the formulas and the output.\n"
     "\n"
-    "  --cluster FILE   the machines and links of a cluster file (JSON); else those of the "
-    "cluster, where a\n"
-    "                   node of it runs here (medley up); else this machine's devices\n"
-    "  --here           this machine's devices, also where a node runs\n"
-    "  --sim FILE       simulated devices in the place of this machine's\n"
-    "  -c, --context N  tokens of prompt and answer together (default: the model's, at most 4096)\n"
+    "  --cluster FILE   the machines and links of a cluster file (JSON). Default: those of the\n"
+    "                   cluster if a node runs here (medley up), else this machine's devices\n"
+    "  --here           this machine's devices, even if a node runs\n"
+    "  --sim FILE       simulated devices instead of this machine's\n"
+    "  -c, --context N  tokens of prompt and answer together (default: the model's, up to 4096)\n"
     "  --streams N      sequences at once (default 1)\n"
     "  --goal GOAL      latency: each token as soon as possible (the default for one stream);\n"
     "                   throughput: the most tokens of all streams (the default for several); or\n"
     "                   mix: the least wait for a token where often one stream is alone\n"
-    "  --busy P         of the mix: the part of the time that all streams are busy, 0 to 1 "
-    "(default 0.5)\n"
+    "  --busy P         of the mix: the part of the time that all streams are busy, 0 to 1\n"
+    "                   (default 0.5)\n"
     "  --kv TYPE        type of the KV cache: f16 (default), f32 or q8_0\n"
-    "  --prompt N       tokens of the prompt whose prefill is forecast (default: half the "
-    "context)\n"
+    "  --prompt N       prompt tokens whose prefill is forecast (default: half the context)\n"
     "  --without NODE   leave a machine out; may be repeated\n"
-    "  --add SPEC       say also what one more device would give: NODE:MEMORY,BANDWIDTH[,FLOPS] by "
-    "its\n"
-    "                   datasheet, as tower:24GiB,936GB/s,35TFLOP/s; NODE:DEVICE, one more like "
-    "it; or\n"
-    "                   NODE:PRESET, such as tower:rtx-3090. For this machine alone, no NODE:. May "
-    "be repeated\n"
+    "  --add SPEC       also say what one more device would give; may be repeated. By its\n"
+    "                   datasheet, NODE:MEMORY,BANDWIDTH[,FLOPS]: tower:24GiB,936GB/s,35TFLOP/s.\n"
+    "                   One more like it: NODE:DEVICE. A preset: NODE:PRESET, tower:rtx-3090.\n"
+    "                   For this machine alone, leave out NODE:\n"
     "  --policy POLICY  compare with what others do: memory (exo, llama.cpp), flops (cake), equal\n"
     "                   (distributed-llama), score, or all; may be repeated\n"
-    "  --explain        more: the rates it stands on, every device left out, the search\n"
+    "  --explain        more: the rates behind it, every device left out, the search\n"
     "  --json           for programs\n"
-    "  --time-limit S   of the search, in seconds (default 5), and as much again for all other "
-    "questions;\n"
-    "                   the answer so far is given then\n"
+    "  --time-limit S   of the search, in seconds (default 5), and as much again for all other\n"
+    "                   questions; then the best answer so far is given\n"
     "\n"
-    "The exit status is 1 when the model fits nowhere; what would make it fit is said then.\n";
+    "If the model fits nowhere, the exit status is 1, and the output says what would make it "
+    "fit.\n";
 
 struct plan_args {
     const char *model, *cluster, *sim;
@@ -162,7 +155,7 @@ static bool cmd_plan_take_word(const char *name, const char *value, const char *
                                uint32_t max)
 {
     if (*n == max) {
-        command_misused(self, "%s can be given %u times", name, max);
+        command_misused(self, "%s can be given at most %u times", name, max);
         return false;
     }
     list[(*n)++] = value;
@@ -236,7 +229,7 @@ static bool cmd_plan_parse(int argc, char **argv, struct plan_args *args)
         if (optind == argc)
             command_misused(self, "which model? give a .gguf file");
         else
-            command_misused(self, "'%s' is one word too many", argv[optind + 1]);
+            command_misused(self, "unexpected argument '%s'", argv[optind + 1]);
         return false;
     }
     args->model = argv[optind];
@@ -315,7 +308,8 @@ static enum error_code cmd_plan_print(const struct report *report, const struct 
         fputs(text.data ? text.data : "", stdout);
     const bool failed = text.failed;
     buffer_deinit(&text);
-    return failed ? error_set(err, ERROR_NO_MEMORY, "no memory for the answer") : ERROR_NONE;
+    return failed ? error_set(err, ERROR_NO_MEMORY, "not enough memory for the answer")
+                  : ERROR_NONE;
 }
 
 static enum error_code fill_ask(const struct plan_args *args, const struct model *model,
@@ -422,7 +416,7 @@ static int cmd_plan_run(int argc, char **argv)
 
 const struct command command_plan = {
     .name = "plan",
-    .summary = "which devices should hold which layers, and how fast it will be",
+    .summary = "forecast which devices should hold which layers, and how fast",
     .usage = usage,
     .run = cmd_plan_run,
 };

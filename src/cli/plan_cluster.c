@@ -19,7 +19,7 @@ static enum error_code plan_cluster_ask_node(struct daemon_client *client, struc
         return code;
     char *text = yyjson_write(doc, 0, &size);
     code = text ? cluster_parse(text, size, out, err)
-                : error_set(err, ERROR_NO_MEMORY, "no memory for the cluster");
+                : error_set(err, ERROR_NO_MEMORY, "not enough memory for the cluster");
     free(text);
     yyjson_doc_free(doc);
     if (code == ERROR_INVALID) /* of the node, not of the user's words */

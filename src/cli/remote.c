@@ -66,7 +66,7 @@ static enum error_code remote_submit(struct generator *generator, const struct r
         return code;
     struct remote_request *own = mem_new(sizeof *own);
     if (!own)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a request");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a request");
     code = request_copy(request, remote_room(remote, request), &own->request, err);
     if (code) {
         mem_free(own);
@@ -140,7 +140,7 @@ enum error_code remote_check(yyjson_doc *doc, struct remote_answer *out, struct 
     if (!context_tokens || context_tokens > LIMIT_CONTEXT || !instance[0] ||
         strlen(instance) > LIMIT_CLUSTER_ID_BYTES)
         return error_set(err, ERROR_INTERNAL,
-                         "the node's answer is beyond a limit: instance or context");
+                         "the node's answer exceeds a limit: instance or context");
     *out = (struct remote_answer){instance, (uint32_t)context_tokens};
     return ERROR_NONE;
 }
@@ -158,7 +158,7 @@ static enum error_code remote_read_answer(struct remote *remote, struct error *e
                 &remote->where);
     code = answer_failed(&answer, err);
     return !code && remote->where.failed
-               ? error_set(err, ERROR_NO_MEMORY, "no memory for the answer")
+               ? error_set(err, ERROR_NO_MEMORY, "not enough memory for the answer")
                : code;
 }
 
@@ -166,10 +166,10 @@ static enum error_code remote_start_reading(struct remote *remote, struct error 
 {
     remote->wake = eventfd(0, EFD_CLOEXEC);
     if (remote->wake < 0)
-        return error_set(err, ERROR_IO, "no descriptor is left");
+        return error_set(err, ERROR_IO, "no file descriptor is left");
     daemon_client_hurry(remote->client); /* from here on: in the middle of a message */
     remote->is_reading = pthread_create(&remote->reader, NULL, remote_read, remote) == 0;
-    return remote->is_reading ? ERROR_NONE : error_set(err, ERROR_IO, "no thread can be started");
+    return remote->is_reading ? ERROR_NONE : error_set(err, ERROR_IO, "cannot start a thread");
 }
 
 enum error_code remote_begin(struct daemon_client *client, const char *model, yyjson_doc **answer,
@@ -185,7 +185,7 @@ static enum error_code remote_start(struct remote *remote, const char *model, st
 {
     remote->model = mem_copy_text(model, strlen(model));
     if (!remote->model)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a connection to the node");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a connection to the node");
     enum error_code code = remote_begin(remote->client, model, &remote->answer, err);
     if (!code)
         code = remote_read_answer(remote, err);
@@ -205,7 +205,7 @@ enum error_code remote_open(const char *model, struct remote **out, struct error
     struct remote *remote = mem_new(sizeof *remote);
     if (!remote) {
         daemon_client_close(client);
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a connection to the node");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a connection to the node");
     }
     *remote = (struct remote){.base = {&impl}, .client = client, .wake = -1};
     pthread_mutex_init(&remote->lock, NULL);

@@ -92,7 +92,7 @@ static enum error_code remote_read_take_tokens(struct remote *remote,
         struct token_event event;
         request_next_token(message, &event, top);
         if (request->usage.generated_tokens == request->n_room)
-            return error_set(err, ERROR_INTERNAL, "the node sends more tokens than were asked for");
+            return error_set(err, ERROR_INTERNAL, "the node sent more tokens than were asked for");
         request->first_ns = request->first_ns ? request->first_ns : clock_now_ns();
         event.index = request->usage.generated_tokens++;
         ((int32_t *)request->request.prompt)[request->request.n_prompt + event.index] = event.token;
@@ -115,7 +115,7 @@ static enum error_code remote_read_take_row(struct remote_request *request,
         return ERROR_NONE;
     float *values = mem_new_array(n, sizeof *values);
     if (!values)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a row of %u values", n);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a row of %u values", n);
     struct bytes_reader reader = {message->row.values, n * sizeof *values, false};
     for (uint32_t i = 0; i < n; i++)
         values[i] = bytes_get_float(&reader);
@@ -159,19 +159,19 @@ static enum error_code remote_read_take_message(struct remote *remote, struct bu
     const uint64_t size = bytes_load(length, sizeof length);
     if (size > LIMIT_REQUEST_BYTES)
         return error_set(err, ERROR_INTERNAL,
-                         "a message of the node is longer than the limit of %d bytes",
+                         "a message from the node is longer than the limit of %d bytes",
                          LIMIT_REQUEST_BYTES);
     buffer_clear(memory);
     void *bytes = buffer_extend(memory, size);
     if (!bytes)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a message of the node");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a message from the node");
     struct request_message message;
     code = daemon_client_read(remote->client, bytes, size, err);
     if (!code)
         code = request_read(bytes, size, &message, err);
     if (code == ERROR_INVALID)
         return error_set(err, ERROR_INTERNAL,
-                         "a message of the node breaks the rules: is it another version?");
+                         "a message from the node is malformed: does it have another version?");
     if (code)
         return code;
     code = remote_read_dispatch(remote, &message, err);

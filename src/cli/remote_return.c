@@ -54,7 +54,8 @@ static enum error_code connect_again(struct remote *remote, struct daemon_client
         code = remote_check(answer, &found, err);
     if (!code &&
         (strcmp(found.instance, remote->instance) != 0 || found.context != remote->context))
-        code = error_set(err, ERROR_IO, "the node has placed the model in another way meanwhile");
+        code =
+            error_set(err, ERROR_IO, "the node has placed the model differently in the meantime");
     yyjson_doc_free(answer);
     if (code)
         daemon_client_close(client);

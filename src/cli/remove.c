@@ -2,15 +2,14 @@
 #include "cli/ask.h"
 #include "cli/commands.h"
 
-static const char usage[] = "Usage: medley remove NODE [--json]\n"
-                            "\n"
-                            "Takes a machine out of the cluster: its certificate is refused at "
-                            "once, everywhere, and what ran on\n"
-                            "it is placed anew on the others. NODE is its name or its id (medley "
-                            "nodes). It comes back only as a\n"
-                            "new member: medley admit, or a new code from medley invite.\n"
-                            "\n"
-                            "  --json           for programs\n";
+static const char usage[] =
+    "Usage: medley remove NODE [--json]\n"
+    "\n"
+    "Takes a machine out of the cluster: every member refuses its certificate at once, and what\n"
+    "ran on it is placed on the others. NODE is a name or an id (medley nodes). The machine can\n"
+    "only come back as a new member: medley admit, or a new code from medley invite.\n"
+    "\n"
+    "  --json           for programs\n";
 
 static int cmd_remove_run(int argc, char **argv)
 {
@@ -24,7 +23,7 @@ static int cmd_remove_run(int argc, char **argv)
 
 const struct command command_remove = {
     .name = "remove",
-    .summary = "take a machine out of the cluster; it is refused from then on",
+    .summary = "take a machine out of the cluster, for good",
     .usage = usage,
     .run = cmd_remove_run,
 };

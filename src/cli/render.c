@@ -18,14 +18,15 @@ static const char usage[] =
     "       medley render --template FILE [...] < MESSAGES\n"
     "\n"
     "Prints the prompt that the model's chat template makes of the messages on standard input,\n"
-    "and nothing after it. They are a JSON array, [{\"role\": \"user\", \"content\": \"Hello\"}], "
-    "or an\n"
-    "object with such an array as \"messages\"; its other members are variables of the template.\n"
+    "and nothing after it. The input is a JSON array, [{\"role\": \"user\", \"content\": "
+    "\"Hello\"}], or\n"
+    "an object with such an array as \"messages\"; its other members are variables of the "
+    "template.\n"
     "\n"
     "  --add-generation-prompt   end where the assistant's answer begins\n"
     "  --tools FILE              a JSON array of tools that the template may describe\n"
     "  --template FILE           a Jinja template instead of the model's; MODEL, if given, still\n"
-    "                            says what bos_token and eos_token are\n";
+    "                            supplies bos_token and eos_token\n";
 
 struct words {
     const char *model, *tools, *template; /* paths; NULL: not given */
@@ -197,7 +198,7 @@ static enum error_code cmd_render_messages(const struct words *words, struct err
 static int run_render(int argc, char **argv);
 const struct command command_render = {
     .name = "render",
-    .summary = "the prompt that a chat template makes of messages",
+    .summary = "print the prompt that a chat template makes of messages",
     .usage = usage,
     .run = run_render,
 };

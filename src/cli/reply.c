@@ -64,7 +64,7 @@ static enum error_code reply_take_token(const struct session *session, int32_t t
     token_stream_push(stream, session->tokenizer, token, false, &reply->text);
     reply_show(reply, before, quiet);
     if (reply->text.failed)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the answer");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the answer");
     return token_list_push(&reply->tokens, token, err);
 }
 

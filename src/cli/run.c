@@ -140,8 +140,9 @@ static enum error_code cmd_run_read_file(const char *path, struct buffer *out, s
     if (file != stdin)
         fclose(file);
     if (failed)
-        return error_set(err, ERROR_IO, "%s cannot be read", path);
-    return out->failed ? error_set(err, ERROR_NO_MEMORY, "no memory for %s", path) : ERROR_NONE;
+        return error_set(err, ERROR_IO, "cannot read %s", path);
+    return out->failed ? error_set(err, ERROR_NO_MEMORY, "not enough memory for %s", path)
+                       : ERROR_NONE;
 }
 
 /* The prompt as tokens: through the chat template where there is one and it is wanted. */
@@ -224,7 +225,7 @@ static enum error_code cmd_run_print_json(const struct session *session,
     char *json = yyjson_mut_write(doc, YYJSON_WRITE_NEWLINE_AT_END, NULL);
     yyjson_mut_doc_free(doc);
     if (!json)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the answer");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the answer");
     fputs(json, stdout);
     free(json);
     return ERROR_NONE;

@@ -50,8 +50,8 @@ static enum error_code find_file(const char *model, char out[PATH_MAX], struct e
         return code;
     const char *path = yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(answer), "path"));
     if (!path || strlen(path) >= PATH_MAX)
-        code =
-            error_set(err, ERROR_IO, "the node's answer makes no sense; are both of one version?");
+        code = error_set(err, ERROR_IO,
+                         "the node's answer makes no sense; do both have the same version?");
     else
         memcpy(out, path, strlen(path) + 1);
     yyjson_doc_free(answer);

@@ -11,28 +11,24 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char usage[] = "usage: medley sim [OPTION…] [FILE]\n"
-                            "\n"
-                            "Runs a cluster that is made up: the log, the state, the leader's, "
-                            "workers' and planner's code, the failure\n"
-                            "detector and the thermal governor are real, the clock, network, "
-                            "disks, devices and requests are simulated.\n"
-                            "FILE is a scenario (docs/simulator.md); without it one is drawn from "
-                            "the seed: machines, instances, streams,\n"
-                            "and faults for a minute. After every step it is checked what must be "
-                            "so. The exit status is 1 when something\n"
-                            "was not; then the seed and the command that repeats it are printed.\n"
-                            "\n"
-                            "  --seed S      the first seed (default 1; of a FILE, its own)\n"
-                            "  --seeds N     so many seeds, one after the other (default 1)\n"
-                            "  --nodes N     machines (default: 3 to 7, drawn)\n"
-                            "  --minutes M   of faults, in the cluster's time (default 1)\n"
-                            "  --bug NAME    plant a fault in the code that is tested: "
-                            "half-cache, no-layer\n"
-                            "  --shrink      on a violation, print the smallest scenario found "
-                            "that still has one, as a file\n"
-                            "  --write       print the scenario as a file, and run nothing\n"
-                            "  -v            a line for every event\n";
+static const char usage[] =
+    "Usage: medley sim [options] [FILE]\n"
+    "\n"
+    "Runs a made-up cluster and checks after every step what must be true. Consensus, the log,\n"
+    "the leader's, workers' and planner's code, the failure detector and the thermal governor are\n"
+    "the real ones; clock, network, disks, devices and requests are simulated. FILE is a scenario\n"
+    "(docs/simulator.md). Without it, the seed draws one: machines, instances, streams, and a\n"
+    "minute of faults. If a check fails, the exit status is 1, and the output ends with the seed\n"
+    "and the command that repeats the run.\n"
+    "\n"
+    "  --seed S      the first seed (default 1; of a FILE, its own)\n"
+    "  --seeds N     how many seeds, one after the other (default 1)\n"
+    "  --nodes N     machines (default: 3 to 7, drawn)\n"
+    "  --minutes M   of faults, in the cluster's time (default 1)\n"
+    "  --bug NAME    plant a bug in the tested code: half-cache or no-layer\n"
+    "  --shrink      on a violation, print the smallest scenario found that still has one\n"
+    "  --write       print the scenario as a file, and run nothing\n"
+    "  -v            print a line for every event\n";
 
 enum {
     OPTION_SEED = 256,
@@ -117,7 +113,7 @@ static bool cmd_sim_parse(int argc, char **argv, struct sim_args *args)
             return false;
     }
     if (optind + 1 < argc) {
-        command_misused(self, "'%s' is one word too many", argv[optind + 1]);
+        command_misused(self, "unexpected argument '%s'", argv[optind + 1]);
         return false;
     }
     args->file = argv[optind];
@@ -242,7 +238,7 @@ static void print_sums(const struct sim_args *args, const struct sums *s, double
            " with caches that went along, longest pause %.1f s\n",
            s->requests, s->answered, s->failed, s->tokens, s->replays, s->handed_over,
            (double)s->pause_ms / 1000);
-    printf("all as it should be at most %.1f s after the last fault\n",
+    printf("everything was in order at most %.1f s after the last fault\n",
            (double)s->converged_ms / 1000);
 }
 
@@ -294,7 +290,7 @@ static int cmd_sim_run(int argc, char **argv)
 
 const struct command command_sim = {
     .name = "sim",
-    .summary = "runs a made-up cluster, with all that can go wrong, and checks what must be so",
+    .summary = "run a made-up cluster through faults, and check it",
     .usage = usage,
     .run = cmd_sim_run,
 };

@@ -1,4 +1,4 @@
-/* medley status: this machine's node, its cluster, and the models that run in it. */
+/* medley status: show this machine's node, its cluster, and running models. */
 #include "base/size_text.h"
 #include "cli/ask.h"
 #include "cli/commands.h"
@@ -8,15 +8,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char usage[] = "Usage: medley status [--json]\n"
-                            "\n"
-                            "Says what the node on this machine does: its cluster and who leads "
-                            "it, where it listens and serves\n"
-                            "the API, which models the cluster knows, and which of them run, on "
-                            "which machines and devices. The\n"
-                            "machines are in medley nodes, what is between them in medley links.\n"
-                            "\n"
-                            "  --json           for programs; what is not known is null\n";
+static const char usage[] =
+    "Usage: medley status [--json]\n"
+    "\n"
+    "Says what the node on this machine does: its cluster and who leads it, where it listens and\n"
+    "serves the API, which models the cluster knows, and which of them run, on which machines and\n"
+    "devices. medley nodes lists the machines, medley links the links between them.\n"
+    "\n"
+    "  --json           for programs; what is unknown is null\n";
 
 /* ---- the node and its cluster ---------------------------------------------------------------- */
 
@@ -170,7 +169,7 @@ static int cmd_status_run(int argc, char **argv)
 
 const struct command command_status = {
     .name = "status",
-    .summary = "this machine's node, its cluster, and the models that run in it",
+    .summary = "show this machine's node, its cluster, and running models",
     .usage = usage,
     .run = cmd_status_run,
 };

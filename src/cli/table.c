@@ -49,7 +49,7 @@ enum error_code table_print(struct table *table, struct error *err)
     int width[COLUMNS_MAX] = {0}, n_columns = 0, column = 0;
     if (table->cells.failed) {
         table_deinit(table);
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the table");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the table");
     }
     for (; table->titles[n_columns]; n_columns++) {
         assert(n_columns < COLUMNS_MAX);

@@ -122,7 +122,7 @@ static enum error_code cmd_tokenize_text(const struct tokenizer *tokenizer,
 static int run_tokenize(int argc, char **argv);
 const struct command command_tokenize = {
     .name = "tokenize",
-    .summary = "the tokens of a text",
+    .summary = "print the tokens of a text",
     .usage = tokenize_usage,
     .run = run_tokenize,
 };
@@ -192,7 +192,7 @@ static enum error_code cmd_tokenize_detokenize(const struct tokenizer *tokenizer
 static int run_detokenize(int argc, char **argv);
 const struct command command_detokenize = {
     .name = "detokenize",
-    .summary = "the text of tokens",
+    .summary = "print the text of tokens",
     .usage = detokenize_usage,
     .run = run_detokenize,
 };

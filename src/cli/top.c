@@ -16,13 +16,13 @@
 static const char usage[] =
     "Usage: medley top [--once] [--json] [--interval MS] [--backend NAME] [--sim FILE]\n"
     "\n"
-    "Shows each device's use, memory, temperature, power and clock, and how much headroom its\n"
-    "heat leaves: how many watts more it could take, and when it would have to stop as it goes\n"
-    "on now (known after some minutes of watching). Below a device stands what a governor would\n"
-    "do about its heat now; only `medley run` and `medley serve` govern. q or Ctrl-C ends it.\n"
+    "Shows each device's use, memory, temperature, power and clock, and the headroom that its\n"
+    "heat leaves: how many more watts it could take, and when it would have to stop at this rate\n"
+    "(known after some minutes of watching). Below each device stands what a governor would do\n"
+    "about its heat now; only `medley run` and `medley serve` govern. q or Ctrl-C ends it.\n"
     "\n"
-    "  --once           show one sample and end; what a pipe or file gets anyway\n"
-    "  --json           one JSON object for each sample, on one line; what is not known is null\n"
+    "  --once           show one sample and end; a pipe or file gets that anyway\n"
+    "  --json           one JSON object for each sample, on one line; what is unknown is null\n"
     "  --interval MS    between samples, 100 to 60000 (default 500)\n"
     "  --backend NAME   only this backend and the CPU\n"
     "  --sim FILE       simulated devices too (docs/simulated-devices.md)\n";
@@ -67,7 +67,7 @@ static bool cmd_top_parse(int argc, char **argv, struct top *top)
         }
     }
     if (optind < argc) {
-        command_misused(&command_top, "'%s' is one word too many", argv[optind]);
+        command_misused(&command_top, "unexpected argument '%s'", argv[optind]);
         return false;
     }
     return true;
@@ -179,7 +179,7 @@ static int cmd_top_run(int argc, char **argv)
 
 const struct command command_top = {
     .name = "top",
-    .summary = "use, memory, temperature and headroom of every device, live",
+    .summary = "show use, memory, temperature and headroom of every device, live",
     .usage = usage,
     .run = cmd_top_run,
 };

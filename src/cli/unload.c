@@ -5,8 +5,7 @@
 static const char usage[] =
     "Usage: medley unload INSTANCE [--json]\n"
     "\n"
-    "Unloads an instance of a model (medley status lists them): its memory is given back on all "
-    "machines.\n"
+    "Unloads a model (medley status lists the instances) and frees its memory on all machines.\n"
     "The cluster still knows the model and loads it again for the next request.\n"
     "\n"
     "  --json           for programs\n";
@@ -23,7 +22,7 @@ static int cmd_unload_run(int argc, char **argv)
 
 const struct command command_unload = {
     .name = "unload",
-    .summary = "unload a model that runs, and give its memory back",
+    .summary = "unload a running model, and free its memory",
     .usage = usage,
     .run = cmd_unload_run,
 };

@@ -262,7 +262,7 @@ static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct erro
         return ERROR_NONE;
     up->models = up_models_new(up->daemon);
     if (!up->models)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the API");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the API");
     up->api_options.models = up_models_of(up->models);
     enum error_code code = api_server_open(uv_loop, &up->api_options, &up->api, err);
     if (code)

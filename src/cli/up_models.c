@@ -82,7 +82,7 @@ static void up_models_on_opened(void *arg, struct daemon_text *text, const struc
     mem_free(asking);
     struct api_model *model = err ? NULL : up_models_model_of(copy.models, text);
     if (!err && !model) {
-        error_set(&why, ERROR_NO_MEMORY, "no memory for the model");
+        error_set(&why, ERROR_NO_MEMORY, "not enough memory for the model");
         err = &why;
     }
     copy.opened(copy.arg, model, err);
@@ -97,7 +97,7 @@ static void up_models_open_model(void *self, const char *name,
     struct up_models_asking *asking = mem_new(sizeof *asking);
     struct error err;
     if (!asking) {
-        error_set(&err, ERROR_NO_MEMORY, "no memory for the request");
+        error_set(&err, ERROR_NO_MEMORY, "not enough memory for the request");
         opened(arg, NULL, &err);
         return;
     }

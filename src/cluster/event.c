@@ -40,9 +40,10 @@ enum error_code message_decode(const ProtobufCMessageDescriptor *type, const uin
     if (*out)
         return ERROR_NONE;
     if (budget.starved)
-        return error_set(err, ERROR_NO_MEMORY, "cluster: no memory for a %s of %zu bytes",
+        return error_set(err, ERROR_NO_MEMORY, "cluster: not enough memory for a %s of %zu bytes",
                          type->short_name, size);
-    return error_set(err, ERROR_INVALID, "cluster: %zu bytes are no %s", size, type->short_name);
+    return error_set(err, ERROR_INVALID, "cluster: malformed %s (%zu bytes)", type->short_name,
+                     size);
 }
 
 void message_encode(const ProtobufCMessage *message, struct buffer *out)
@@ -79,7 +80,7 @@ enum error_code event_decode(const uint8_t *bytes, size_t size, Cluster__Event *
     *out = NULL;
     if (size > LIMIT_CLUSTER_ENTRY_BYTES)
         return error_set(err, ERROR_INVALID,
-                         "cluster: an event of %zu bytes, at most %d are possible", size,
+                         "cluster: an event of %zu bytes; at most %d are possible", size,
                          LIMIT_CLUSTER_ENTRY_BYTES);
     const enum error_code code =
         message_decode(&cluster__event__descriptor, bytes, size, &message, err);

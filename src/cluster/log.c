@@ -24,13 +24,14 @@ enum error_code log_append(struct log *log, const struct log_entry *entry, struc
         const uint32_t capacity = log->capacity ? 2 * log->capacity : 16;
         struct log_entry *entries = mem_resize(log->entries, capacity, sizeof *entries);
         if (!entries)
-            return error_set(err, ERROR_NO_MEMORY, "log: no memory for %u entries", capacity);
+            return error_set(err, ERROR_NO_MEMORY, "log: not enough memory for %u entries",
+                             capacity);
         log->entries = entries;
         log->capacity = capacity;
     }
     uint8_t *bytes = copy_bytes(entry->bytes, entry->size);
     if (!bytes)
-        return error_set(err, ERROR_NO_MEMORY, "log: no memory for an entry of %zu bytes",
+        return error_set(err, ERROR_NO_MEMORY, "log: not enough memory for an entry of %zu bytes",
                          entry->size);
     log->entries[log->n] = *entry;
     log->entries[log->n++].bytes = bytes;
@@ -97,7 +98,7 @@ enum error_code log_snapshot_copy(struct log_snapshot *to, const struct log_snap
     copy.state = copy_bytes(from->state, from->state_size);
     if (!copy.members || !copy.state) {
         log_snapshot_clear(&copy);
-        return error_set(err, ERROR_NO_MEMORY, "log: no memory for a snapshot of %zu bytes",
+        return error_set(err, ERROR_NO_MEMORY, "log: not enough memory for a snapshot of %zu bytes",
                          from->state_size);
     }
     *to = copy;

@@ -286,7 +286,7 @@ static enum error_code place_within_reach(struct master_round *s, const Cluster_
     const uint32_t n = s->view->n_nodes;
     bool *allowed = mem_new_array((size_t)n + 1, sizeof *allowed);
     enum error_code code =
-        allowed ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "no memory for %u nodes", n);
+        allowed ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "not enough memory for %u nodes", n);
     bool cuts = true;
     for (int drivers = 0; drivers < 2 && allowed && cuts; drivers++) {
         memcpy(allowed, s->allowed, n * sizeof *allowed);
@@ -300,7 +300,7 @@ static enum error_code place_within_reach(struct master_round *s, const Cluster_
             cuts = true;
             leave_out(s, out->stages[drivers ? 0 : cut].node, allowed);
             *out = (struct master_placement){0};
-            code = error_set(err, ERROR_NOT_FOUND, "too many nodes do not reach each other");
+            code = error_set(err, ERROR_NOT_FOUND, "too many nodes cannot reach each other");
         }
         if (code != ERROR_NOT_FOUND)
             break;
@@ -506,7 +506,7 @@ enum error_code master_step(struct master *master, const struct master_options *
             look_at(&s, root->instances[i]);
     }
     mem_free(s.allowed);
-    return s.failed ? error_set(err, ERROR_NO_MEMORY, "master: no memory for a proposal")
+    return s.failed ? error_set(err, ERROR_NO_MEMORY, "master: not enough memory for a proposal")
                     : ERROR_NONE;
 }
 

@@ -81,7 +81,8 @@ static enum error_code rest_of(const struct placement_problem *problem,
     *out = (struct rest){.problem = *problem};
     out->devices = mem_new_array(problem->n_devices, sizeof *out->devices);
     if (!out->devices)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %u devices", problem->n_devices);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u devices",
+                         problem->n_devices);
     memcpy(out->devices, problem->devices, problem->n_devices * sizeof *out->devices);
     out->problem.devices = out->devices;
     for (size_t i = 0; current && i < current->n_stages; i++)
@@ -138,7 +139,7 @@ static enum error_code question_check(const struct question *q, const struct mas
         const uint32_t device = question_device(q->problem, q->devices, stage->node, stage->device);
         if (device == q->problem->n_devices)
             return error_set(err, ERROR_NOT_FOUND,
-                             "stage %u: its device %.64s is not there, or may not be used", i,
+                             "stage %u: device %.64s does not exist or may not be used", i,
                              stage->device);
         placement.stages[i] = (struct placement_stage){device, stage->first_layer, stage->n_layers};
     }

@@ -124,7 +124,7 @@ static enum error_code full_s_of_use(const struct asking *a, const struct placem
     struct placement_device *full = mem_new_array(n, sizeof *full);
     *out = 0;
     if (!full)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %u devices", n);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u devices", n);
     memcpy(full, a->devices, n * sizeof *full);
     for (uint32_t i = 0; i < n; i++)
         full[i].share = full[i].full_s > 0 ? 1 : full[i].share;
@@ -177,7 +177,7 @@ static enum error_code replan_prepare(struct asking *a, struct error *err)
     a->devices = mem_new_array(n, sizeof *a->devices);
     a->disks = mem_new_array(n, sizeof *a->disks);
     if (!a->devices || !a->disks)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %u devices", n);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u devices", n);
     memcpy(a->devices, a->given->devices, n * sizeof *a->devices);
     a->problem.devices = a->devices;
     a->problem.demand.micro_batches = (uint32_t)a->instance->current->n_stages; /* as it runs */
@@ -188,7 +188,7 @@ static enum error_code replan_prepare(struct asking *a, struct error *err)
                 ? MASTER_DISK_BYTES_PER_S
                 : 0;
     if (!take_layout(a))
-        return error_set(err, ERROR_NOT_FOUND, "a device of the placement is not there");
+        return error_set(err, ERROR_NOT_FOUND, "a device of the placement is missing");
     const enum error_code code = placement_problem_check(&a->problem, err);
     return code ? code : foresee(a, err);
 }
@@ -302,7 +302,7 @@ static enum error_code replan_consider(struct asking *a, struct master_mover_mem
 {
     struct replan_decision *decision = mem_new(sizeof *decision);
     if (!decision)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a decision");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a decision");
     enum error_code code = replan_prepare(a, err);
     if (!code)
         code = replan_ask(a, memory, decision, err);
@@ -332,7 +332,7 @@ enum error_code master_replan(void *self, const struct master_view *view,
     struct master_mover_memory *memory = replan_recall(mover, view, instance->id);
     *out = (struct master_placement){0};
     if (!memory)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for an instance");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for an instance");
     enum error_code code = mover->planner->problem(mover->planner->self, view, instance, allowed,
                                                    &a.given, &a.names, err);
     if (!code)

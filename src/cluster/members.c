@@ -67,7 +67,7 @@ enum error_code members_decode(const uint8_t *bytes, size_t size, struct members
         return error_set(err, ERROR_INVALID, "members: not a list of members");
     const uint64_t n = little_endian(bytes + 1);
     if (n == 0 || n > LIMIT_CLUSTER_NODES)
-        return error_set(err, ERROR_INVALID, "members: %llu of them, 1 to %d are possible",
+        return error_set(err, ERROR_INVALID, "members: a list of %llu; 1 to %d are possible",
                          (unsigned long long)n, LIMIT_CLUSTER_NODES);
     size_t at = 9;
     struct seen seen = {0};
@@ -77,14 +77,14 @@ enum error_code members_decode(const uint8_t *bytes, size_t size, struct members
         if (!used || !address_is_id(bytes + at + 8, member.id) || seen_before(&seen, member.id)) {
             out->n = 0;
             return error_set(err, ERROR_INVALID,
-                             "members: number %u is cut off, twice there or none", i);
+                             "members: number %u is cut off, repeated or invalid", i);
         }
         out->list[out->n++] = member;
         at += used;
     }
     if (members_voters(out) == 0) {
         out->n = 0;
-        return error_set(err, ERROR_INVALID, "members: none of them votes");
+        return error_set(err, ERROR_INVALID, "members: nobody votes");
     }
     return ERROR_NONE;
 }
@@ -128,10 +128,10 @@ enum error_code members_check_step(const struct members *from, const struct memb
     for (uint32_t i = 0; i < to->n; i++) {
         changed += to->list[i].votes && !votes(from, to->list[i].id);
         if (to->list[i].id == 0 || members_find(to, to->list[i].id) != &to->list[i])
-            return error_set(err, ERROR_INVALID, "members: a member without an id, or twice there");
+            return error_set(err, ERROR_INVALID, "members: a member has no id, or appears twice");
     }
     if (changed > 1)
-        return error_set(err, ERROR_INVALID, "members: %u voters change at once, one is possible",
+        return error_set(err, ERROR_INVALID, "members: %u voters change at once; one is possible",
                          changed);
     /* libraft keeps what it knows of each member's log by the place in the list, and makes that
      * anew only when the number of members has changed (client.c, clientChangeConfiguration): one
@@ -139,7 +139,7 @@ enum error_code members_check_step(const struct members *from, const struct memb
     for (uint32_t i = 0; i < from->n && from->n == to->n; i++) {
         if (from->list[i].id != to->list[i].id)
             return error_set(err, ERROR_INVALID,
-                             "members: a member takes another's place in one step");
+                             "members: one member replaces another in one step");
     }
     if (!votes(to, leader))
         return error_set(err, ERROR_INVALID, "members: the leader cannot take its own vote");

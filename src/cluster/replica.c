@@ -31,7 +31,8 @@ enum error_code replica_found(uint64_t id, struct log_write *out, struct error *
         if (replica_members_encode(NULL, members, &entry.bytes, &entry.size))
             code = log_append(&out->log, &entry, err);
         else
-            code = error_set(err, ERROR_NO_MEMORY, "replica: no memory for a list of members");
+            code =
+                error_set(err, ERROR_NO_MEMORY, "replica: not enough memory for a list of members");
     }
     mem_free(entry.bytes);
     mem_free(members);
@@ -118,7 +119,7 @@ enum error_code replica_open(const struct replica_options *options, const struct
     replica_set_heap();
     struct replica *r = mem_new(sizeof *r);
     if (!r)
-        return error_set(err, ERROR_NO_MEMORY, "replica: no memory");
+        return error_set(err, ERROR_NO_MEMORY, "replica: not enough memory");
     r->options = *options;
     r->now_ms = r->leader_heard_ms = now_ms;
     r->status_due_ms = now_ms + options->status_ms;
@@ -127,11 +128,11 @@ enum error_code replica_open(const struct replica_options *options, const struct
     r->effects.capacity = r->effects.list ? 16 : 0;
     enum error_code code = ERROR_NO_MEMORY;
     if (!r->effects.list)
-        error_set(err, code, "replica: no memory");
+        error_set(err, code, "replica: not enough memory");
     else
         code = check_saved(options, saved, &r->scratch, err);
     if (!code && !copy_saved(r, saved))
-        code = error_set(err, ERROR_NO_MEMORY, "replica: no memory for the log");
+        code = error_set(err, ERROR_NO_MEMORY, "replica: not enough memory for the log");
     if (!code) {
         if (r->snapshot.index)
             replica_emit_bytes(
@@ -185,7 +186,7 @@ void replica_tick(struct replica *r, uint64_t now_ms)
     if (raft_timeout(&r->raft) <= r->now_ms) {
         struct raft_event event = {.type = RAFT_TIMEOUT};
         if (replica_step(r, &event))
-            replica_fail(r, ERROR_NO_MEMORY, "no memory for an election");
+            replica_fail(r, ERROR_NO_MEMORY, "not enough memory for an election");
     }
     if (!r->failed)
         replica_watch(r);
@@ -200,7 +201,7 @@ enum error_code replica_receive(struct replica *r, uint64_t now_ms, uint64_t fro
     if (r->failed || r->founding)
         return ERROR_NONE;
     if (from == 0 || from == r->options.id)
-        return error_set(err, ERROR_INVALID, "replica: a message from nobody else");
+        return error_set(err, ERROR_INVALID, "replica: the message has no foreign sender");
     const enum error_code code = wire_decode(bytes, size, &message, err);
     if (code)
         return code;
@@ -249,7 +250,7 @@ static void install_written(struct replica *r)
     struct raft_event event = {.type = RAFT_PERSISTED_SNAPSHOT,
                                .persisted_snapshot = {.last = true}};
     if (!metadata_of(r, &r->installing, &event.persisted_snapshot.metadata)) {
-        replica_fail(r, ERROR_NO_MEMORY, "no memory for a snapshot");
+        replica_fail(r, ERROR_NO_MEMORY, "not enough memory for a snapshot");
         return;
     }
     log_snapshot_clear(&r->snapshot);
@@ -262,7 +263,7 @@ static void install_written(struct replica *r)
             r, (struct replica_effect){.type = REPLICA_RESTORE, .index = r->snapshot.index},
             r->snapshot.state, r->snapshot.state_size) &&
         replica_step(r, &event))
-        replica_fail(r, ERROR_NO_MEMORY, "no memory for a snapshot");
+        replica_fail(r, ERROR_NO_MEMORY, "not enough memory for a snapshot");
 }
 
 /* Our own snapshot is durable: libraft may forget what came before. Not if a leader's has overtaken
@@ -284,7 +285,7 @@ static void taken_written(struct replica *r)
     log_snapshot_clear(&r->snapshot);
     r->snapshot = taken;
     if (!metadata_of(r, &taken, &event.snapshot.metadata) || replica_step(r, &event)) {
-        replica_fail(r, ERROR_NO_MEMORY, "no memory for a snapshot");
+        replica_fail(r, ERROR_NO_MEMORY, "not enough memory for a snapshot");
         return;
     }
     log_drop_before(&r->log, r->raft.trail.offset + 1);
@@ -347,7 +348,7 @@ void replica_snapshot(struct replica *r, uint64_t now_ms, uint64_t index, const 
     if (log_snapshot_copy(&write.snapshot, &whole, NULL) ||
         log_snapshot_copy(&copy, &whole, NULL)) {
         log_write_clear(&write);
-        replica_fail(r, ERROR_NO_MEMORY, "no memory for a snapshot");
+        replica_fail(r, ERROR_NO_MEMORY, "not enough memory for a snapshot");
         return;
     }
     log_snapshot_clear(&r->taking);
@@ -374,7 +375,7 @@ enum error_code replica_submit(struct replica *r, uint64_t now_ms, const uint8_t
     replica_clock(r, now_ms);
     if (size > LIMIT_CLUSTER_ENTRY_BYTES)
         return error_set(err, ERROR_INVALID,
-                         "replica: an event of %zu bytes, at most %d are possible", size,
+                         "replica: an event of %zu bytes; at most %d are possible", size,
                          LIMIT_CLUSTER_ENTRY_BYTES);
     if (!replica_leads(r))
         return error_set(err, ERROR_BUSY, "replica: this node does not lead");
@@ -405,7 +406,7 @@ enum error_code replica_change_members(struct replica *r, uint64_t now_ms,
     if (code)
         return code;
     if (!replica_members_encode(r, members, &entry.bytes, &entry.size))
-        return error_set(err, ERROR_NO_MEMORY, "replica: no memory for a list of members");
+        return error_set(err, ERROR_NO_MEMORY, "replica: not enough memory for a list of members");
     const enum error_code submitted = submit_entry(r, LOG_MEMBERS, entry.bytes, entry.size, err);
     mem_free(entry.bytes);
     return submitted;
@@ -422,7 +423,7 @@ enum error_code replica_hand_over(struct replica *r, uint64_t now_ms, uint64_t t
     replica_settle(r);
     if (failed)
         return error_set(err, failed == RAFT_BADID ? ERROR_INVALID : ERROR_BUSY,
-                         "replica: no hand-over: %s", raft_strerror(failed));
+                         "replica: cannot hand over: %s", raft_strerror(failed));
     return ERROR_NONE;
 }
 

@@ -65,7 +65,7 @@ bool replica_emit(struct replica *r, struct effect_queue *queue, struct replica_
 {
     assert(effect->type);
     if (!r->failed && queue->first + queue->n == queue->capacity && !effect_queue_grow(queue))
-        replica_fail(r, ERROR_NO_MEMORY, "no memory for what is to be done");
+        replica_fail(r, ERROR_NO_MEMORY, "not enough memory for what is to be done");
     if (r->failed) {
         replica_effect_clear(effect);
         return false;
@@ -79,7 +79,7 @@ bool replica_emit_bytes(struct replica *r, struct replica_effect effect, const u
 {
     effect.bytes = mem_new(size + 1);
     if (!effect.bytes) {
-        replica_fail(r, ERROR_NO_MEMORY, "no memory for what is to be done");
+        replica_fail(r, ERROR_NO_MEMORY, "not enough memory for what is to be done");
         return false;
     }
     if (size)
@@ -107,7 +107,7 @@ bool replica_emit_write(struct replica *r, struct log_write *write, enum pending
     assert(!write->sequence);
     struct pending *pending = r->failed ? NULL : new_pending(r);
     if (!pending) {
-        replica_fail(r, ERROR_NO_MEMORY, "no memory for a write");
+        replica_fail(r, ERROR_NO_MEMORY, "not enough memory for a write");
         log_write_clear(write);
         return false;
     }
@@ -132,7 +132,7 @@ void replica_send(struct replica *r, uint64_t to, struct wire_message *message)
     wire_encode(&bytes, message);
     if (bytes.failed) {
         buffer_deinit(&bytes);
-        replica_fail(r, ERROR_NO_MEMORY, "no memory for a message");
+        replica_fail(r, ERROR_NO_MEMORY, "not enough memory for a message");
         return;
     }
     struct replica_effect effect = {

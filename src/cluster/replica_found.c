@@ -51,7 +51,7 @@ void replica_on_status(struct replica *r, uint64_t from, const struct wire_messa
 {
     struct surveyed_member *peer = peer_of(r, from);
     if (!peer) {
-        replica_fail(r, ERROR_NO_MEMORY, "no memory for a peer");
+        replica_fail(r, ERROR_NO_MEMORY, "not enough memory for a peer");
         return;
     }
     peer->heard_ms = r->now_ms;
@@ -243,7 +243,7 @@ void replica_found_write(struct replica *r, const uint8_t *state, size_t size)
     if (log_snapshot_copy(&copy, &whole, NULL) ||
         log_snapshot_copy(&write.snapshot, &whole, NULL)) {
         log_snapshot_clear(&copy);
-        replica_fail(r, ERROR_NO_MEMORY, "no memory for a snapshot");
+        replica_fail(r, ERROR_NO_MEMORY, "not enough memory for a snapshot");
         return;
     }
     log_snapshot_clear(&r->taking);

@@ -47,7 +47,7 @@ static void commit_older_members(struct replica *r, uint64_t index, uint64_t pre
     if (!entry)
         return;
     if (!replica_members_decode(r, entry->bytes, entry->size, &event.configuration.conf))
-        replica_fail(r, ERROR_NO_MEMORY, "no memory for the members");
+        replica_fail(r, ERROR_NO_MEMORY, "not enough memory for the members");
     else
         replica_step(r, &event);
 }
@@ -99,7 +99,7 @@ static bool append_part(struct replica *r, uint64_t from, const struct wire_appe
     args->entries = n ? raft_entries(list + first, n) : NULL;
     args->n_entries = n;
     if (n && !args->entries) {
-        replica_fail(r, ERROR_NO_MEMORY, "no memory for entries");
+        replica_fail(r, ERROR_NO_MEMORY, "not enough memory for entries");
         return false;
     }
     void *batch = n ? args->entries[0].batch : NULL;
@@ -248,7 +248,7 @@ static void deliver_install(struct replica *r, uint64_t from, const struct wire_
     if (!args->data.base ||
         !replica_members_decode(r, snapshot->members, snapshot->members_size, &args->conf)) {
         raft_free(args->data.base);
-        replica_fail(r, ERROR_NO_MEMORY, "no memory for a snapshot");
+        replica_fail(r, ERROR_NO_MEMORY, "not enough memory for a snapshot");
         return;
     }
     memcpy(args->data.base, snapshot->state, snapshot->state_size);

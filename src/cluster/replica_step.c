@@ -77,7 +77,7 @@ bool replica_members_encode(struct replica *r, const struct members *members, ui
         memcpy(*bytes, encoded.base, encoded.len);
     raft_free(encoded.base);
     if (!*bytes && r)
-        replica_fail(r, ERROR_NO_MEMORY, "no memory for a list of members");
+        replica_fail(r, ERROR_NO_MEMORY, "not enough memory for a list of members");
     return *bytes != NULL;
 }
 
@@ -180,7 +180,7 @@ static void take_writes(struct replica *r, struct raft_update *update)
     }
     if (!good) {
         log_write_clear(&write);
-        replica_fail(r, ERROR_NO_MEMORY, "no memory for entries");
+        replica_fail(r, ERROR_NO_MEMORY, "not enough memory for entries");
     } else if (write.has_term || type != PENDING_NONE) {
         replica_emit_write(r, &write, type);
     }
@@ -279,7 +279,7 @@ static void see_members(struct replica *r)
             continue;
         struct raft_event event = {.type = RAFT_CONFIGURATION, .configuration = {.index = index}};
         if (!replica_members_decode(r, entry->bytes, entry->size, &event.configuration.conf)) {
-            replica_fail(r, ERROR_NO_MEMORY, "no memory for the members");
+            replica_fail(r, ERROR_NO_MEMORY, "not enough memory for the members");
             return;
         }
         replica_step(r, &event);

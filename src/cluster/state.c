@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-const char no_memory[] = "no memory";
+const char no_memory[] = "not enough memory";
 
 /* ---- lists and texts ---- */
 
@@ -139,7 +139,7 @@ enum error_code state_apply(struct state *state, uint64_t index, const uint8_t *
     const char *reason = code ? "it is no event" : apply_kind(state->root, event);
     event_free(event);
     if (reason == no_memory)
-        return error_set(err, ERROR_NO_MEMORY, "state: no memory for an event");
+        return error_set(err, ERROR_NO_MEMORY, "state: not enough memory for an event");
     conclude(state->root, index, reason, outcome);
     return ERROR_NONE;
 }
@@ -171,7 +171,7 @@ static enum error_code replace_members(Cluster__State *s, const struct members *
         while (n)
             message_free(&list[--n]->base);
         mem_free(list);
-        return error_set(err, ERROR_NO_MEMORY, "state: no memory for the members");
+        return error_set(err, ERROR_NO_MEMORY, "state: not enough memory for the members");
     }
     while (s->n_members)
         message_free(&s->members[--s->n_members]->base);
@@ -189,7 +189,7 @@ enum error_code state_apply_members(struct state *state, uint64_t index, const u
     enum error_code code = ERROR_NO_MEMORY;
     if (!members || need_root(state, err)) {
         mem_free(members);
-        return members ? code : error_set(err, code, "state: no memory for the members");
+        return members ? code : error_set(err, code, "state: not enough memory for the members");
     }
     code = ERROR_NONE;
     const bool good = members_decode(bytes, size, members, NULL) == ERROR_NONE;
@@ -257,14 +257,14 @@ enum error_code state_decode(struct state *state, const uint8_t *bytes, size_t s
     ProtobufCMessage *message = NULL;
     if (size > LIMIT_CLUSTER_SNAPSHOT_BYTES)
         return error_set(err, ERROR_INVALID,
-                         "state: a snapshot of %zu bytes, at most %d are possible", size,
+                         "state: a snapshot of %zu bytes; at most %d are possible", size,
                          LIMIT_CLUSTER_SNAPSHOT_BYTES);
     if (message_decode(&cluster__state__descriptor, bytes, size, &message, err))
         return error_wrap(err, "state");
     Cluster__State *root = (Cluster__State *)message;
     if (!good_snapshot(root) || !good_epochs(root)) {
         message_free(message);
-        return error_set(err, ERROR_INVALID, "state: a snapshot that no events can have led to");
+        return error_set(err, ERROR_INVALID, "state: impossible snapshot: no events lead to it");
     }
     state_deinit(state);
     state->root = root;

@@ -157,7 +157,7 @@ static enum error_code read_bytes(sqlite3_stmt *statement, int column, size_t ma
         return damaged(err, "a value is too large, or not bytes");
     *bytes = mem_new(*size + 1);
     if (!*bytes)
-        return error_set(err, ERROR_NO_MEMORY, "store: no memory for %zu bytes", *size);
+        return error_set(err, ERROR_NO_MEMORY, "store: not enough memory for %zu bytes", *size);
     if (*size)
         memcpy(*bytes, blob, *size);
     return ERROR_NONE;
@@ -373,7 +373,7 @@ enum error_code store_write(struct store *s, const struct log_write *write, stru
 {
     assert(sqlite3_get_autocommit(s->db)); /* nothing of an earlier one is open */
     if (s->broken)
-        return error_set(err, ERROR_IO, "store: an earlier write failed; it must be opened again");
+        return error_set(err, ERROR_IO, "store: an earlier write failed; open it again");
     bool follows = true;
     int code = store_run(s, BEGIN);
     if (!code)
@@ -438,10 +438,10 @@ static enum error_code check_file(sqlite3 *db, struct error *err)
     const int64_t format = pragma(db, "PRAGMA user_version");
     if (format != FORMAT)
         return error_set(err, ERROR_INVALID,
-                         "store: the file has format %lld, this version knows %d",
+                         "store: the file has format %lld; this version knows %d",
                          (long long)format, FORMAT);
     if (pragma(db, "PRAGMA synchronous") != 2)
-        return error_set(err, ERROR_INTERNAL, "store: SQLite does not promise to sync");
+        return error_set(err, ERROR_INTERNAL, "store: SQLite cannot promise to sync");
     return quick_check(db) ? ERROR_NONE : damaged(err, "its pages do not fit together");
 }
 
@@ -565,7 +565,7 @@ enum error_code store_create(const char *path, uint64_t member, struct error *er
     if (!member || snprintf(made, sizeof made, "%s.new", path) >= (int)sizeof made)
         return error_set(err, ERROR_INVALID, "store: no member id, or the path is too long");
     if (access(path, F_OK) == 0)
-        return error_set(err, ERROR_INVALID, "store: %s is there already", path);
+        return error_set(err, ERROR_INVALID, "store: %s already exists", path);
     unlink(made); /* of an earlier attempt */
     int opened = sqlite3_open_v2(
         made, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW, NULL);

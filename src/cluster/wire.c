@@ -320,7 +320,7 @@ enum error_code wire_decode(const uint8_t *bytes, size_t size, struct wire_messa
     *out = (struct wire_message){0};
     if (size > LIMIT_CLUSTER_MESSAGE_BYTES)
         return error_set(err, ERROR_INVALID,
-                         "replica: a message of %zu bytes, at most %d are possible", size,
+                         "replica: a message of %zu bytes; at most %d are possible", size,
                          LIMIT_CLUSTER_MESSAGE_BYTES);
     struct reader in = {.bytes = bytes, .size = size};
     const unsigned version = get_byte(&in), type = get_byte(&in);
@@ -333,8 +333,7 @@ enum error_code wire_decode(const uint8_t *bytes, size_t size, struct wire_messa
     if (code == ERROR_NONE && !in.wrong)
         return ERROR_NONE;
     wire_clear(out);
-    return code ? code
-                : error_set(err, ERROR_INVALID, "replica: a message is refused: %s", in.wrong);
+    return code ? code : error_set(err, ERROR_INVALID, "replica: refused a message: %s", in.wrong);
 }
 
 void wire_clear(struct wire_message *message)

@@ -261,6 +261,6 @@ enum error_code worker_step(const struct worker_view *view, struct worker_action
     out->n = 0;
     unload_unwanted(&s);
     each_wanted(&s, go_on, NULL);
-    return s.failed ? error_set(err, ERROR_NO_MEMORY, "worker: no memory for a report")
+    return s.failed ? error_set(err, ERROR_NO_MEMORY, "worker: not enough memory for a report")
                     : ERROR_NONE;
 }

@@ -169,6 +169,6 @@ enum error_code cluster_with_device(const struct cluster *cluster, uint32_t node
     if (copy_all(cluster, node, device, out))
         return ERROR_NONE;
     cluster_deinit(out);
-    return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u devices",
+    return error_set(err, ERROR_NO_MEMORY, "not enough memory for a cluster of %u devices",
                      cluster->n_devices + 1);
 }

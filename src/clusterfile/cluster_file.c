@@ -87,7 +87,7 @@ static enum error_code read_node(void *into, yyjson_val *value, const struct jso
     if (cluster->n_nodes == LIMIT_TOPOLOGY_NODES)
         return json_wrong(place, err, "more than %d nodes", LIMIT_TOPOLOGY_NODES);
     if (!cluster_add_node(cluster))
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the cluster");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the cluster");
     const enum error_code code = json_read_object(value, members, 4, cluster, place, &seen, err);
     if (code)
         return code;
@@ -161,7 +161,7 @@ enum error_code cluster_parse(const char *text, size_t size, struct cluster *out
         return error_set(err, ERROR_INVALID, "more than %d MiB", LIMIT_CLUSTER_FILE_BYTES >> 20);
     yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)text, size, 0, &json_memory, &problem);
     if (!doc && problem.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the cluster file");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the cluster file");
     if (!doc) {
         yyjson_locate_pos(text, size, problem.pos, &line, &column, &character);
         return error_set(err, ERROR_INVALID, "line %zu, column %zu: %s", line, column, problem.msg);
@@ -191,9 +191,9 @@ enum error_code cluster_read(const char *path, struct cluster *out, struct error
         buffer_append(&text, chunk, n);
     enum error_code code = ERROR_NONE;
     if (ferror(file))
-        code = error_set(err, ERROR_IO, "it cannot be read");
+        code = error_set(err, ERROR_IO, "cannot read it");
     else if (text.failed)
-        code = error_set(err, ERROR_NO_MEMORY, "no memory for the cluster file");
+        code = error_set(err, ERROR_NO_MEMORY, "not enough memory for the cluster file");
     fclose(file);
     if (!code)
         code = cluster_parse(text.data ? text.data : "", text.size, out, err);

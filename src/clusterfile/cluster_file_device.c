@@ -352,7 +352,7 @@ static enum error_code read_device(void *into, yyjson_val *value, const struct j
         return json_wrong(place, err, "the node has the device '%s' already", reading.device.id);
     struct cluster_device *device = cluster_add_device(cluster);
     if (!device)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the cluster");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the cluster");
     *device = reading.device;
     device->node = node;
     return ERROR_NONE;

@@ -292,7 +292,7 @@ static enum error_code add_way(struct link_reading *r, bool way_back, bool own, 
     struct topology_link *link =
         *said ? &cluster->links[*said / 2 - 1] : cluster_add_link(cluster, is_assumed);
     if (!link)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the cluster");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the cluster");
     const uint32_t index = (uint32_t)(link - cluster->links);
     *said = 2 * index + 2 + own;
     *link = r->link;
@@ -336,7 +336,7 @@ enum error_code cluster_read_links(struct cluster *cluster, yyjson_val *value,
         sort_nodes(&reading);
         code = json_read_array(value, cluster_links_read_link, &reading, place, err);
     } else {
-        error_set(err, code, "no memory for the cluster");
+        error_set(err, code, "not enough memory for the cluster");
     }
     mem_free(reading.said);
     mem_free(reading.by_name);

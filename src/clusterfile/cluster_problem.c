@@ -175,7 +175,7 @@ static enum error_code make_links(struct cluster_problem *p, const struct cluste
     struct placement_link *network = mem_new_array(n * n, sizeof *network);
     enum error_code code = ERROR_NO_MEMORY;
     if (!names || !network) {
-        error_set(err, code, "no memory for a cluster of %zu nodes", n);
+        error_set(err, code, "not enough memory for a cluster of %zu nodes", n);
         goto out;
     }
     for (size_t i = 0; i < n; i++)
@@ -203,7 +203,7 @@ static enum error_code cluster_problem_take_memory(struct cluster_problem *p, ui
     p->memory_of = mem_new_array(n, sizeof *p->memory_of);
     if (p->devices && p->links && p->memory_of)
         return ERROR_NONE;
-    return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u devices", n);
+    return error_set(err, ERROR_NO_MEMORY, "not enough memory for a cluster of %u devices", n);
 }
 
 static enum error_code cluster_problem_fill(struct cluster_problem *p,
@@ -211,7 +211,7 @@ static enum error_code cluster_problem_fill(struct cluster_problem *p,
 {
     bool *served = mem_new_array(cluster->n_devices, sizeof *served);
     if (!served)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u devices",
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a cluster of %u devices",
                          cluster->n_devices);
     for (uint32_t i = 0; i < cluster->n_devices; i++) {
         const struct cluster_device *device = &cluster->devices[i];

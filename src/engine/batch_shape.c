@@ -22,7 +22,7 @@ static enum error_code read_run(const struct batch *batch, uint32_t first,
                          options->n_slots);
     for (; first + n < batch->n_rows && rows[first + n].slot == slot; n++) {
         if (rows[first + n].position != lengths[slot] + n)
-            return error_set(err, ERROR_INVALID, "row %u: slot %u goes on at position %u, not %u",
+            return error_set(err, ERROR_INVALID, "row %u: slot %u continues at position %u, not %u",
                              first + n, slot, lengths[slot] + n, rows[first + n].position);
     }
     if (lengths[slot] + n > options->context)
@@ -61,8 +61,8 @@ enum error_code batch_shape_read(const struct batch *batch, const struct stage_o
         if (code)
             return code;
         if (seen[slot])
-            return error_set(err, ERROR_INVALID,
-                             "row %u: the rows of slot %u do not stand together", row, slot);
+            return error_set(err, ERROR_INVALID, "row %u: the rows of slot %u are not contiguous",
+                             row, slot);
         seen[slot] = true;
         add_run(out, slot, row, n);
         if (lengths[slot] + n > longest)

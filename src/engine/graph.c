@@ -165,7 +165,8 @@ enum error_code graph_build(struct graph *graph, const struct graph_source *sour
                                       .no_alloc = true};
     *graph = (struct graph){.context = ggml_init(params), .shape = *shape};
     if (!graph->context)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a graph of %zu nodes", n_nodes);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a graph of %zu nodes",
+                         n_nodes);
     graph->cgraph = ggml_new_graph_custom(graph->context, n_nodes, false);
 
     struct graph_build b = {.ctx = graph->context,

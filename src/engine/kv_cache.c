@@ -39,7 +39,7 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
     kv->lengths = mem_new_array(kv->n_slots, sizeof *kv->lengths);
     if (!kv->k || !kv->v || !kv->lengths) {
         kv_cache_deinit(kv);
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the KV cache's index");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the KV cache's index");
     }
     struct ggml_init_params params = {.mem_size = 2 * (size_t)kv->n_layers * ggml_tensor_overhead(),
                                       .no_alloc = true};
@@ -65,8 +65,9 @@ enum error_code kv_cache_alloc(struct kv_cache *kv, struct error *err)
 {
     kv->buffer = ggml_backend_alloc_ctx_tensors_from_buft(kv->context, kv->type);
     if (!kv->buffer)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a KV cache of %u slots of %u tokens",
-                         kv->n_slots, kv->cells);
+        return error_set(err, ERROR_NO_MEMORY,
+                         "not enough memory for a KV cache of %u slots of %u tokens", kv->n_slots,
+                         kv->cells);
     weights_advise_huge_pages(kv->buffer);
     /* masked cells are multiplied by zero, and zero times a stray NaN would not be zero */
     ggml_backend_buffer_clear(kv->buffer, 0);
@@ -135,7 +136,8 @@ enum error_code kv_cache_copy(struct kv_cache *kv, uint32_t from, uint32_t to, u
     uint64_t size = kv_cache_slot_bytes(kv, length);
     void *bytes = mem_new(size);
     if (!bytes)
-        return error_set(err, ERROR_NO_MEMORY, "no memory to copy %u tokens of KV cache", length);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory to copy %u tokens of KV cache",
+                         length);
     kv_cache_export(kv, from, length, bytes);
     kv_cache_import(kv, to, length, bytes);
     mem_free(bytes);

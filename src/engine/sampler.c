@@ -41,8 +41,8 @@ enum error_code sampler_new(uint32_t n_vocab, struct sampler **out, struct error
 
 no_memory:
     sampler_free(sampler);
-    return error_set(err, ERROR_NO_MEMORY, "sampler: no memory for a vocabulary of %u tokens",
-                     n_vocab);
+    return error_set(err, ERROR_NO_MEMORY,
+                     "sampler: not enough memory for a vocabulary of %u tokens", n_vocab);
 }
 
 void sampler_free(struct sampler *sampler)

@@ -21,13 +21,13 @@ static enum error_code check_options(const struct model *model, const struct sta
         return error_set(err, ERROR_INVALID, "layers %u to %u of a model that has %u",
                          o->first_layer, o->first_layer + o->n_layers - 1, n_layers);
     if (o->n_slots < 1 || o->n_slots > LIMIT_SEQUENCES)
-        return error_set(err, ERROR_INVALID, "%u sequences; it must be from 1 to %d", o->n_slots,
+        return error_set(err, ERROR_INVALID, "%u sequences; 1 to %d are possible", o->n_slots,
                          LIMIT_SEQUENCES);
     if (o->context < 1 || o->context > LIMIT_CONTEXT)
-        return error_set(err, ERROR_INVALID, "a context of %u tokens; it must be from 1 to %d",
+        return error_set(err, ERROR_INVALID, "a context of %u tokens; 1 to %d are possible",
                          o->context, LIMIT_CONTEXT);
     if (o->rows_max < 1 || o->rows_max > LIMIT_BATCH_ROWS)
-        return error_set(err, ERROR_INVALID, "batches of %u rows; it must be from 1 to %d",
+        return error_set(err, ERROR_INVALID, "batches of %u rows; 1 to %d are possible",
                          o->rows_max, LIMIT_BATCH_ROWS);
     return ERROR_NONE;
 }
@@ -142,8 +142,9 @@ static enum error_code new_scheduler(struct stage *stage, struct error *err)
         64 + (96 + 16 * (size_t)stage->options.n_slots + 2 * (size_t)stage->h->n_experts_used) *
                  stage->options.n_layers;
     stage->sched = ggml_backend_sched_new(backends, NULL, (int)n_backends, n_nodes, false, false);
-    return stage->sched ? ERROR_NONE
-                        : error_set(err, ERROR_NO_MEMORY, "no memory for the graph scheduler");
+    return stage->sched
+               ? ERROR_NONE
+               : error_set(err, ERROR_NO_MEMORY, "not enough memory for the graph scheduler");
 }
 
 static enum error_code declare(struct stage *stage, struct error *err)
@@ -353,7 +354,7 @@ static enum error_code stage_new(struct device *device, const struct model *mode
         return code;
     struct stage *stage = mem_new(sizeof *stage);
     if (!stage)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a stage");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a stage");
     stage->device = device;
     stage->model = model;
     stage->h = model_hyperparameters(model);

@@ -61,7 +61,7 @@ enum error_code weights_declare(struct weights *weights, struct device *device,
         take_ends(weights, !options->no_repack))
         return ERROR_NONE;
     weights_deinit(weights);
-    return error_set(err, ERROR_NO_MEMORY, "no memory for the tensors of %u layers",
+    return error_set(err, ERROR_NO_MEMORY, "not enough memory for the tensors of %u layers",
                      options->n_layers);
 }
 
@@ -87,7 +87,7 @@ static enum error_code copy(struct weights *weights, struct error *err)
         n += weights->units[i]->is_loaded ? 0 : weights->units[i]->n_sources;
     struct weight_source *sources = mem_new_array(n ? n : 1, sizeof *sources);
     if (!sources)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a list of %zu tensors", n);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a list of %zu tensors", n);
     n = 0;
     for (uint32_t i = 0; i < weights->n_units; i++) {
         const struct weight_unit *unit = weights->units[i];

@@ -298,7 +298,7 @@ static enum error_code calibrate_one(struct gpu *gpu, struct device *device,
         struct error problem;
         if (gpu_registry_file(gpu)[0] &&
             registry_update(gpu_registry_file(gpu), change, 1, &problem))
-            log_line(LOG_WARN, "gpu", "the calibration is not kept: %s", problem.text);
+            log_line(LOG_WARN, "gpu", "cannot keep the calibration: %s", problem.text);
     }
     mem_free(change);
     return code;

@@ -113,7 +113,7 @@ static enum error_code open_backends(struct ggml_device *self, struct error *err
 {
     self->backend = ggml_backend_dev_init(self->dev, NULL);
     if (!self->backend)
-        return error_set(err, ERROR_DEVICE, "its driver does not start");
+        return error_set(err, ERROR_DEVICE, "cannot start its driver");
     if (self->is_cpu) {
         self->fallback = self->backend;
         open_accelerators(self);
@@ -123,7 +123,7 @@ static enum error_code open_backends(struct ggml_device *self, struct error *err
     self->fallback = cpu ? ggml_backend_dev_init(cpu, NULL) : NULL;
     return self->fallback
                ? ERROR_NONE
-               : error_set(err, ERROR_DEVICE, "no CPU backend for what it cannot compute");
+               : error_set(err, ERROR_DEVICE, "there is no CPU backend for what it cannot compute");
 }
 
 static enum error_code device_ggml_initialize(const void *family, uint32_t index,
@@ -204,7 +204,7 @@ static enum error_code device_ggml_allocate(void *device, uint64_t size, void **
                                   ggml_backend_buffer_get_base(memory->buffer)) !=
         GGML_STATUS_SUCCESS) {
         device_ggml_deallocate(self, memory);
-        return error_set(err, ERROR_DEVICE, "it does not take a tensor into its memory");
+        return error_set(err, ERROR_DEVICE, "it refuses a tensor in its memory");
     }
     *out = memory;
     return ERROR_NONE;
@@ -278,7 +278,7 @@ static enum error_code device_ggml_copy_between(void *device, void *from, uint64
     if (source && target)
         ggml_backend_tensor_copy(source, target);
     else
-        code = error_set(err, ERROR_DEVICE, "it does not take a view of its memory");
+        code = error_set(err, ERROR_DEVICE, "it refuses a view of its memory");
     ggml_free(ctx);
     return code;
 }

@@ -89,8 +89,8 @@ enum error_code sim_take(struct sim_device *self, uint64_t bytes, struct error *
     else if (bytes > host_bytes)
         code =
             error_set(err, ERROR_NO_MEMORY,
-                      "needs %.1f MiB; the simulated device has them, the machine that "
-                      "simulates it has %.1f MiB free",
+                      "needs %.1f MiB; the simulated device has them, but this machine has only "
+                      "%.1f MiB free",
                       device_sim_fail_mib((double)bytes), device_sim_fail_mib((double)host_bytes));
     else
         self->used_bytes += bytes;

@@ -57,8 +57,7 @@ static void warn_when_late(struct sim_device *self)
     if (!late->told && late->n_batches && late->took_s > late->asked_s * tolerance) {
         log_line(LOG_WARN, "gpu",
                  "sim:%s is simulated too slowly: this machine's CPU took %.3g ms for a batch that "
-                 "should take "
-                 "%.3g ms; its timings are not those of the device",
+                 "should take %.3g ms; its timings mean nothing",
                  self->spec.name, late->took_s * 1e3 / late->n_batches,
                  late->asked_s * 1e3 / late->n_batches);
         late->told = true;

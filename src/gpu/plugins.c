@@ -177,7 +177,7 @@ enum error_code plugin_load(const char *stem, struct error *err)
     dlclose(best.library);
     if (!reg)
         return error_set(err, ERROR_UNSUPPORTED,
-                         "ggml refuses its plugin %s (MEDLEY_LOG=debug says why)", best.path);
+                         "ggml refuses its own plugin %s (MEDLEY_LOG=debug says why)", best.path);
     return ERROR_NONE;
 }
 

@@ -52,7 +52,7 @@ static enum error_code probe_child_check(const char *backend, uint32_t index, co
     if (index < count)
         impl->get(family, index, &info);
     if (strcmp(info.name, name) != 0)
-        return error_set(err, ERROR_DEVICE, "the driver lists other devices than a moment ago");
+        return error_set(err, ERROR_DEVICE, "the driver lists different devices than a moment ago");
     const struct gpu_options options = {.n_cpu_threads = 1};
     void *self;
     code = impl->initialize(family, index, &options, &self, err);

@@ -40,7 +40,7 @@ void registry_load(const char *path, struct registry *out)
     enum error_code code = path && path[0] ? registry_file_load(path, out, &err) : ERROR_NONE;
     if (code)
         log_line(LOG_WARN, "gpu", "the registry of devices is not used%s: %s",
-                 code == ERROR_NO_MEMORY ? "" : ", and will be made anew", err.text);
+                 code == ERROR_NO_MEMORY ? "" : " and will be rebuilt", err.text);
 }
 
 /* ---- writing --------------------------------------------------------------------------- */
@@ -76,7 +76,7 @@ static void keep_aside(const char *path)
         snprintf(aside, sizeof aside, "%s.unused", path) >= (int)sizeof aside)
         return;
     if (rename(path, aside) == 0)
-        log_line(LOG_WARN, "gpu", "the registry of devices that is not used is kept as %s", aside);
+        log_line(LOG_WARN, "gpu", "kept the unused registry of devices as %s", aside);
 }
 
 static enum error_code update_locked(const char *path, const struct registry_entry *changes,

@@ -65,9 +65,9 @@ static enum error_code registry_json_read_entries(yyjson_val *list, struct regis
     {
         struct registry_entry *entry = &out->entries[i];
         if (!registry_json_read_entry(value, entry))
-            return error_set(err, ERROR_INVALID, "entry %zu is not as Medley writes it", i + 1);
+            return error_set(err, ERROR_INVALID, "entry %zu is malformed", i + 1);
         if (registry_find(out, &entry->key)) /* among those before it */
-            return error_set(err, ERROR_INVALID, "entry %zu is there twice", i + 1);
+            return error_set(err, ERROR_INVALID, "entry %zu appears twice", i + 1);
         out->count++;
     }
     return ERROR_NONE;

@@ -149,10 +149,10 @@ static enum error_code compare_product(const struct check *check, const float *a
              * stays below 64 * 3 * 2^-11 = 0.094 even in the worst case. NaN fails too. */
             double difference = fabs((double)out[row * MATRIX_N + column] - expected);
             if (!(difference < 0.1))
-                return error_set(
-                    check->err, ERROR_DEVICE,
-                    "it computes wrongly: element %u,%u of a matrix product is %g, should be %g",
-                    row, column, (double)out[row * MATRIX_N + column], expected);
+                return error_set(check->err, ERROR_DEVICE,
+                                 "it computes wrong results: element %u,%u of a matrix product is "
+                                 "%g, should be %g",
+                                 row, column, (double)out[row * MATRIX_N + column], expected);
         }
     }
     return ERROR_NONE;
@@ -179,7 +179,7 @@ static enum error_code check_claim(const struct check *check)
 {
     struct device_memory claim = check->impl->memory(check->self);
     if (claim.total_bytes == 0)
-        return error_set(check->err, ERROR_DEVICE, "it says that it has no memory");
+        return error_set(check->err, ERROR_DEVICE, "it reports no memory");
     if (claim.free_bytes > claim.total_bytes)
         return error_set(check->err, ERROR_DEVICE,
                          "it says that %" PRIu64 " of its %" PRIu64 " bytes are free",

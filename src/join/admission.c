@@ -88,8 +88,8 @@ void admission_stream(struct admission *admission, struct stream *stream)
     struct error err = {0};
     const uint64_t host = stream_host(stream);
     if (admission->closing || !admission_has_room(admission, host)) {
-        error_set(&err, ERROR_BUSY, "a machine that wants to join was turned away: %s",
-                  admission->closing ? "the node is stopping" : "too many are at it already");
+        error_set(&err, ERROR_BUSY, "turned away a machine that wants to join: %s",
+                  admission->closing ? "this node is stopping" : "too many are joining already");
         stream_close(stream, NULL, NULL);
     } else {
         guest_welcome(admission, stream, host, &err);
@@ -112,7 +112,7 @@ static struct guest *admission_find(const struct admission *admission, uint64_t 
 
 static enum error_code not_there(struct error *err)
 {
-    return error_set(err, ERROR_NOT_FOUND, "the machine does not wait to be let in any more");
+    return error_set(err, ERROR_NOT_FOUND, "the machine no longer waits to be let in");
 }
 
 enum error_code admission_agree(struct admission *admission, uint64_t id, struct error *err)
@@ -207,7 +207,7 @@ enum error_code admission_open(const struct admission_options *options, struct a
     struct admission *admission = mem_new(sizeof *admission);
     *out = NULL;
     if (!admission)
-        return error_set(err, ERROR_NO_MEMORY, "out of memory for letting machines in");
+        return error_set(err, ERROR_NO_MEMORY, "out of memory for joining machines");
     admission->options = *options;
     uv_timer_init(options->loop, &admission->turn);
     admission->turn.data = admission;

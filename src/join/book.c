@@ -23,7 +23,7 @@ static void book_save(const struct book *book)
     struct error err;
     message_encode(&book->content->base, &bytes);
     if (bytes.failed)
-        log_line(LOG_WARN, "book", "no memory to write %s", book->path);
+        log_line(LOG_WARN, "book", "out of memory for writing %s", book->path);
     else if (durable_replace(book->path, bytes.data ? bytes.data : "", bytes.size, &err))
         log_line(LOG_WARN, "book", "%s", err.text);
     buffer_deinit(&bytes);
@@ -50,7 +50,7 @@ static enum error_code book_decode(const void *bytes, size_t size, Node__Book **
     enum error_code code = message_decode(&node__book__descriptor, bytes, size, &message, err);
     if (!code && !is_sound((Node__Book *)message)) {
         message_free(message);
-        code = error_set(err, ERROR_INVALID, "it is no list of nodes");
+        code = error_set(err, ERROR_INVALID, "it is not a list of nodes");
     }
     *out = code ? NULL : (Node__Book *)message;
     return code;
@@ -61,7 +61,7 @@ enum error_code book_open(const char *path, struct book **out, struct error *err
     struct buffer bytes = {0};
     struct book *book = mem_new(sizeof *book);
     if (!book)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the list of nodes");
+        return error_set(err, ERROR_NO_MEMORY, "out of memory for the list of nodes");
     strncpy(book->path, path, sizeof book->path - 1);
     enum error_code code = durable_read(path, LIMIT_CLUSTER_SNAPSHOT_BYTES, 0, &bytes, err);
     if (code == ERROR_NOT_FOUND)
@@ -71,7 +71,7 @@ enum error_code book_open(const char *path, struct book **out, struct error *err
     buffer_deinit(&bytes);
     if (code) {
         mem_free(book);
-        return error_wrap(err, "%s: it is damaged; put it back, or remove it and join again", path);
+        return error_wrap(err, "%s: it is damaged; restore it, or remove it and join again", path);
     }
     *out = book;
     return ERROR_NONE;
@@ -237,7 +237,7 @@ void book_remove(struct book *book, const char *id)
         return;
     char **removed = mem_new_array(content->n_removed + 1, sizeof *removed);
     if (!removed) {
-        log_line(LOG_WARN, "book", "no memory to note that a node was removed");
+        log_line(LOG_WARN, "book", "out of memory for recording that a node was removed");
         return;
     }
     if (content->n_removed)

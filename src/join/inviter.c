@@ -46,7 +46,7 @@ enum error_code inviter_init(struct inviter *inviter, const struct inviter_setti
                          "the node's name must be 1 to 63 letters, digits, or one of . _ -");
     if (!settings->authority->key)
         return error_set(err, ERROR_UNSUPPORTED,
-                         "this node may not let others in: it does not hold the authority's key");
+                         "this node cannot let others in: it does not have the authority's key");
     if (sodium_init() < 0)
         return error_set(err, ERROR_INTERNAL, "libsodium cannot start");
     memcpy(inviter->name, settings->name, strlen(settings->name));
@@ -64,7 +64,7 @@ static bool may_try(struct inviter *inviter, uint64_t now_ms, enum join_refusal 
     *reason = 0;
     if (invite_look(inviter->invite, now_ms) != INVITE_OPEN) {
         *reason = JOIN_REFUSED_NO_CODE;
-        error_set(err, ERROR_NOT_FOUND, "%s tried a join code, and none is open",
+        error_set(err, ERROR_NOT_FOUND, "%s tried a join code, but none is open",
                   inviter->peer_name);
     } else if (invite_is_paused(inviter->invite, now_ms)) {
         *reason = JOIN_REFUSED_BUSY;
@@ -86,7 +86,8 @@ static bool make_share(struct inviter *inviter, uint64_t now_ms, enum join_refus
         return join_session_share(session, inviter->invite->digits, session->inviter_share);
     }
     *reason = JOIN_REFUSED_BUSY;
-    error_set(err, ERROR_BUSY, "%s wants to be let in too soon after another", inviter->peer_name);
+    error_set(err, ERROR_BUSY, "%s asked to be let in too soon after another machine",
+              inviter->peer_name);
     if (!join_knock(&inviter->invite->hand_paused_until_ms, now_ms))
         return false;
     randombytes_buf(session->inviter_share, sizeof session->inviter_share); /* its nonce */
@@ -246,11 +247,10 @@ enum join_result inviter_tick(struct inviter *inviter, uint64_t now_ms, struct b
         return state == JOIN_STATE_OVER ? JOIN_OVER : JOIN_WAITING;
     if (state == AWAIT_DONE)
         error_set(err, ERROR_CANCELLED,
-                  "%s was let in but has not said that it knows: if it does not come up, remove it",
+                  "%s was let in but has not confirmed it: if it does not come up, remove it",
                   inviter_peer_name(inviter));
     else
-        error_set(err, ERROR_CANCELLED, "%s has not been let in in time",
-                  inviter_peer_name(inviter));
+        error_set(err, ERROR_CANCELLED, "%s was not let in in time", inviter_peer_name(inviter));
     return inviter_send_refusal(inviter, JOIN_REFUSED_TIME, reply);
 }
 

@@ -71,7 +71,7 @@ enum error_code join_grant_make(const struct join_session *session,
     struct der parts[3] = {0};
     if (grant->payload_size > LIMIT_JOIN_PAYLOAD_BYTES)
         return error_set(err, ERROR_INVALID,
-                         "what the cluster tells a new member is larger than the limit of %d bytes",
+                         "the grant for a new member is larger than the limit of %d bytes",
                          LIMIT_JOIN_PAYLOAD_BYTES);
     enum error_code code = authority_sign(authority, public_key, now_unix_s, &certificate, err);
     if (code)
@@ -147,7 +147,7 @@ enum error_code join_grant_open(const struct join_session *session, const struct
     bool opened = join_session_unseal(session, sealed->bytes, sealed->size, plain);
     enum error_code code =
         opened ? read_grant(plain, size, identity, membership, payload, err)
-               : error_set(err, ERROR_INVALID, "the member's grant was changed on its way");
+               : error_set(err, ERROR_INVALID, "the member's grant was changed on the way");
     sodium_memzero(plain, size);
     mem_free(plain);
     return code;

@@ -19,7 +19,7 @@ enum error_code invite_make(struct invite *invite, uint64_t now_ms, uint64_t lif
                             char code[JOIN_CODE_TEXT], struct error *err)
 {
     if (lifetime_ms > LIMIT_JOIN_CODE_MS_MAX)
-        return error_set(err, ERROR_INVALID, "a join code is good for %d hours at most",
+        return error_set(err, ERROR_INVALID, "a join code works for at most %d hours",
                          LIMIT_JOIN_CODE_MS_MAX / 3600000);
     if (sodium_init() < 0)
         return error_set(err, ERROR_INTERNAL, "libsodium cannot start");
@@ -101,7 +101,7 @@ enum error_code join_code_parse(const char *typed, char digits[JOIN_CODE_DIGITS]
         char digit = join_invite_digit_of(*typed);
         if (!digit)
             return error_set(err, ERROR_INVALID,
-                             "a join code has digits and letters only (never U), like K7QM-4XZD");
+                             "a join code has only digits and letters (never U), like K7QM-4XZD");
         if (n == JOIN_CODE_DIGITS)
             return error_set(err, ERROR_INVALID,
                              "a join code has 8 characters, like K7QM-4XZD: this one has more");

@@ -126,7 +126,7 @@ enum error_code join_message_read(const void *bytes, size_t size, struct join_me
                          LIMIT_JOIN_MESSAGE_BYTES);
     if (at[0] != JOIN_FORMAT)
         return error_set(err, ERROR_UNSUPPORTED,
-                         "it speaks another version of the join protocol (%u)", at[0]);
+                         "the message has another version of the join protocol (%u)", at[0]);
     if (at[1] < JOIN_HELLO || at[1] > JOIN_REFUSE)
         return error_set(err, ERROR_INVALID, "the message is of an unknown type (%u)", at[1]);
     out->type = (enum join_type)at[1];

@@ -216,7 +216,7 @@ enum join_refusal join_refusal_read(const struct join_message *message, const ch
     uint8_t reason = message->fields[0].bytes[0];
     switch (reason) {
     case JOIN_REFUSED_BROKEN:
-        error_set(err, ERROR_INVALID, "%s did not understand this machine's message", who);
+        error_set(err, ERROR_INVALID, "%s could not read this machine's message", who);
         break;
     case JOIN_REFUSED_CODE:
         error_set(err, ERROR_INVALID, "%s says that the join code is wrong", who);
@@ -231,7 +231,7 @@ enum join_refusal join_refusal_read(const struct join_message *message, const ch
                   who);
         break;
     case JOIN_REFUSED_TIME:
-        error_set(err, ERROR_CANCELLED, "%s has waited too long", who);
+        error_set(err, ERROR_CANCELLED, "%s waited too long for this machine", who);
         break;
     default:
         error_set(err, ERROR_CANCELLED, "%s said no%s%.*s", who,

@@ -49,11 +49,13 @@ static enum error_code check_settings(const struct joiner_settings *settings, ui
     if (settings->mode == JOIN_BY_CODE && settings->pace->n_shown >= LIMIT_JOIN_GUESSES)
         return error_set(
             err, ERROR_BUSY,
-            "%d others did not know this code: name the member that made it, or get a new code",
+            "%d machines did not know this code: name the member that made it, or get a new code",
             LIMIT_JOIN_GUESSES);
     if (settings->mode == JOIN_BY_HAND &&
         !join_knock(&settings->pace->hand_paused_until_ms, now_ms))
-        return error_set(err, ERROR_BUSY, "this machine has asked to be let in a moment ago");
+        return error_set(
+            err, ERROR_BUSY,
+            "this machine asked to be let in a moment ago; try again in a few seconds");
     return ERROR_NONE;
 }
 
@@ -136,8 +138,7 @@ static enum join_result on_accept(struct joiner *joiner, uint64_t now_ms,
     bool right = sodium_memcmp(tag, message->fields[0].bytes, sizeof tag) == 0;
     sodium_memzero(tag, sizeof tag);
     if (!right && joiner->session.mode == JOIN_BY_CODE) {
-        error_set(err, ERROR_INVALID,
-                  "%s does not know this join code: it is not the member that made it",
+        error_set(err, ERROR_INVALID, "%s does not know this join code; another member made it",
                   joiner->peer_name);
         return joiner_fail(joiner, JOIN_REFUSED_CODE, reply);
     }
@@ -213,14 +214,15 @@ enum join_result joiner_tick(struct joiner *joiner, uint64_t now_ms, struct buff
     if (state == JOIN_STATE_OVER || state == STORING || now_ms < joiner->deadline_ms)
         return state == JOIN_STATE_OVER ? JOIN_OVER : JOIN_WAITING;
     error_set(err, ERROR_CANCELLED, "%s",
-              state == AWAIT_PERSON ? "nobody has said yes on this machine in time"
-                                    : "the member has not answered in time");
+              state == AWAIT_PERSON ? "nobody said yes on this machine in time"
+                                    : "the member did not answer in time");
     return joiner_fail(joiner, JOIN_REFUSED_TIME, reply);
 }
 
 enum join_result joiner_refuse(struct joiner *joiner, struct buffer *reply, struct error *err)
 {
-    error_set(err, ERROR_CANCELLED, "joining %s was given up here", joiner_peer_name(joiner));
+    error_set(err, ERROR_CANCELLED, "joining %s was cancelled on this machine",
+              joiner_peer_name(joiner));
     return joiner_fail(joiner, JOIN_REFUSED_DECLINED, reply);
 }
 

@@ -77,7 +77,7 @@ static void joining_store(struct joining *joining)
         struct buffer reply = {0};
         struct error err = {0};
         joiner_refuse(&joining->machine, &reply, &err);
-        error_set(&err, ERROR_IO, "this machine was let in and could not keep that");
+        error_set(&err, ERROR_IO, "this machine was let in, but could not store its membership");
         join_channel_send(joining->channel, &reply);
         joining_over(joining, &err);
         buffer_deinit(&reply);
@@ -153,7 +153,7 @@ static void joining_on_message(void *self, const void *bytes, size_t size)
     struct buffer reply = {0};
     struct error err = {0};
     if (joining->phase == JOINING_PACING) {
-        error_set(&err, ERROR_INVALID, "the member spoke before it was asked");
+        error_set(&err, ERROR_INVALID, "the member sent a message too early");
         joining_over(joining, &err);
         return;
     }
@@ -191,8 +191,7 @@ static void joining_on_ended(void *self, bool in_order, const struct error *why)
         error_set(&err, why->code, "this machine is a member, but %s may not know that yet: %s",
                   who, why->text);
     else if (joining->phase != JOINING_LEAVING && in_order)
-        error_set(&err, ERROR_BUSY, "%s has closed the connection before it let this machine in",
-                  who);
+        error_set(&err, ERROR_BUSY, "%s closed the connection before it let this machine in", who);
     else if (joining->phase != JOINING_LEAVING)
         error_set(&err, why->code, "%s: %s", who, why->text);
     joining_over(joining, &err);
@@ -272,7 +271,7 @@ static enum error_code joining_check(const struct joining_options *options,
     const size_t length = options->host ? strlen(options->host) : 0;
     if (length == 0 || length >= JOINING_HOST_MAX || options->port == 0)
         return error_set(err, ERROR_INVALID,
-                         "a host's name has 1 to 255 bytes, and a port is 1 to 65535");
+                         "a host name has 1 to 255 bytes, a port is 1 to 65535");
     if (!join_name_is_valid(options->name, strlen(options->name)))
         return error_set(err, ERROR_INVALID,
                          "the node's name must be 1 to 63 letters, digits, or one of . _ -");

@@ -82,7 +82,7 @@ static void joining_connect_take_addresses(struct joining *joining, const struct
 static void joining_connect_unknown(struct joining *joining, const char *why)
 {
     struct error err;
-    error_set(&err, ERROR_NOT_FOUND, "the name %s is not known: %s", joining->host, why);
+    error_set(&err, ERROR_NOT_FOUND, "unknown host %s: %s", joining->host, why);
     joining_over(joining, &err);
 }
 

@@ -144,12 +144,11 @@ static enum error_code check_room(struct channel *channel, uint64_t length, bool
     if (link->phase == LINK_DOWN || (!own && link->phase != LINK_UP))
         return error_set(err, ERROR_CANCELLED, "the link is closing");
     if (length > channel->reader.length_max)
-        return error_set(err, ERROR_INVALID,
-                         "a frame of %llu bytes, at most %u are possible on this channel",
+        return error_set(err, ERROR_INVALID, "a frame of %llu bytes; this channel takes at most %u",
                          (unsigned long long)length, channel->reader.length_max);
     if (!own && channel->queued_bytes >= link->mesh->options.queue_bytes) {
         channel->was_full = true;
-        return error_set(err, ERROR_BUSY, "%llu bytes wait to be sent",
+        return error_set(err, ERROR_BUSY, "the queue is full: %llu bytes wait to be sent",
                          (unsigned long long)channel->queued_bytes);
     }
     if (!own)

@@ -149,7 +149,7 @@ static void dial_answered(void *owner, struct greeting *greeting, const struct h
     if (hello->session != ours.session || hello->channel != LINK_CONTROL ||
         hello->n_channels > ours.n_channels) {
         stream_close(stream, NULL, NULL);
-        code = error_set(&err, ERROR_INVALID, "the other end's hello does not answer ours");
+        code = error_set(&err, ERROR_INVALID, "the other end's hello does not match ours");
     } else {
         code = link_new(mesh, stream, peer, hello, hello->n_channels, true, &link, &err);
     }
@@ -238,7 +238,7 @@ static void dial_on_resolved(uv_getaddrinfo_t *resolve, int status, struct addri
         if (dial->n_addresses > 0) {
             try_next_address(dial);
         } else {
-            error_set(&err, ERROR_NOT_FOUND, "the name %s is not known: %s", dial->host,
+            error_set(&err, ERROR_NOT_FOUND, "unknown host %s: %s", dial->host,
                       status ? uv_strerror(status) : "no address");
             wait_and_retry(dial, &err);
         }
@@ -298,11 +298,11 @@ enum error_code mesh_dial(struct mesh *mesh, const struct mesh_target *target, s
     if (mesh->closing)
         return error_set(err, ERROR_CANCELLED, "the mesh is closing");
     if (mesh->n_dials >= LIMIT_DIAL_TARGETS)
-        return error_set(err, ERROR_BUSY, "%d addresses are dialled already", LIMIT_DIAL_TARGETS);
+        return error_set(err, ERROR_BUSY, "already dialling %d addresses", LIMIT_DIAL_TARGETS);
     const size_t length = target->host ? strlen(target->host) : 0;
     if (length == 0 || length >= sizeof((struct dial *)0)->host || target->port == 0)
         return error_set(err, ERROR_INVALID,
-                         "a host's name has 1 to 255 bytes, and a port is 1 to 65535");
+                         "a host name has 1 to 255 bytes, a port is 1 to 65535");
     struct dial *dial = mem_new(sizeof *dial);
     if (!dial)
         return error_set(err, ERROR_NO_MEMORY, "out of memory for a dial");

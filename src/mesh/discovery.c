@@ -92,7 +92,7 @@ void discovery_on_resolved(struct discovery *discovery, AvahiIfIndex interface, 
     if (!discovery_record_read(name, port, txt, &peer.record) ||
         !discovery_address(address, port, (uint32_t)interface, &peer.address)) {
         log_line(LOG_DEBUG, "discovery",
-                 "something announces itself as a node of Medley and is none");
+                 "something announces itself as a Medley node but is not one");
         return;
     }
     if (strcmp(peer.record.id, discovery->own.id) != 0)
@@ -124,14 +124,14 @@ static void on_restart(uv_timer_t *timer)
     int problem = responder_start(discovery);
     if (!problem)
         return;
-    log_line(LOG_WARN, "discovery", "other machines are not looked for (%s); next try in %d s",
+    log_line(LOG_WARN, "discovery", "cannot look for other machines (%s); next try in %d s",
              avahi_strerror(problem), RESTART_MS / 1000);
     uv_timer_start(&discovery->again, on_restart, RESTART_MS, 0);
 }
 
 static void not_announced(struct discovery *discovery, int problem)
 {
-    log_line(LOG_WARN, "discovery", "this node is not announced: %s", avahi_strerror(problem));
+    log_line(LOG_WARN, "discovery", "cannot announce this node: %s", avahi_strerror(problem));
     uv_timer_start(&discovery->again, on_restart, RESTART_MS, 0);
 }
 
@@ -187,7 +187,7 @@ void discovery_on_state(struct discovery *discovery, enum discovery_state state,
             problem = responder_browse(discovery);
         break;
     case DISCOVERY_FAILED:
-        log_line(LOG_WARN, "discovery", "the mDNS responder ended (%s): starting it anew", reason);
+        log_line(LOG_WARN, "discovery", "the mDNS responder ended (%s): restarting it", reason);
         uv_timer_start(&discovery->again, on_restart, 0, 0); /* not from inside its own callback */
         break;
     }
@@ -241,7 +241,7 @@ enum error_code discovery_open(uv_loop_t *loop, const struct discovery_record *o
     assert(own->name[0] && own->id[0] && own->port);
     struct discovery *discovery = mem_new(sizeof *discovery);
     if (!discovery)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for discovery");
+        return error_set(err, ERROR_NO_MEMORY, "out of memory for discovery");
     avahi_loop_init(&discovery->avahi_loop, loop);
     set_own(discovery, own);
     discovery->handlers = *handlers;
@@ -265,6 +265,6 @@ enum error_code discovery_announce(struct discovery *discovery, const struct dis
         return ERROR_NONE; /* it is announced when the responder is ready */
     int problem = discovery_publish(discovery);
     return problem
-               ? error_set(err, ERROR_IO, "this node is not announced: %s", avahi_strerror(problem))
+               ? error_set(err, ERROR_IO, "cannot announce this node: %s", avahi_strerror(problem))
                : ERROR_NONE;
 }

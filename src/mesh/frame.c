@@ -24,10 +24,10 @@ enum error_code frame_header_read(const uint8_t bytes[static FRAME_HEADER_BYTES]
 {
     *header = (struct frame_header){0};
     if (bytes[0] != MAGIC_0 || bytes[1] != MAGIC_1)
-        return error_set(err, ERROR_INVALID, "this is not a frame: it starts with %02x %02x",
-                         bytes[0], bytes[1]);
+        return error_set(err, ERROR_INVALID, "not a frame: it starts with %02x %02x", bytes[0],
+                         bytes[1]);
     if (bytes[2] != FRAME_FORMAT)
-        return error_set(err, ERROR_INVALID, "a frame of format %u, this version knows format %d",
+        return error_set(err, ERROR_INVALID, "a frame of format %u; this version knows format %d",
                          bytes[2], FRAME_FORMAT);
     *header = (struct frame_header){
         .type = (uint16_t)bytes_load(bytes + 4, 2),
@@ -37,7 +37,7 @@ enum error_code frame_header_read(const uint8_t bytes[static FRAME_HEADER_BYTES]
     };
     if (header->length > length_max)
         return error_set(err, ERROR_INVALID,
-                         "a frame of type %u with %u bytes, at most %u are allowed here",
+                         "a frame of type %u with %u bytes; at most %u are allowed here",
                          header->type, header->length, length_max);
     return ERROR_NONE;
 }

@@ -99,7 +99,7 @@ static enum error_code greeting_say(struct greeting *greeting, uint16_t type,
     if (result == STREAM_DONE && n == FRAME_HEADER_BYTES + size)
         result = stream_flush(greeting->stream, err);
     else if (result != STREAM_FAILED)
-        return error_set(err, ERROR_IO, "the connection takes no hello");
+        return error_set(err, ERROR_IO, "the connection does not accept a hello");
     return result == STREAM_FAILED ? err->code : ERROR_NONE;
 }
 
@@ -221,7 +221,7 @@ static void hear_out(struct greeting *greeting)
         if (result == STREAM_AGAIN)
             return;
         if (result == STREAM_END)
-            error_set(&err, ERROR_IO, "the other end closed before its hello");
+            error_set(&err, ERROR_IO, "the other end closed the connection before its hello");
         if (result != STREAM_DONE) {
             greeting_fail(greeting, REFUSAL_UNKNOWN, &err);
             return;

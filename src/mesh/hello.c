@@ -51,13 +51,13 @@ static enum error_code check_hello(const Medley__Link__Hello *message, struct er
     if (message->major == 0)
         return error_set(err, ERROR_INVALID, "the hello has no version");
     if (message->n_channels < 2 || message->n_channels > LIMIT_LINK_CHANNELS)
-        return error_set(err, ERROR_INVALID, "a link of %u channels: 2 to %d are possible",
+        return error_set(err, ERROR_INVALID, "a link of %u channels; 2 to %d are possible",
                          message->n_channels, LIMIT_LINK_CHANNELS);
     if (message->channel >= message->n_channels)
         return error_set(err, ERROR_INVALID, "channel %u of a link of %u", message->channel,
                          message->n_channels);
     if (message->greeting.len > LIMIT_GREETING_BYTES)
-        return error_set(err, ERROR_INVALID, "a greeting of %zu bytes, at most %d are possible",
+        return error_set(err, ERROR_INVALID, "a greeting of %zu bytes; at most %d are possible",
                          message->greeting.len, LIMIT_GREETING_BYTES);
     return ERROR_NONE;
 }
@@ -67,11 +67,11 @@ enum error_code hello_read(const uint8_t *bytes, size_t size, struct hello *hell
 {
     *hello = (struct hello){0};
     if (size > LIMIT_HELLO_BYTES)
-        return error_set(err, ERROR_INVALID, "a hello of %zu bytes, at most %d are possible", size,
+        return error_set(err, ERROR_INVALID, "a hello of %zu bytes; at most %d are possible", size,
                          LIMIT_HELLO_BYTES);
     Medley__Link__Hello *message = medley__link__hello__unpack(&allocator, size, bytes);
     if (!message)
-        return error_set(err, ERROR_INVALID, "the hello cannot be read");
+        return error_set(err, ERROR_INVALID, "malformed hello");
     /* Of another major version only the version is looked at: the rest may mean something else. */
     hello->version = (struct link_version){message->major, message->minor};
     enum error_code code = message->major == LINK_MAJOR || message->major == 0
@@ -109,7 +109,7 @@ enum error_code refusal_read(const uint8_t *bytes, size_t size, struct refusal *
     Medley__Link__Refusal *message =
         size <= LIMIT_HELLO_BYTES ? medley__link__refusal__unpack(&allocator, size, bytes) : NULL;
     if (!message)
-        return error_set(err, ERROR_INVALID, "the refusal cannot be read");
+        return error_set(err, ERROR_INVALID, "malformed refusal");
     const uint32_t reason = (uint32_t)message->reason;
     refusal->reason = reason <= REFUSAL_STOPPING ? (enum refusal_reason)reason : REFUSAL_UNKNOWN;
     refusal->version = (struct link_version){message->major, message->minor};

@@ -26,8 +26,9 @@ void incoming_stream(struct mesh *mesh, struct stream *stream)
 {
     const uint64_t host = stream_host(stream);
     if (mesh->closing || !may_knock(mesh, host)) {
-        log_line(LOG_INFO, "mesh", "turned a connection away: %s",
-                 mesh->closing ? "the node is stopping" : "too many have not greeted yet");
+        log_line(LOG_INFO, "mesh", "turned away a connection: %s",
+                 mesh->closing ? "this node is stopping"
+                               : "too many connections have not sent a hello yet");
         stream_close(stream, NULL, NULL);
         return;
     }

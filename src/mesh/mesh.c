@@ -93,7 +93,7 @@ static enum error_code mesh_take_options(struct mesh *mesh, const struct mesh_op
                          LIMIT_GREETING_BYTES);
     if (options->ping_ms > options->silence_ms || options->silence_ms > options->dead_ms)
         return error_set(err, ERROR_INVALID,
-                         "pings must come more often than silence, and silence before death");
+                         "ping_ms must be at most silence_ms, and that at most dead_ms");
     if (options->n_greeting)
         memcpy(mesh->greeting, options->greeting, options->n_greeting);
     options->greeting = mesh->greeting;
@@ -108,7 +108,7 @@ enum error_code mesh_open(const struct mesh_options *options, struct mesh **out,
         return error_set(err, ERROR_NO_MEMORY, "out of memory for the mesh");
     enum error_code code = mesh_take_options(mesh, options, err);
     if (!code && RAND_bytes((unsigned char *)&mesh->boot, sizeof mesh->boot) != 1)
-        code = error_set(err, ERROR_INTERNAL, "no random numbers");
+        code = error_set(err, ERROR_INTERNAL, "the system gives no random numbers");
     const int problem = code ? 0 : uv_async_init(options->loop, &mesh->wake, mesh_on_wake);
     if (problem)
         code = error_set(err, ERROR_IO, "cannot wake the event loop: %s", uv_strerror(problem));
@@ -194,9 +194,9 @@ static void mesh_on_connection(uv_stream_t *server, int status)
     struct stream *stream;
     struct error err;
     if (status) {
-        log_line(LOG_WARN, "mesh", "a connection was not accepted: %s", uv_strerror(status));
+        log_line(LOG_WARN, "mesh", "could not accept a connection: %s", uv_strerror(status));
     } else if (stream_tcp_accept(server, &mesh->options.security, &stream, &err)) {
-        log_line(LOG_WARN, "mesh", "a connection was not accepted: %s", err.text);
+        log_line(LOG_WARN, "mesh", "could not accept a connection: %s", err.text);
         mesh_turn_away(listener);
     } else {
         incoming_stream(mesh, stream);

@@ -34,9 +34,9 @@ void burst_report_write(const struct burst_report *report, uint8_t bytes[static 
 
 static enum error_code ping_check(size_t size, size_t needed, const char *what, struct error *err)
 {
-    return size >= needed ? ERROR_NONE
-                          : error_set(err, ERROR_INVALID, "%s of %zu bytes: %zu are needed", what,
-                                      size, needed);
+    return size >= needed
+               ? ERROR_NONE
+               : error_set(err, ERROR_INVALID, "%s of %zu bytes; it needs %zu", what, size, needed);
 }
 
 enum error_code ping_read(const uint8_t *bytes, size_t size, struct ping *ping, struct error *err)

@@ -277,7 +277,7 @@ enum error_code quic_endpoint_listen(struct quic_endpoint *endpoint, const struc
     if (!good) {
         ERR_clear_error();
         close_socket(socket);
-        return error_set(err, ERROR_INTERNAL, "OpenSSL does not listen for QUIC");
+        return error_set(err, ERROR_INTERNAL, "OpenSSL cannot listen for QUIC");
     }
     SSL_set_event_handling_mode(socket->listener, SSL_VALUE_EVENT_HANDLING_MODE_EXPLICIT);
     *port = ntohs(((struct sockaddr_in *)&socket->local)->sin_port); /* at the same place in IPv6 */
@@ -313,7 +313,7 @@ enum error_code quic_endpoint_connect(struct quic_endpoint *endpoint,
         SSL_free(ssl);
         ERR_clear_error();
         close_socket(socket);
-        return error_set(err, ERROR_INTERNAL, "OpenSSL does not dial over QUIC");
+        return error_set(err, ERROR_INTERNAL, "OpenSSL cannot dial over QUIC");
     }
     SSL_set_connect_state(ssl);
     struct quic_connection *connection = quic_connection_new(socket, ssl, false);

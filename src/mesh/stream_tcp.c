@@ -209,7 +209,7 @@ static enum stream_result tcp_handshake(struct stream *stream, struct error *err
     if (result != STREAM_FAILED && stream_tcp_start_reading(tcp, err) == STREAM_FAILED)
         return STREAM_FAILED;
     if (result == STREAM_END) {
-        error_set(err, ERROR_IO, "the other end closed during the handshake");
+        error_set(err, ERROR_IO, "the other end closed the connection during the handshake");
         return STREAM_FAILED;
     }
     return result;

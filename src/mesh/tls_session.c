@@ -149,7 +149,7 @@ static enum tls_result tls_session_fail(struct tls_session *session, int ssl_err
     const bool cut = ssl_error == SSL_ERROR_SYSCALL ||
                      ERR_GET_REASON(library) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
     if (session->out.failed) {
-        error_set(&session->failure, ERROR_NO_MEMORY, "out of memory for what is to be sent");
+        error_set(&session->failure, ERROR_NO_MEMORY, "out of memory for the bytes to send");
     } else if (session->at_end && cut) {
         error_set(&session->failure, ERROR_IO, "the other end is gone%s",
                   session->open ? "" : ": it closed during the TLS handshake");

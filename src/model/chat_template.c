@@ -45,7 +45,7 @@ enum error_code chat_template_open(const char *source, size_t source_size, const
     *out = NULL;
     struct chat_template *chat_template = mem_new(sizeof *chat_template);
     if (!chat_template)
-        return error_set(err, ERROR_NO_MEMORY, "chat template: no memory");
+        return error_set(err, ERROR_NO_MEMORY, "chat template: not enough memory");
     enum error_code code = ERROR_NONE;
     if (source)
         code = open_jinja(source, source_size, bos_text, eos_text, &chat_template->jinja, err);
@@ -77,7 +77,7 @@ enum error_code chat_template_open_model(const struct gguf_file *file,
     tokenizer_piece(tokenizer, tokenizer_bos(tokenizer), true, &bos);
     tokenizer_piece(tokenizer, tokenizer_eos(tokenizer), true, &eos);
     enum error_code code = bos.failed || eos.failed
-                               ? error_set(err, ERROR_NO_MEMORY, "chat template: no memory")
+                               ? error_set(err, ERROR_NO_MEMORY, "chat template: not enough memory")
                                : chat_template_open(source, size, bos.data, eos.data, out, err);
     buffer_deinit(&bos);
     buffer_deinit(&eos);
@@ -137,7 +137,8 @@ static enum error_code render_plain(yyjson_val *root, struct buffer *out, struct
     }
     if (yyjson_is_true(yyjson_obj_get(root, "add_generation_prompt")))
         buffer_text(out, "assistant:");
-    return out->failed ? error_set(err, ERROR_NO_MEMORY, "no memory for the text") : ERROR_NONE;
+    return out->failed ? error_set(err, ERROR_NO_MEMORY, "not enough memory for the text")
+                       : ERROR_NONE;
 }
 
 /* ---- the input ---- */
@@ -149,7 +150,7 @@ static enum error_code parse_input(char *text, size_t size, yyjson_doc **out, st
     yyjson_read_err why;
     *out = yyjson_read_opts(text, size, YYJSON_READ_NOFLAG, &json_memory, &why);
     if (!*out && why.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %zu bytes of messages", size);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %zu bytes of messages", size);
     if (!*out)
         return error_set(err, ERROR_INVALID, "the messages are not JSON: %s at byte %zu", why.msg,
                          why.pos);
@@ -172,7 +173,8 @@ enum error_code chat_template_render(struct chat_template *chat_template, const 
         code = error_set(err, ERROR_BUSY, "%zu bytes of messages, more than %d", input_size,
                          LIMIT_TEMPLATE_OUTPUT_BYTES);
     else if (!text)
-        code = error_set(err, ERROR_NO_MEMORY, "no memory for %zu bytes of messages", input_size);
+        code = error_set(err, ERROR_NO_MEMORY, "not enough memory for %zu bytes of messages",
+                         input_size);
     else
         code = parse_input(text, input_size, &document, err);
 

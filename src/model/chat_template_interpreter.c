@@ -167,7 +167,7 @@ enum error_code interpreter_start(struct interpreter *interpreter, JSValue *expo
 {
     enum error_code code;
     if (!template_interpreter_make(interpreter)) {
-        code = error_set(err, ERROR_NO_MEMORY, "no memory for the interpreter");
+        code = error_set(err, ERROR_NO_MEMORY, "not enough memory for the interpreter");
     } else {
         *exports = run_main_module(interpreter->context);
         code = interpreter_error(interpreter, *exports, err);

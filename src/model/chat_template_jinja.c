@@ -106,8 +106,9 @@ static enum error_code append_result(struct interpreter *interpreter, JSValueCon
                          LIMIT_TEMPLATE_OUTPUT_BYTES >> 20);
     if (!code) {
         append_utf8(out, text, size);
-        code = out->failed ? error_set(err, ERROR_NO_MEMORY, "no memory for its %zu bytes", size)
-                           : ERROR_NONE;
+        code = out->failed
+                   ? error_set(err, ERROR_NO_MEMORY, "not enough memory for its %zu bytes", size)
+                   : ERROR_NONE;
     }
     JS_FreeCString(interpreter->context, text);
     return code;
@@ -169,13 +170,13 @@ enum error_code jinja_open(const char *source, size_t size, const char *bos_text
     enum error_code code;
     struct jinja *jinja = mem_new(sizeof *jinja);
     if (!jinja)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the interpreter");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the interpreter");
     jinja->source = mem_copy_text(source, size);
     jinja->source_size = size;
     jinja->bos_text = mem_copy_text(bos_text, strlen(bos_text));
     jinja->eos_text = mem_copy_text(eos_text, strlen(eos_text));
     if (!jinja->source || !jinja->bos_text || !jinja->eos_text)
-        code = error_set(err, ERROR_NO_MEMORY, "no memory for its %zu bytes", size);
+        code = error_set(err, ERROR_NO_MEMORY, "not enough memory for its %zu bytes", size);
     else
         code = template_jinja_run((struct jinja_job){.jinja = jinja, .err = err});
     if (code)

@@ -289,7 +289,7 @@ static enum error_code sort_keys(struct gguf_index *index, struct error *err)
         const char *key = index->values[index->values_by_key[i]].key;
         char shown[80];
         if (strcmp(key, index->values[index->values_by_key[i - 1]].key) == 0)
-            return error_set(err, ERROR_INVALID, "key '%s' is there twice",
+            return error_set(err, ERROR_INVALID, "key '%s' appears twice",
                              gguf_printable(key, strlen(key), shown, sizeof shown));
     }
     return ERROR_NONE;

@@ -187,7 +187,7 @@ static enum error_code sort_names(struct gguf_index *index, struct error *err)
         const struct gguf_tensor *tensor = &index->tensors[index->tensors_by_name[i]];
         char shown[GGML_MAX_NAME];
         if (strcmp(tensor->name, index->tensors[index->tensors_by_name[i - 1]].name) == 0)
-            return error_set(err, ERROR_INVALID, "tensor '%s' is there twice",
+            return error_set(err, ERROR_INVALID, "tensor '%s' appears twice",
                              printable_name(tensor, shown));
     }
     return ERROR_NONE;

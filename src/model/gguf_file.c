@@ -28,7 +28,7 @@ static enum error_code open_regular(const char *path, int *descriptor, uint64_t 
     else if (S_ISDIR(info.st_mode))
         code = error_set(err, ERROR_INVALID, "this is a directory; give the .gguf file inside it");
     else if (!S_ISREG(info.st_mode))
-        code = error_set(err, ERROR_INVALID, "not an ordinary file");
+        code = error_set(err, ERROR_INVALID, "not a regular file");
     else if (info.st_size == 0)
         code = error_set(err, ERROR_INVALID, "the file is empty");
     if (code) {
@@ -52,8 +52,8 @@ static enum error_code gguf_file_map(struct gguf_file *file, const char *path, s
         return error_set(err, ERROR_UNSUPPORTED, "larger than this machine's address space");
     void *bytes = mmap(NULL, (size_t)file->size, PROT_READ, MAP_SHARED, file->descriptor, 0);
     if (bytes == MAP_FAILED)
-        return error_set(err, errno == ENOMEM ? ERROR_NO_MEMORY : ERROR_IO, "cannot be mapped: %s",
-                         strerror(errno));
+        return error_set(err, errno == ENOMEM ? ERROR_NO_MEMORY : ERROR_IO,
+                         "cannot map the file: %s", strerror(errno));
     file->bytes = bytes;
     file->mapped = true;
     return ERROR_NONE;

@@ -47,8 +47,8 @@ static enum error_code check_shape(const struct model *model, enum tensor_role r
     for (uint32_t i = 0; i < 3; i++) {
         if (tensor->n_dims != n_dims || (want[i] ? want[i] : 1) != tensor->ne[i])
             return error_set(err, ERROR_INVALID,
-                             "tensor %s has the shape %lld x %lld x %lld; the hyper-parameters ask "
-                             "for %lld x %lld x %lld",
+                             "tensor %s has the shape %lld x %lld x %lld; the hyper-parameters "
+                             "require %lld x %lld x %lld",
                              tensor->name, (long long)tensor->ne[0], (long long)tensor->ne[1],
                              (long long)tensor->ne[2], (long long)want[0],
                              (long long)(want[1] ? want[1] : 1),
@@ -114,8 +114,8 @@ static enum error_code refuse_unknown_tensors(const struct model *model, uint64_
         }
         if (!known)
             return error_set(err, ERROR_UNSUPPORTED,
-                             "tensor %s is not one that Medley knows of the family %s",
-                             tensor->name, model->architecture->name);
+                             "Medley does not know the tensor %s of the family %s", tensor->name,
+                             model->architecture->name);
     }
     return ERROR_NONE;
 }
@@ -126,7 +126,7 @@ static enum error_code find_tensors(struct model *model, struct error *err)
     uint32_t n_layers = model->hyperparameters.n_layers;
     model->layers = mem_new_array(n_layers, sizeof *model->layers);
     if (!model->layers)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the tensor index");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the tensor index");
     enum error_code code = find_roles(model, 0, false, model->outside, &n_found, err);
     for (uint32_t layer = 0; layer < n_layers && !code; layer++)
         code = find_roles(model, layer, true, model->layers[layer], &n_found, err);
@@ -150,7 +150,7 @@ static enum error_code find_architecture(struct model *model, struct error *err)
                  architecture_at(i)->name);
     }
     return error_set(err, ERROR_UNSUPPORTED,
-                     "the architecture '%.64s' is not one that Medley knows (%s)", name, known);
+                     "Medley does not know the architecture '%.64s' (it knows %s)", name, known);
 }
 
 static void model_set_name(struct model *model)
@@ -173,7 +173,7 @@ enum error_code model_open_file(struct gguf_file *file, struct model **out, stru
     struct model *model = mem_new(sizeof *model);
     if (!model) {
         gguf_file_close(file);
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the model");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the model");
     }
     model->file = file;
     enum error_code code = find_architecture(model, err);

@@ -279,9 +279,9 @@ static enum error_code load_additions(struct tokenizer *tokenizer, const struct 
     if (tokenizer->rule && (tokenizer->rule->flags & PRE_ALWAYS_BOS))
         tokenizer->adds_bos = true;
     if (tokenizer->adds_bos && tokenizer->bos == TOKEN_NONE)
-        return error_set(err, ERROR_INVALID, "a BOS token is to be added, but there is none");
+        return error_set(err, ERROR_INVALID, "the model asks for a BOS token but has none");
     if (tokenizer->adds_eos && tokenizer->eos == TOKEN_NONE)
-        return error_set(err, ERROR_INVALID, "an EOS token is to be added, but there is none");
+        return error_set(err, ERROR_INVALID, "the model asks for an EOS token but has none");
     return ERROR_NONE;
 }
 

@@ -155,7 +155,7 @@ bool control_number(struct conversation *conversation, yyjson_val *root, const c
     *out = yyjson_is_uint(value) ? yyjson_get_uint(value) : otherwise;
     if ((!value || yyjson_is_null(value) || yyjson_is_uint(value)) && *out <= max)
         return true;
-    error_set(&err, ERROR_INVALID, "%s is to be a whole number, at most %llu", key,
+    error_set(&err, ERROR_INVALID, "%s must be a whole number, at most %llu", key,
               (unsigned long long)max);
     control_fail(conversation, &err);
     return false;
@@ -184,7 +184,7 @@ static void take_line(struct conversation *conversation, char *line, size_t size
     yyjson_val *root = doc ? yyjson_doc_get_root(doc) : NULL;
     struct error err;
     if (!yyjson_is_obj(root)) {
-        error_set(&err, ERROR_INVALID, "a request is one JSON object a line");
+        error_set(&err, ERROR_INVALID, "a request must be one JSON object per line");
         control_fail(conversation, &err);
     } else if (!conversation->has_asked) {
         take_request(conversation, root);
@@ -214,7 +214,7 @@ static void take_input(struct conversation *conversation)
     if (!in->failed && in->size <= LINE_MAX_BYTES)
         return;
     struct error err;
-    error_set(&err, ERROR_INVALID, "a request is a line of at most %d bytes", LINE_MAX_BYTES);
+    error_set(&err, ERROR_INVALID, "a request must be a line of at most %d bytes", LINE_MAX_BYTES);
     control_fail(conversation, &err);
 }
 
@@ -255,7 +255,8 @@ static void control_on_connection(uv_stream_t *server, int status)
         control_hang_up(conversation);
     } else if (control->n > CONVERSATIONS_MAX) {
         struct error err;
-        error_set(&err, ERROR_BUSY, "%d commands speak with this node already", CONVERSATIONS_MAX);
+        error_set(&err, ERROR_BUSY, "%d commands are already connected to this node",
+                  CONVERSATIONS_MAX);
         control_fail(conversation, &err);
     }
 }
@@ -299,7 +300,7 @@ enum error_code control_open(struct daemon *daemon, struct error *err)
                          path);
     struct control *control = mem_new(sizeof *control);
     if (!control)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the control socket");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the control socket");
     control->daemon = daemon;
     daemon->control = control;
     unlink(path); /* of one that has ended: the folder is locked */

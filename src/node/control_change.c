@@ -51,8 +51,9 @@ void control_propose(struct conversation *conversation, Cluster__Event *event, c
 {
     struct change *change = mem_new(sizeof *change);
     if (!change) {
-        control_fail(conversation,
-                     &(struct error){ERROR_NO_MEMORY, "no memory for a change of the cluster"});
+        control_fail(
+            conversation,
+            &(struct error){ERROR_NO_MEMORY, "not enough memory for a change of the cluster"});
         return;
     }
     change->conversation = conversation;

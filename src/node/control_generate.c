@@ -208,8 +208,8 @@ static void take_bytes(struct conversation *conversation, const uint8_t *bytes, 
     if (!talk->conversation) /* it was hung up meanwhile */
         return;
     if (code || talk->in.failed) { /* nobody is there who could read a text now */
-        log_line(LOG_WARN, "control", "a client breaks the rules: %s",
-                 code ? err.text : "no memory");
+        log_line(LOG_WARN, "control", "a client broke the protocol: %s",
+                 code ? err.text : "not enough memory");
         control_end(conversation);
         return;
     }
@@ -241,7 +241,7 @@ static enum error_code open_talk(struct conversation *conversation, const char *
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model);
     if (!instance)
         return error_set(err, ERROR_NOT_FOUND,
-                         "model %s is not placed; `medley place %s` does that", model, model);
+                         "model %s is not placed; `medley place %s` places it", model, model);
     enum error_code code = relay_generator(daemon->relay, instance->id,
                                            instance->demand->context_tokens, &generator, err);
     if (code)
@@ -249,7 +249,7 @@ static enum error_code open_talk(struct conversation *conversation, const char *
     struct talk *talk = mem_new(sizeof *talk);
     if (!talk || uv_async_init(daemon->loop, &talk->wake, control_generate_on_wake)) {
         mem_free(talk);
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the requests");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the requests");
     }
     pthread_mutex_init(&talk->lock, NULL);
     talk->conversation = conversation;

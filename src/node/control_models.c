@@ -45,7 +45,7 @@ void control_name_model(struct conversation *conversation, const char *text,
     struct error err;
     if (!daemon->is_member || !text) {
         error_set(&err, text ? ERROR_BUSY : ERROR_INVALID,
-                  text ? "this machine is in no cluster yet; `medley join CODE` takes it into one"
+                  text ? "this machine is in no cluster yet; `medley join CODE` joins one"
                        : "say which model");
         control_fail(conversation, &err);
         return;
@@ -55,8 +55,8 @@ void control_name_model(struct conversation *conversation, const char *text,
             named(conversation, text);
             return;
         }
-        error_set(&err, ERROR_NOT_FOUND,
-                  "the cluster has no model '%s'; `medley add FILE` gives it one", text);
+        error_set(&err, ERROR_NOT_FOUND, "the cluster has no model '%s'; `medley add FILE` adds it",
+                  text);
         control_fail(conversation, &err);
         return;
     }
@@ -109,7 +109,7 @@ void control_add(struct conversation *conversation, yyjson_val *request)
         control_name_model(conversation, path, on_added);
         return;
     }
-    error_set(&err, ERROR_INVALID, "an absolute path is wanted");
+    error_set(&err, ERROR_INVALID, "the path must be absolute");
     control_fail(conversation, &err);
 }
 
@@ -201,7 +201,7 @@ static void place_look(struct conversation *conversation)
     if (!instance || !daemon_meets(instance, &placing->wanted)) {
         if (daemon_now_ms(daemon) - placing->asked_ms > PLACE_AGREE_MS) {
             error_set(&err, ERROR_BUSY,
-                      "the cluster has not agreed to place %s; `medley events` may say why",
+                      "the cluster did not agree to place %s; `medley events` may say why",
                       placing->instance);
             control_fail(conversation, &err);
         }
@@ -259,8 +259,8 @@ static bool control_models_take_goal(yyjson_val *request, struct place_demand *w
             return true;
         }
     }
-    return !goal ||
-           !error_set(err, ERROR_INVALID, "a goal is latency, throughput or mix, not '%s'", goal);
+    return !goal || !error_set(err, ERROR_INVALID,
+                               "the goal must be latency, throughput or mix, not '%s'", goal);
 }
 
 void control_place(struct conversation *conversation, yyjson_val *request)

@@ -49,8 +49,7 @@ void control_moves(struct conversation *conversation, yyjson_val *request)
         return;
     if (!yyjson_is_bool(yyjson_obj_get(request, "on")) ||
         state_moves(daemon_state(conversation->daemon)) == on) {
-        error_set(&err, ERROR_INVALID,
-                  "that is so already, or it is not said whether moves are to be on");
+        error_set(&err, ERROR_INVALID, "`on` is missing, or nothing would change");
         control_fail(conversation, &err);
         return;
     }
@@ -197,7 +196,7 @@ static bool may_wait(struct moving *moving, struct daemon *daemon, struct error 
     if (now_ms - moving->asked_ms < MOVE_SETTLE_MS)
         return true;
     if (unsettled)
-        error_wrap(err, "waited %d s for %s to give back what it had before", MOVE_SETTLE_MS / 1000,
+        error_wrap(err, "waited %d s for %s to free what it had before", MOVE_SETTLE_MS / 1000,
                    unsettled);
     return false;
 }
@@ -251,7 +250,8 @@ void control_move(struct conversation *conversation, yyjson_val *request)
         return;
     struct moving *moving = mem_new(sizeof *moving);
     if (!moving) {
-        control_fail(conversation, &(struct error){ERROR_NO_MEMORY, "no memory for a move"});
+        control_fail(conversation,
+                     &(struct error){ERROR_NO_MEMORY, "not enough memory for a move"});
         return;
     }
     snprintf(moving->instance, sizeof moving->instance, "%s", id ? id : "");

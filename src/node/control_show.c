@@ -319,7 +319,7 @@ void control_cluster(struct conversation *conversation, yyjson_val *request)
     if (!code)
         cluster_write(&cluster, &text);
     if (!code && text.failed)
-        code = error_set(&err, ERROR_NO_MEMORY, "no memory for the cluster");
+        code = error_set(&err, ERROR_NO_MEMORY, "not enough memory for the cluster");
     yyjson_doc *read = code ? NULL : yyjson_read(text.data, text.size, 0); /* as one line */
     yyjson_mut_doc *doc = read ? yyjson_doc_mut_copy(read, NULL) : NULL;
     if (code) {

@@ -11,8 +11,7 @@ bool control_require_member(struct conversation *conversation)
     struct error err;
     if (conversation->daemon->is_member)
         return true;
-    error_set(&err, ERROR_BUSY,
-              "this machine is in no cluster yet; `medley join CODE` takes it into one");
+    error_set(&err, ERROR_BUSY, "this machine is in no cluster yet; `medley join CODE` joins one");
     control_fail(conversation, &err);
     return false;
 }
@@ -160,7 +159,7 @@ static void admit_look(struct conversation *conversation)
         admitting->gone_ms = now;
     if (now - admitting->gone_ms < DECIDE_MS)
         return;
-    error_set(&err, ERROR_CANCELLED, "%s does not wait any more: it was refused there, or has gone",
+    error_set(&err, ERROR_CANCELLED, "%s no longer waits: it was refused there, or has gone",
               admitting->name);
     control_fail(conversation, &err);
 }
@@ -206,12 +205,10 @@ static enum error_code find_waiting(struct daemon *daemon, const char *name,
     if (found == 1)
         return ERROR_NONE;
     if (found)
-        return error_set(err, ERROR_INVALID,
-                         "several machines wait under that name; say which by its id");
-    return error_set(
-        err, ERROR_NOT_FOUND,
-        "no machine '%s' waits to be let in; on it, `medley up` and `medley join` must run",
-        name ? name : "");
+        return error_set(err, ERROR_INVALID, "several machines with that name wait; use the id");
+    return error_set(err, ERROR_NOT_FOUND,
+                     "no machine '%s' waits to be let in; run `medley up` and `medley join` there",
+                     name ? name : "");
 }
 
 void control_admit(struct conversation *conversation, yyjson_val *request)
@@ -251,7 +248,7 @@ const Cluster__Node *control_find_node(const struct daemon *daemon, const char *
             (strlen(name) < 8 || strncmp(node->id, name, strlen(name)) != 0))
             continue;
         if (found) {
-            error_set(err, ERROR_INVALID, "several nodes are called %s; say which by its id", name);
+            error_set(err, ERROR_INVALID, "several nodes are called %s; use the id", name);
             return NULL;
         }
         found = node;
@@ -273,7 +270,7 @@ void control_remove(struct conversation *conversation, yyjson_val *request)
     const Cluster__Node *node = control_find_node(daemon, control_text(request, "node"), &err);
     if (node && strcmp(node->id, daemon->id) == 0) {
         error_set(&err, ERROR_INVALID,
-                  "this is that machine; `medley leave` takes it out of the cluster");
+                  "this is that machine; run `medley leave` to take it out of the cluster");
         node = NULL;
     }
     if (!node) {

@@ -92,7 +92,7 @@ void daemon_over(struct daemon *daemon, const struct error *why)
     if (daemon->options.over)
         daemon->options.over(daemon->options.self, why);
     else
-        log_line(LOG_ERROR, "node", "%s", why ? why->text : "the node is to end");
+        log_line(LOG_ERROR, "node", "%s", why ? why->text : "the node must end");
 }
 
 static void on_state_changed(void *self)
@@ -219,7 +219,7 @@ static void daemon_on_tick(uv_timer_t *timer)
 static enum error_code runs_already(const char *path, struct error *err)
 {
     return error_set(err, ERROR_BUSY,
-                     "a node runs here already (%s is locked); `medley status` tells more", path);
+                     "a node already runs here (%s is locked); `medley status` tells more", path);
 }
 
 static enum error_code lock_folder(struct daemon *daemon, struct error *err)
@@ -260,7 +260,7 @@ static enum error_code take_name(struct daemon *daemon, struct error *err)
     if (!join_name_is_valid(daemon->name, strlen(daemon->name)) ||
         strlen(name) >= sizeof daemon->name)
         return error_set(err, ERROR_INVALID,
-                         "'%s' cannot be a machine's name; give another with --name", name);
+                         "'%s' is not a valid machine name; choose another with --name", name);
     return ERROR_NONE;
 }
 
@@ -359,7 +359,7 @@ enum error_code daemon_open(uv_loop_t *loop, const struct daemon_options *option
 {
     struct daemon *daemon = mem_new(sizeof *daemon);
     if (!daemon)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a node");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a node");
     daemon->options = *options;
     daemon->loop = loop;
     daemon->lock = -1;

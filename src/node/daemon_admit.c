@@ -30,7 +30,7 @@ static void daemon_admit_grant(struct letting_in *in)
     book_add(daemon->book, in->id, in->name);
     book_encode(daemon->book, LIMIT_JOIN_PAYLOAD_BYTES, &list);
     if (list.failed)
-        error_set(&err, ERROR_NO_MEMORY, "no memory for the list of nodes");
+        error_set(&err, ERROR_NO_MEMORY, "not enough memory for the list of nodes");
     else if (admission_grant(daemon->admission, in->channel, list.data ? list.data : "", list.size,
                              &err) == ERROR_NONE)
         err.code = ERROR_NONE;

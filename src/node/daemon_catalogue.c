@@ -190,7 +190,7 @@ static void daemon_catalogue_advance(struct entry *entry)
     } else if (have == WORKER_CANNOT_FETCH) {
         struct error err;
         const char *why = weights_problem(daemon->weights, &entry->model);
-        error_set(&err, ERROR_BUSY, "model %s cannot be read now: %s", entry->name,
+        error_set(&err, ERROR_BUSY, "model cannot read %s now: %s", entry->name,
                   why ? why : "no node has it");
         answer_all(entry, &err);
     }
@@ -284,7 +284,7 @@ void daemon_open_model(struct daemon *daemon, const char *name,
         const enum error_code code = daemon_catalogue_refresh(entry, &err);
         opened(arg, code ? NULL : &entry->text, code ? &err : NULL);
     } else if (!opener) {
-        fail_open(opened, arg, ERROR_NO_MEMORY, "no memory to open the model");
+        fail_open(opened, arg, ERROR_NO_MEMORY, "not enough memory to open the model");
     } else {
         *opener = (struct opener){entry->openers, opened, arg};
         entry->openers = opener;
@@ -314,7 +314,7 @@ enum error_code daemon_catalogue_open(struct daemon *daemon, struct error *err)
 {
     daemon->catalogue = mem_new(sizeof *daemon->catalogue);
     if (!daemon->catalogue)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the list of models");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the list of models");
     daemon->catalogue->daemon = daemon;
     return ERROR_NONE;
 }
@@ -325,7 +325,7 @@ void daemon_catalogue_close(struct daemon *daemon, void (*closed)(struct daemon 
     struct error err;
     daemon->catalogue = NULL;
     catalogue->closed = closed;
-    error_set(&err, ERROR_CANCELLED, "the node is stopping");
+    error_set(&err, ERROR_CANCELLED, "this node is stopping");
     while (catalogue->entries) {
         struct entry *entry = catalogue->entries;
         catalogue->entries = entry->next;

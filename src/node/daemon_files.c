@@ -34,7 +34,7 @@ static void on_registered(void *arg, enum error_code code, const struct state_ou
     struct file_adding *adding = arg;
     struct error why;
     if (!code && !is_registered(adding->daemon, &adding->facts)) {
-        error_set(&why, ERROR_INVALID, "model %s was not taken: %s", adding->facts.name,
+        error_set(&why, ERROR_INVALID, "model %s was not added: %s", adding->facts.name,
                   outcome->reason ? outcome->reason : "the cluster did not agree");
         err = &why;
         code = why.code;
@@ -50,7 +50,7 @@ static void on_hashed(void *arg, const struct weights_facts *facts, const struct
     Cluster__Event event = CLUSTER__EVENT__INIT;
     if (err || daemon->stopping) {
         struct error stopping;
-        error_set(&stopping, ERROR_CANCELLED, "the node is stopping");
+        error_set(&stopping, ERROR_CANCELLED, "this node is stopping");
         end_adding(adding, err ? err : &stopping);
         return;
     }
@@ -84,7 +84,7 @@ void daemon_add_file(struct daemon *daemon, const char *path,
     struct file_adding *adding = mem_new(sizeof *adding);
     if (!adding || !daemon->is_member) {
         error_set(&err, adding ? ERROR_BUSY : ERROR_NO_MEMORY,
-                  adding ? "this machine is in no cluster yet" : "no memory for the model");
+                  adding ? "this machine is in no cluster yet" : "not enough memory for the model");
         mem_free(adding);
         if (done)
             done(arg, NULL, &err);

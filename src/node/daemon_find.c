@@ -207,7 +207,7 @@ static void daemon_find_dial(struct daemon *daemon, struct contact *contact)
     target.gone_ms = daemon_find_gone_ms(daemon, contact);
     contact->since_ms = daemon_now_ms(daemon);
     if (mesh_dial(daemon->mesh, &target, &contact->dial, &err))
-        log_line(LOG_WARN, "node", "%s port %u is not dialled: %s", to->host, to->port, err.text);
+        log_line(LOG_WARN, "node", "cannot dial %s port %u: %s", to->host, to->port, err.text);
 }
 
 static void drop_unwanted(struct daemon *daemon)

@@ -110,7 +110,8 @@ static bool daemon_knock_on_joined(void *self, struct membership *membership,
         code = membership_store(path, membership, &err);
     buffer_deinit(payload);
     if (code) {
-        log_line(LOG_ERROR, "node", "this node was let in, but cannot keep it: %s", err.text);
+        log_line(LOG_ERROR, "node", "this node was let in, but cannot store its membership: %s",
+                 err.text);
         membership_deinit(membership);
         return false;
     }
@@ -321,8 +322,7 @@ void daemon_knock(struct daemon *daemon)
         daemon_now_ms(daemon) - knocks->asked_ms > SEARCH_MS) {
         struct error why;
         error_set(&why, ERROR_NOT_FOUND,
-                  "no cluster was found on this network; give a member's address: `medley join "
-                  "CODE HOST`");
+                  "found no cluster on this network; name a member: `medley join CODE HOST`");
         tell_end(knocks, &why);
     }
 }
@@ -330,7 +330,7 @@ void daemon_knock(struct daemon *daemon)
 static enum error_code knocks_open(struct daemon *daemon, struct error *err)
 {
     if (!daemon->knocks && !(daemon->knocks = mem_new(sizeof *daemon->knocks)))
-        return error_set(err, ERROR_NO_MEMORY, "no memory to join");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory to join");
     daemon->knocks->daemon = daemon;
     for (int i = 0; i < KNOCKS_MAX; i++)
         daemon->knocks->list[i].knocks = daemon->knocks;
@@ -384,16 +384,16 @@ enum error_code daemon_join(struct daemon *daemon, const char *code, const char 
                             const struct knock_events *events, struct error *err)
 {
     if (daemon->is_member)
-        return error_set(err, ERROR_INVALID,
-                         "this machine is in a cluster already; `medley leave` takes it out, then "
-                         "it can join another");
+        return error_set(
+            err, ERROR_INVALID,
+            "this machine is already in a cluster; run `medley leave` first, then join the other");
     struct join_target target;
     enum error_code status = daemon_knock_understand(code, host, &target, err);
     if (!status)
         status = knocks_open(daemon, err);
     struct knocks *knocks = daemon->knocks;
     if (!status && (knocks->is_asked || knocks->joined))
-        status = error_set(err, ERROR_BUSY, "another `medley join` is under way here");
+        status = error_set(err, ERROR_BUSY, "another `medley join` is already running here");
     if (status)
         return status;
     knocks_take_target(knocks, &target, code);
@@ -423,7 +423,7 @@ void daemon_join_answer(struct daemon *daemon, bool agree)
             joining_agree(knock->joining);
         } else {
             struct error why;
-            error_set(&why, ERROR_CANCELLED, "the words were not the same: nothing was joined");
+            error_set(&why, ERROR_CANCELLED, "the words were not the same: not joined");
             close_knock(knock);
             tell_end(knocks, &why);
         }

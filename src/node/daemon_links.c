@@ -80,7 +80,7 @@ uint64_t daemon_link_bytes_per_s(void *self, const uint8_t node_id[NODE_ID_BYTES
 void daemon_drop_strangers(struct daemon *daemon)
 {
     struct error why;
-    error_set(&why, ERROR_CANCELLED, "it is no member of the cluster any more");
+    error_set(&why, ERROR_CANCELLED, "it is no longer a member of the cluster");
     for (struct peer **at = &daemon->peers; *at;) {
         struct peer *peer = *at;
         const bool is_stranger = !book_admits(daemon->book, peer->node_id);
@@ -90,7 +90,7 @@ void daemon_drop_strangers(struct daemon *daemon)
             continue;
         }
         if (is_stranger && peer->link) {
-            log_line(LOG_INFO, "node", "%.8s is no member any more: its link is cut", peer->id);
+            log_line(LOG_INFO, "node", "%.8s is no longer a member: its link is cut", peer->id);
             link_abort(peer->link, &why);
         }
         at = &peer->next;
@@ -113,7 +113,7 @@ static void daemon_links_post(struct link *link, uint16_t type, const void *byte
     const struct frame_header header = {.type = type, .length = (uint32_t)size};
     struct error err;
     if (link_post(link, LINK_CONTROL, &header, bytes, &err))
-        log_line(LOG_DEBUG, "node", "a message of type %u was not sent: %s", type, err.text);
+        log_line(LOG_DEBUG, "node", "could not send a message of type %u: %s", type, err.text);
 }
 
 enum { USES_MAX = 64 };
@@ -355,7 +355,7 @@ static enum error_code take_proposal(struct daemon *daemon, struct peer *peer, c
     if (claims_event(event, peer->id))
         agreement_receive_proposal(daemon->agreement, bytes, size);
     else
-        log_line(LOG_WARN, "node", "%.8s proposes what is not its to say: dropped", peer->id);
+        log_line(LOG_WARN, "node", "%.8s proposed what it may not propose: dropped", peer->id);
     event_free(event);
     return ERROR_NONE;
 }
@@ -424,7 +424,7 @@ static void on_up(void *self, struct link *link)
     }
     struct peer *peer = daemon_links_peer_of(daemon, link);
     if (!peer) {
-        error_set(&err, ERROR_NO_MEMORY, "no memory for a peer");
+        error_set(&err, ERROR_NO_MEMORY, "not enough memory for a peer");
         link_abort(link, &err);
         return;
     }
@@ -496,7 +496,7 @@ static void on_frame(void *self, struct link *link, uint32_t channel,
         if (daemon->weights)
             weights_frame(daemon->weights, link, header, payload);
     } else if (take_control(daemon, peer, header, payload, &err)) {
-        log_line(LOG_WARN, "node", "%.8s breaks the rules: %s", peer->id, err.text);
+        log_line(LOG_WARN, "node", "%.8s broke the protocol: %s", peer->id, err.text);
         link_abort(link, &err);
     }
 }

@@ -26,7 +26,7 @@ static enum error_code keep_self(struct daemon *daemon, const Cluster__Node *nod
     buffer_clear(&daemon->self_bytes);
     message_encode(&node->base, &daemon->self_bytes);
     if (daemon->self_bytes.failed)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for this node's description");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for this node's description");
     enum error_code code =
         message_decode(&cluster__node__descriptor, (const uint8_t *)daemon->self_bytes.data,
                        daemon->self_bytes.size, &message, err);
@@ -277,7 +277,8 @@ static void on_left(void *arg, enum error_code code, const struct state_outcome 
         return;
     daemon->has_left = true;
     if (code)
-        log_line(LOG_WARN, "node", "the others were not told that this node leaves: %s", err->text);
+        log_line(LOG_WARN, "node", "could not tell the others that this node leaves: %s",
+                 err->text);
     struct error why;
     if (agreement_forget(daemon->agreement, on_forgotten, daemon, &why))
         on_forgotten(daemon, why.code, &why);
@@ -290,7 +291,7 @@ enum error_code daemon_leave(struct daemon *daemon, struct error *err)
     if (!daemon->is_member)
         return error_set(err, ERROR_INVALID, "this machine is in no cluster");
     if (daemon->is_leaving)
-        return error_set(err, ERROR_BUSY, "this machine is leaving its cluster already");
+        return error_set(err, ERROR_BUSY, "this machine is already leaving its cluster");
     name.id = daemon->id;
     event.kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED;
     event.node_removed = &name;

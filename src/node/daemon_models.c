@@ -113,7 +113,7 @@ enum error_code daemon_want(struct daemon *daemon, const char *name,
     const Cluster__Model *model = daemon_model_of_name(daemon, name);
     if (!model)
         return error_set(err, ERROR_NOT_FOUND,
-                         "the cluster has no model '%s'; `medley add FILE` gives it one", name);
+                         "the cluster has no model '%s'; `medley add FILE` adds it", name);
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model->name);
     const char *problem = NULL;
     bool anew = instance && wanted && daemon_phase(daemon, instance, &problem) == INSTANCE_FAILED;

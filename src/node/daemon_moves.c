@@ -16,7 +16,8 @@ enum error_code daemon_check_placement(struct daemon *daemon, const struct maste
     daemon_master_view(daemon, &view);
     bool *allowed = mem_new_array((size_t)view.n_nodes + 1, sizeof *allowed);
     if (!allowed)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u nodes", view.n_nodes);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a cluster of %u nodes",
+                         view.n_nodes);
     for (uint32_t i = 0; i < view.n_nodes; i++)
         allowed[i] = view.nodes[i].heard_ms + 100 >= view.now_ms && !view.nodes[i].suspected;
     enum error_code code = master_check(planner, &view, instance, allowed, placement, beside, err);

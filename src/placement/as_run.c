@@ -82,7 +82,7 @@ enum error_code placement_solve_as_run(struct placement_problem *problem,
     }
     out->nodes = tries.nodes;
     if (out->placement.n_stages == 0) /* the text is that of the last */
-        return busy ? error_set(err, ERROR_BUSY, "the search was ended before it found a placement")
+        return busy ? error_set(err, ERROR_BUSY, "the search ended before it found a placement")
                     : ERROR_NOT_FOUND;
     problem->demand.micro_batches = out->placement.n_stages;
     const uint32_t m = placement_micro_batches(problem);

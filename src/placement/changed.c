@@ -6,7 +6,8 @@
 
 static enum error_code changed_no_memory(const struct placement_problem *problem, struct error *err)
 {
-    return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices and %u layers",
+    return error_set(err, ERROR_NO_MEMORY,
+                     "placement: not enough memory for %u devices and %u layers",
                      problem->n_devices, problem->model.n_layers);
 }
 

@@ -19,7 +19,7 @@ static enum error_code check_order(const struct placement_problem *problem,
         if (stage->n_layers == 0)
             return error_set(err, ERROR_INVALID, "stage %u has no layers", i);
         if (stage->first_layer != next_layer)
-            return error_set(err, ERROR_INVALID, "stage %u begins with layer %u, not %llu", i,
+            return error_set(err, ERROR_INVALID, "stage %u begins at layer %u, not %llu", i,
                              stage->first_layer, (unsigned long long)next_layer);
         next_layer += stage->n_layers;
         for (uint32_t j = 0; j < i; j++) {
@@ -29,7 +29,7 @@ static enum error_code check_order(const struct placement_problem *problem,
         }
     }
     if (next_layer != problem->model.n_layers)
-        return error_set(err, ERROR_INVALID, "%llu layers are placed of %u",
+        return error_set(err, ERROR_INVALID, "%llu of %u layers are placed",
                          (unsigned long long)next_layer, problem->model.n_layers);
     return ERROR_NONE;
 }
@@ -49,9 +49,10 @@ static enum error_code check_stage(const struct placement_problem *problem,
     const uint64_t needed = placement_stage_bytes(problem, stage),
                    there = placement_device_bytes(device);
     if (needed > there)
-        return error_set(
-            err, ERROR_INVALID, "%s: layers %u to %u need %.1f MiB, %.1f MiB are there", device->id,
-            stage->first_layer, stage->first_layer + stage->n_layers - 1, MIB(needed), MIB(there));
+        return error_set(err, ERROR_INVALID,
+                         "%s: layers %u to %u need %.1f MiB; %.1f MiB are available", device->id,
+                         stage->first_layer, stage->first_layer + stage->n_layers - 1, MIB(needed),
+                         MIB(there));
     return ERROR_NONE;
 }
 

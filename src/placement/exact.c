@@ -250,7 +250,7 @@ static enum error_code exact_search_init(struct exact_search *search, const bool
     if (search->least_back_s && search->children && search->vectors && search->rest &&
         search->known && search->known_vectors)
         return ERROR_NONE;
-    return error_set(err, ERROR_NO_MEMORY, "placement: no memory for the search");
+    return error_set(err, ERROR_NO_MEMORY, "placement: not enough memory for the search");
 }
 
 static void exact_search_deinit(struct exact_search *search)

@@ -213,7 +213,7 @@ static enum error_code exact_bound_choose(struct exact_bound *bound, const bool 
     uint16_t low[LIMIT_LAYERS + 1];
     uint32_t n = 0;
     if (!candidates)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory to choose devices");
+        return error_set(err, ERROR_NO_MEMORY, "placement: not enough memory to choose devices");
     for (uint32_t d = 0; d < tables->n_devices; d++) {
         if (out && out[d])
             continue;
@@ -248,7 +248,7 @@ enum error_code exact_bound_init(struct exact_bound *bound, const struct placeme
     if (!bound->devices || !bound->order || !bound->low || !bound->work || !bound->hop ||
         !bound->back) {
         exact_bound_deinit(bound);
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for the search");
+        return error_set(err, ERROR_NO_MEMORY, "placement: not enough memory for the search");
     }
     fill_work(bound);
     if (exact_bound_choose(bound, out, err)) {

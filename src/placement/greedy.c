@@ -208,7 +208,7 @@ static enum error_code greedy_init(struct greedy *greedy, struct error *err)
     greedy->order = mem_new_array(n, sizeof *greedy->order);
     greedy->used = mem_new_array(n, sizeof *greedy->used);
     if (!greedy->speed || !greedy->room || !greedy->order || !greedy->used)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices", n);
+        return error_set(err, ERROR_NO_MEMORY, "placement: not enough memory for %u devices", n);
     for (uint32_t d = 0; d < n; d++) {
         if (greedy->tables->room[d] < 0 ||
             !placement_device_usable(&greedy->tables->problem->devices[d]))

@@ -216,7 +216,7 @@ enum error_code moats_init(struct moats *moats, const struct placement_tables *t
     mem_free(parents);
     return there ? ERROR_NONE
                  : error_set(err, ERROR_NO_MEMORY,
-                             "placement: no memory for the moats of %u devices", n);
+                             "placement: not enough memory for the moats of %u devices", n);
 }
 
 void moats_deinit(struct moats *moats)

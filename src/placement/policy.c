@@ -85,7 +85,7 @@ enum error_code placement_by_policy(const struct placement_problem *problem,
     err = err ? err : &own;
     double *shares = mem_new_array(problem->n_devices, sizeof *shares);
     if (!shares)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices",
+        return error_set(err, ERROR_NO_MEMORY, "placement: not enough memory for %u devices",
                          problem->n_devices);
     if (policy == PLACEMENT_BY_SCORE)
         placement_scores(problem, &PLACEMENT_WEIGHTS_DEFAULT, shares);

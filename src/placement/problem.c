@@ -20,7 +20,7 @@ static enum error_code check_device(const struct placement_problem *problem, uin
             return error_set(err, ERROR_INVALID, "prefill_flops of type %u is not a rate", type);
     }
     if (!memchr(device->id, 0, sizeof device->id) || !memchr(device->node, 0, sizeof device->node))
-        return error_set(err, ERROR_INVALID, "its name has no end");
+        return error_set(err, ERROR_INVALID, "its name is not terminated");
     if (device->memory_free_bytes > PLACEMENT_BYTES_MAX ||
         device->reserve_bytes > PLACEMENT_BYTES_MAX)
         return error_set(err, ERROR_INVALID, "its memory is beyond 2^50 bytes");
@@ -82,7 +82,7 @@ static enum error_code check_model(const struct placement_problem *problem, stru
     uint64_t input = 0, output = 0;
     for (uint32_t type = 0; type < model->n_types; type++) {
         if (!memchr(model->type_names[type], 0, sizeof model->type_names[type]))
-            return error_set(err, ERROR_INVALID, "the name of type %u has no end", type);
+            return error_set(err, ERROR_INVALID, "the name of type %u is not terminated", type);
         input += model->input.bytes[type];
         output += model->output.bytes[type];
     }
@@ -108,7 +108,7 @@ static enum error_code check_demand(const struct placement_demand *demand, struc
 {
     if (demand->goal != PLACEMENT_LATENCY && demand->goal != PLACEMENT_THROUGHPUT &&
         demand->goal != PLACEMENT_MIX)
-        return error_set(err, ERROR_INVALID, "goal %d is none", (int)demand->goal);
+        return error_set(err, ERROR_INVALID, "unknown goal %d", (int)demand->goal);
     if (!number_in(demand->busy, 1))
         return error_set(err, ERROR_INVALID, "busy is from 0 to 1");
     if (demand->streams == 0 || demand->streams > LIMIT_SEQUENCES)

@@ -243,7 +243,7 @@ static enum error_code choose_devices(struct relax *relax, struct error *err)
     relax->low = mem_new_array(tables->n_layers + 1, sizeof *relax->low);
     relax->price = mem_new_array(tables->n_layers + 1, sizeof *relax->price);
     if (!relax->devices || !relax->status || !relax->unit || !relax->low || !relax->price)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for the bound");
+        return error_set(err, ERROR_NO_MEMORY, "placement: not enough memory for the bound");
     choose_units(relax);
     for (uint32_t d = 0; d < tables->n_devices; d++) {
         relax->devices[relax->n] = d;
@@ -264,7 +264,7 @@ enum error_code relax_init(struct relax *relax, const struct placement_tables *t
         relax->most = mem_new_array(2 * (uint64_t)n_nodes + 1, sizeof *relax->most);
         relax->cells = mem_new_array(n_nodes + 1, sizeof *relax->cells);
         if (!relax->most || !relax->cells)
-            code = error_set(err, ERROR_NO_MEMORY, "placement: no memory for the bound");
+            code = error_set(err, ERROR_NO_MEMORY, "placement: not enough memory for the bound");
     }
     if (!code) {
         relax->must = relax->most + n_nodes;
@@ -272,7 +272,7 @@ enum error_code relax_init(struct relax *relax, const struct placement_tables *t
         relax->table = mem_new_array(relax->n_cells + 1, sizeof *relax->table);
         if (!relax->table)
             code = error_set(err, ERROR_NO_MEMORY,
-                             "placement: no memory for the bound of %u devices", relax->n);
+                             "placement: not enough memory for the bound of %u devices", relax->n);
     }
     if (code)
         relax_deinit(relax);

@@ -106,7 +106,7 @@ enum error_code replan_context_init(struct replan_context *context,
     context->node_s = mem_new_array(n, sizeof *context->node_s);
     if (!context->sources || !context->node_s) {
         replan_context_deinit(context);
-        return error_set(err, ERROR_NO_MEMORY, "replan: no memory for %u devices", n);
+        return error_set(err, ERROR_NO_MEMORY, "replan: not enough memory for %u devices", n);
     }
     context->current = replan_find(input->problem, input->current);
     for (uint32_t d = 0; d < n; d++)

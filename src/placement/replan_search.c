@@ -276,7 +276,7 @@ static enum error_code walk_init(struct replan_walk *walk, struct error *err)
     walk->load_s = mem_new_array(n * width, sizeof(double));
     walk->kv_s = mem_new_array(n * width, sizeof(double));
     if (!walk->weighed.time || !walk->weighed.launch || !walk->load_s || !walk->kv_s)
-        return error_set(err, ERROR_NO_MEMORY, "replan: no memory for %u devices",
+        return error_set(err, ERROR_NO_MEMORY, "replan: not enough memory for %u devices",
                          problem->n_devices);
     for (uint32_t d = 0; d < n; d++) {
         for (uint32_t layer = 0; layer < problem->model.n_layers; layer++) {

@@ -75,7 +75,8 @@ static enum error_code note_found(struct replicas_search *search, struct option 
         const uint32_t room = 2 * search->found_room + 16;
         struct placement_group *found = mem_resize(search->found, room, sizeof *found);
         if (!found)
-            return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u groups", room);
+            return error_set(err, ERROR_NO_MEMORY, "placement: not enough memory for %u groups",
+                             room);
         search->found = found;
         search->found_room = room;
     }
@@ -322,7 +323,8 @@ static enum error_code replicas_search_init(struct replicas_search *search, stru
     search->devices = mem_new_array(n, sizeof *search->devices);
     search->in = mem_new(n);
     if (!search->devices || !search->in)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for groups of %u devices", n);
+        return error_set(err, ERROR_NO_MEMORY,
+                         "placement: not enough memory for groups of %u devices", n);
     memcpy(search->devices, problem->devices, n * sizeof *search->devices);
     enum error_code code =
         replicas_bound_init(&search->bound, problem, search->streams, search->n_parts, err);
@@ -338,8 +340,8 @@ static enum error_code replicas_search_init(struct replicas_search *search, stru
     search->table = mem_new_array(cells, sizeof *search->table);
     search->steps = mem_new_array(cells, sizeof *search->steps);
     if (!search->table || !search->steps)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for divisions of %u devices",
-                         n);
+        return error_set(err, ERROR_NO_MEMORY,
+                         "placement: not enough memory for divisions of %u devices", n);
     for (uint32_t state = 1; state < search->units.n_states; state++) {
         struct replicas_set set;
         replicas_mark(search, state);

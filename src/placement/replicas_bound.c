@@ -130,7 +130,7 @@ static enum error_code fill_orders(struct replicas_bound *bound, struct error *e
     const uint32_t n = bound->problem->n_devices;
     struct bound_key *keys = mem_new_array(n, sizeof *keys);
     if (!keys)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for bounds of groups");
+        return error_set(err, ERROR_NO_MEMORY, "placement: not enough memory for bounds of groups");
     for (uint32_t i = 0; i < bound->n_parts * bound->n_rows; i++) {
         const uint32_t part = i / bound->n_rows, rows = i % bound->n_rows;
         for (uint32_t d = 0; d < n; d++) {
@@ -160,7 +160,7 @@ enum error_code replicas_bound_init(struct replicas_bound *bound,
     bound->order = mem_new_array(parts * n_rows * n, sizeof *bound->order);
     enum error_code code = ERROR_NONE;
     if (!work || !bound->capacity || !bound->rate || !bound->launch || !bound->order)
-        code = error_set(err, ERROR_NO_MEMORY, "placement: no memory for bounds of groups");
+        code = error_set(err, ERROR_NO_MEMORY, "placement: not enough memory for bounds of groups");
     if (!code)
         code = fill_rows(bound, work, err);
     if (!code)

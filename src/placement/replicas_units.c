@@ -179,7 +179,8 @@ static enum error_code make_blocks(struct replicas_units *units,
     struct blocks blocks = {.problem = problem, .able = able};
     blocks.blocks = mem_new_array(problem->n_devices, sizeof *blocks.blocks);
     if (!blocks.blocks)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for blocks of %u devices",
+        return error_set(err, ERROR_NO_MEMORY,
+                         "placement: not enough memory for blocks of %u devices",
                          problem->n_devices);
     for (uint32_t d = 0; d < problem->n_devices; d++) {
         blocks.blocks[d] = (struct replica_block){placement_device_bytes(&problem->devices[d]), d};
@@ -207,7 +208,8 @@ static enum error_code list_states(struct replicas_units *units, struct error *e
     }
     units->counts = mem_new_array(units->n_states, units->n_units + 1);
     if (!units->counts)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u sets", units->n_states);
+        return error_set(err, ERROR_NO_MEMORY, "placement: not enough memory for %u sets",
+                         units->n_states);
     for (uint32_t state = 0; state < units->n_states; state++) {
         for (uint32_t i = 0; i < units->n_units; i++)
             units->counts[state * units->n_units + i] =
@@ -225,8 +227,9 @@ enum error_code replicas_units_init(struct replicas_units *units,
     bool *taken = mem_new(problem->n_devices);
     enum error_code code = ERROR_NONE;
     if (!units->devices || !taken)
-        code = error_set(err, ERROR_NO_MEMORY, "placement: no memory for groups of %u devices",
-                         problem->n_devices);
+        code =
+            error_set(err, ERROR_NO_MEMORY, "placement: not enough memory for groups of %u devices",
+                      problem->n_devices);
     else if (!count_alike(units, problem, able, taken, max_steps))
         code = make_blocks(units, problem, able, max_steps, err);
     if (!code)

@@ -14,7 +14,8 @@ enum error_code sequence_work_init(struct sequence_work *work, uint32_t n_layers
     if (work->rounds && work->froms && work->low)
         return ERROR_NONE;
     sequence_work_deinit(work);
-    return error_set(err, ERROR_NO_MEMORY, "placement: no memory for cuts of %u layers", n_layers);
+    return error_set(err, ERROR_NO_MEMORY, "placement: not enough memory for cuts of %u layers",
+                     n_layers);
 }
 
 void sequence_work_deinit(struct sequence_work *work)

@@ -35,7 +35,7 @@ static enum error_code say_missing(const struct placement_problem *problem, stru
         }
         if (!allowed)
             return error_set(err, ERROR_NOT_FOUND,
-                             "no device that may be used knows the types of layer %u", layer);
+                             "no usable device supports the types of layer %u", layer);
         if (most < bytes && n_layers > 1)
             return error_set(
                 err, ERROR_NOT_FOUND,
@@ -72,7 +72,7 @@ static enum error_code solve_prove(const struct placement_tables *tables,
     double bound_s = 0, longest_limit_s = INFINITY;
     bool *out = mem_new(tables->n_devices);
     if (!out)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices",
+        return error_set(err, ERROR_NO_MEMORY, "placement: not enough memory for %u devices",
                          tables->n_devices);
     enum error_code code = root_search(tables, work, limits, &solution->placement,
                                        &solution->period_s, &bound_s, &longest_limit_s, out, err);
@@ -100,7 +100,8 @@ static enum error_code solve_search(const struct placement_problem *problem,
     struct sequence_work work = {0};
     double *scores = mem_new_array(problem->n_devices, sizeof *scores);
     enum error_code code =
-        scores ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "placement: no memory for scores");
+        scores ? ERROR_NONE
+               : error_set(err, ERROR_NO_MEMORY, "placement: not enough memory for scores");
     if (!code)
         code = sequence_work_init(&work, problem->model.n_layers, err);
     if (!code) {
@@ -141,7 +142,7 @@ enum error_code placement_solve(const struct placement_problem *problem,
         solution->period_s = INFINITY;
         if (solution->proved)
             return say_missing(problem, err);
-        return error_set(err, ERROR_BUSY, "the search was ended before it found a placement");
+        return error_set(err, ERROR_BUSY, "the search ended before it found a placement");
     }
     if (placement_check(problem, &solution->placement, err)) {
         solution->placement.n_stages = 0;

@@ -38,7 +38,8 @@ enum error_code tables_init(struct placement_tables *tables,
                                         .stages_max = LIMIT_STAGES};
     tables->memory = mem_new((times + width + 2 * n_devices) * 8 + times * 2);
     if (!tables->memory)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices x %u layers",
+        return error_set(err, ERROR_NO_MEMORY,
+                         "placement: not enough memory for %u devices x %u layers",
                          problem->n_devices, problem->model.n_layers);
     tables->time = tables->memory;
     tables->launch = tables->time + times;

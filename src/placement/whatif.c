@@ -172,9 +172,9 @@ enum error_code placement_with_device(const struct placement_problem *problem,
                          extra->like, problem->n_devices);
     if (!memchr(extra->device.id, 0, PLACEMENT_NAME_MAX) ||
         !memchr(extra->device.node, 0, PLACEMENT_NAME_MAX))
-        return error_set(err, ERROR_INVALID, "the extra device's names have no end");
+        return error_set(err, ERROR_INVALID, "the extra device's names are not terminated");
     if (whatif_is_there(problem, extra->device.node, extra->device.id))
-        return error_set(err, ERROR_INVALID, "%s has a device %s already", extra->device.node,
+        return error_set(err, ERROR_INVALID, "%s already has a device %s", extra->device.node,
                          extra->device.id);
     enum error_code code = changed_init(&changed, problem, err);
     if (!code)

@@ -22,8 +22,7 @@ static enum error_code demand_of(const Cluster__Demand *said, const struct drive
     if (!said->has_goal)
         return ERROR_NONE;
     if (said->goal > PLACEMENT_MIX)
-        return error_set(err, ERROR_UNSUPPORTED, "the goal %u is not known to this version",
-                         said->goal);
+        return error_set(err, ERROR_UNSUPPORTED, "this version does not know goal %u", said->goal);
     out->goal = (enum placement_goal)said->goal;
     out->busy = out->goal == PLACEMENT_MIX ? 0.5 : 0;
     return ERROR_NONE;
@@ -171,7 +170,7 @@ enum error_code placing_problem(void *self, const struct master_view *view,
     struct placing *p = self;
     struct placing_seen *seen = mem_new_array((size_t)view->n_nodes + 1, sizeof *seen);
     if (!seen)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u nodes",
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a cluster of %u nodes",
                          view->n_nodes);
     struct placing_view own = p->view;
     own.state = view->state;
@@ -213,7 +212,7 @@ static enum error_code placing_take_stages(const struct placing *p, const Cluste
                 strcmp(p->names[device].device, stage->device) != 0))
             device++;
         if (device == p->cluster.n_devices)
-            return error_set(err, ERROR_NOT_FOUND, "stage %zu: its device is not there", i);
+            return error_set(err, ERROR_NOT_FOUND, "stage %zu: there is no such device", i);
         out->stages[out->n_stages++] =
             (struct placement_stage){device, stage->first_layer, stage->n_layers};
     }

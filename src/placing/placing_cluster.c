@@ -235,7 +235,7 @@ enum error_code placing_gather(const struct placing_view *view, struct placing_g
     if (out->nodes && out->by_id && out->names && add_nodes(view, out) && add_links(view, out))
         return ERROR_NONE;
     placing_gathered_deinit(out);
-    return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %zu nodes", n_nodes);
+    return error_set(err, ERROR_NO_MEMORY, "not enough memory for a cluster of %zu nodes", n_nodes);
 }
 
 void placing_gathered_deinit(struct placing_gathered *gathered)

@@ -130,7 +130,8 @@ enum error_code placing_describe(struct gpu *gpu, Cluster__Node *node, struct er
     if (node->n_devices == selection.n_devices)
         return ERROR_NONE;
     placing_describe_clear(node);
-    return error_set(err, ERROR_NO_MEMORY, "no memory to describe %u devices", selection.n_devices);
+    return error_set(err, ERROR_NO_MEMORY, "not enough memory to describe %u devices",
+                     selection.n_devices);
 }
 
 void placing_describe_clear(Cluster__Node *node)
@@ -246,7 +247,7 @@ enum error_code placing_now(struct gpu *gpu, struct heat *heat, const struct wor
     if (done)
         return ERROR_NONE;
     placing_now_clear(now);
-    return error_set(err, ERROR_NO_MEMORY, "no memory to say what the devices do");
+    return error_set(err, ERROR_NO_MEMORY, "not enough memory to say what the devices do");
 }
 
 void placing_now_clear(Node__Now *now)

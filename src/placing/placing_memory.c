@@ -227,7 +227,8 @@ enum error_code placing_count_memory(const struct placing_view *view,
                          .devices = mem_new_array((size_t)n_devices + 1, sizeof *c.devices),
                          .embedding_counts = plan_devices_count_embedding(&gathered->cluster)};
     if (!c.devices)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u devices", n_devices);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a cluster of %u devices",
+                         n_devices);
     const enum error_code code = count_instances(&c, instance, err);
     for (uint32_t i = 0; i < n_devices && !code; i++)
         placing_memory_settle(gathered, i, &c.devices[i]);

@@ -104,7 +104,7 @@ static enum error_code check_split(struct plan *plan, struct error *err)
     if (one_device)
         plan->posed.devices[0].launch_s *= plan->n_stages;
     enum error_code code = placement_check(&plan->problem, placement, err);
-    return code ? error_wrap(err, "the split does not work") : ERROR_NONE;
+    return code ? error_wrap(err, "the split is not possible") : ERROR_NONE;
 }
 
 /* ---- a split of our own ----------------------------------------------------------------- */

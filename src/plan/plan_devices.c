@@ -124,7 +124,7 @@ enum error_code plan_devices_init(struct cluster *out, struct device *const *dev
 
 no_memory:
     cluster_deinit(out);
-    return error_set(err, ERROR_NO_MEMORY, "no memory to plan for %u devices", n_devices);
+    return error_set(err, ERROR_NO_MEMORY, "not enough memory to plan for %u devices", n_devices);
 }
 
 bool plan_devices_spare(struct cluster *cluster, uint32_t n_spare,

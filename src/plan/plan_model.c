@@ -137,7 +137,8 @@ enum error_code plan_model_init(struct plan_model *out, const struct model *mode
                          plan_kv_type(options->kv_type).elements_per_block, h->n_head_dim_k);
     *out = (struct plan_model){.layers = mem_new_array(h->n_layers, sizeof *out->layers)};
     if (!out->layers)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the costs of %u layers", h->n_layers);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the costs of %u layers",
+                         h->n_layers);
     struct placement_model *cost = &out->model;
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < h->n_layers && !code; i++)

@@ -427,7 +427,7 @@ static void try_add_device(struct trial *trial, const struct placement_options *
 static enum error_code check_type(const struct placement_kv_type *type, struct error *err)
 {
     if (!memchr(type->name, 0, sizeof type->name))
-        return error_set(err, ERROR_INVALID, "the name of a KV type has no end");
+        return error_set(err, ERROR_INVALID, "the name of a KV type is not terminated");
     if (type->elements_per_block == 0 || type->bytes_per_block == 0)
         return error_set(err, ERROR_INVALID, "KV type %s: blocks without elements or bytes",
                          type->name);
@@ -461,7 +461,7 @@ static enum error_code find_remedies(struct trial *trial, const struct placement
 {
     double *scores = mem_new_array(trial->problem->n_devices, sizeof *scores);
     if (!scores)
-        return error_set(trial->err, ERROR_NO_MEMORY, "placement: no memory for scores");
+        return error_set(trial->err, ERROR_NO_MEMORY, "placement: not enough memory for scores");
     count_bytes(trial->problem, out);
     if (!trial->code)
         try_kv_types(trial, options, out);

@@ -39,7 +39,7 @@ void placement_remedies_text(const struct placement_problem *problem,
         return;
     }
     if (remedies->undecided) {
-        buffer_text(text, "No placement was found in time, nor proved impossible.\n");
+        buffer_text(text, "Found no placement in time, and no proof that there is none.\n");
         return;
     }
     buffer_printf(text, "It fits nowhere: %s\n", remedies->why);

@@ -174,7 +174,7 @@ static enum error_code rate_without(const struct report_ask *ask, uint32_t node,
     struct cluster less = *ask->cluster;
     less.devices = mem_new_array(less.n_devices, sizeof *less.devices);
     if (!less.devices)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u devices",
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a cluster of %u devices",
                          less.n_devices);
     memcpy(less.devices, ask->cluster->devices, less.n_devices * sizeof *less.devices);
     for (uint32_t d = 0; d < less.n_devices; d++) {
@@ -207,7 +207,7 @@ static enum error_code ask_without(struct report *report, const struct placement
     enum error_code code = ERROR_NONE;
     whatifs->list = mem_new_array(2 * placement->n_stages, sizeof *whatifs->list);
     if (!whatifs->list)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %u questions",
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u questions",
                          2 * placement->n_stages);
     for (uint32_t i = 0; i < 2 * placement->n_stages && !code; i++) {
         const bool is_node = i < placement->n_stages;
@@ -263,7 +263,8 @@ static enum error_code ask_reasons(struct report *report, const struct placement
     const struct placement_problem *problem = &report->cluster_problem.problem;
     report->reasons = mem_new_array(problem->n_devices, sizeof *report->reasons);
     if (!report->reasons)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %u reasons", problem->n_devices);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u reasons",
+                         problem->n_devices);
     enum error_code code = ERROR_NONE;
     while (!code && report->n_reasons < problem->n_devices &&
            (!options->go_on || options->go_on(options->self))) {

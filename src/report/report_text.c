@@ -132,7 +132,7 @@ static void say_groups(const struct report *report, struct buffer *out)
         out,
         "As %u groups, each with the whole model: %s decode together, %.2f times as fast; %s\n", n,
         report_rate_words(rate).text, replicas->rate / replicas->one_rate,
-        replicas->proved ? "proved the best division" : "the best division that was found");
+        replicas->proved ? "proved the best division" : "the best division found");
     for (uint32_t i = 0; i < n; i++) {
         const struct placement_group *group = &replicas->groups.groups[i];
         report_group(report, i, &forecast);
@@ -173,12 +173,12 @@ static void explain_groups(const struct report *report, struct buffer *out)
     else if (replicas->groups.n_groups > 1)
         buffer_text(out, "groups compute at the same time, and none waits for another. ");
     else
-        buffer_text(out, "none that was looked at is faster than one. ");
+        buffer_text(out, "none that was considered is faster than one. ");
     if (replicas->all)
-        buffer_text(out, "Every division of devices and streams was in question");
+        buffer_text(out, "Every division of devices and streams was considered");
     else
-        buffer_text(out, "Devices near each other were kept together, or streams, so not every "
-                         "division was looked at");
+        buffer_text(out, "Devices near each other, or streams, were kept together, so not every "
+                         "division was considered");
     if (replicas->proved)
         buffer_text(out, ": this is proved the best of them");
     else if (replicas->most_rate < INFINITY)
@@ -213,7 +213,7 @@ static void say_left_out(const struct report *report, bool all, struct buffer *o
     }
     if (n > n_said)
         buffer_printf(out, "%s%u %s.", n_said ? "\n          " : "Left out: ", n - n_said,
-                      all ? "others, which there was no time to look at" : "more (--explain)");
+                      all ? "others, for which there was no time" : "more (--explain)");
     if (n)
         buffer_text(out, "\n");
 }
@@ -224,7 +224,7 @@ static void say_answer(const struct placement_rates *rates, struct buffer *out)
 {
     switch (rates->answer) {
     case PLACEMENT_UNDECIDED:
-        buffer_text(out, "not found out in time");
+        buffer_text(out, "ran out of time");
         return;
     case PLACEMENT_IMPOSSIBLE:
         buffer_text(out, "the model does not fit");
@@ -294,7 +294,7 @@ static void say_policies(const struct report *report, struct buffer *out)
         buffer_printf(out, "By %s (%s): ", placement_policy_name((enum placement_policy)i),
                       whose[i]);
         if (!policy->found) {
-            buffer_printf(out, "nothing that works: %s\n", after_colon(policy->why));
+            buffer_printf(out, "no valid placement: %s\n", after_colon(policy->why));
             continue;
         }
         say_rates(&policy->forecast, out);
@@ -398,10 +398,8 @@ void report_text(const struct report *report, bool explain, struct buffer *out)
 {
     say_ask(report, out);
     if (report->outcome == ERROR_BUSY) {
-        buffer_text(
-            out,
-            "The time was over before a placement was found or it was proved that there is none; "
-            "--time-limit gives more.\n");
+        buffer_text(out, "The time ran out before a placement was found or proved impossible; "
+                         "--time-limit gives more.\n");
         return;
     }
     if (report->outcome == ERROR_NOT_FOUND) {

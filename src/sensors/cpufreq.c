@@ -70,7 +70,7 @@ static enum error_code cpufreq_open(const struct sensor_context *context, void *
     if (!cpufreq_read_clock(cpufreq).valid) {
         mem_free(cpufreq);
         return error_set(err, ERROR_NOT_FOUND,
-                         "the kernel does not say the CPU's clock; nothing to mend");
+                         "the kernel does not show the CPU's clock; nothing to fix");
     }
     *self = cpufreq;
     return ERROR_NONE;

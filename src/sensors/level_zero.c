@@ -276,7 +276,7 @@ static enum error_code level_zero_start(struct level_zero *zes, const char *path
                          "libze-intel-gpu1 (docs/gpu-guide.md)");
     if (result)
         return error_set(err, ERROR_DEVICE,
-                         "Level Zero does not start (error 0x%x): see `sudo dmesg`",
+                         "cannot start Level Zero (error 0x%x): see `sudo dmesg`",
                          (unsigned)result);
     return ERROR_NONE;
 }
@@ -295,7 +295,7 @@ static enum error_code level_zero_open(const struct sensor_context *context, voi
         level_zero_bind(zes);
         code = level_zero_start(zes, path, err);
     } else if (context->level_zero_path) {
-        code = error_set(err, ERROR_NOT_FOUND, "%s cannot be opened: %.200s", path, reason);
+        code = error_set(err, ERROR_NOT_FOUND, "cannot open %s: %.200s", path, reason);
     } else if (pci_count_displays(&context->fs, PCI_VENDOR_INTEL, name)) {
         code = error_set(err, ERROR_NOT_FOUND,
                          "the Intel GPU %s is there, but not %s: `sudo apt install libze1`, and "

@@ -85,7 +85,7 @@ static enum error_code explain_missing(const struct sensor_context *context, con
 {
     char name[PCI_NAME_BYTES];
     if (context->nvml_path)
-        return error_set(err, ERROR_NOT_FOUND, "%s cannot be opened: %.200s", path, reason);
+        return error_set(err, ERROR_NOT_FOUND, "cannot open %s: %.200s", path, reason);
     if (!pci_count_displays(&context->fs, PCI_VENDOR_NVIDIA, name))
         return error_set(err, ERROR_NOT_FOUND, "no NVIDIA GPU on the PCI bus, and no %s", path);
     return error_set(err, ERROR_NOT_FOUND,
@@ -114,7 +114,7 @@ static enum error_code explain_init(const struct nvml *nvml, int result, struct 
         break;
     }
     const char *text = nvml->error_string ? nvml->error_string(result) : NULL;
-    return error_set(err, ERROR_DEVICE, "NVML does not start: %.120s (error %d): try `nvidia-smi`",
+    return error_set(err, ERROR_DEVICE, "cannot start NVML: %.120s (error %d): try `nvidia-smi`",
                      text ? text : "unknown error", result);
 }
 

@@ -105,7 +105,7 @@ static enum error_code power_supply_open(const struct sensor_context *context, v
     struct supplies all = read_supplies(&context->fs);
     if (!all.n_batteries && !all.n_mains)
         return error_set(err, ERROR_NOT_FOUND,
-                         "this machine reports neither battery nor mains; nothing to mend");
+                         "this machine reports neither battery nor mains; nothing to fix");
     struct power_supply *supply = mem_new(sizeof *supply);
     if (!supply)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");

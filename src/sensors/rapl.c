@@ -57,15 +57,14 @@ static enum error_code rapl_check(const struct rapl *rapl, struct error *err)
         uint64_t energy_uj;
         enum sysfs_result result = read_zone(rapl, rapl->packages[i].zone, "energy_uj", &energy_uj);
         if (result == SYSFS_DENIED)
-            return error_set(
-                err, ERROR_IO,
-                "the CPU's energy counter is for root alone: `sudo chmod a+r "
-                "/sys/class/powercap/intel-rapl:*/energy_uj` until the next start (it lets every "
-                "user of this machine see its power)");
+            return error_set(err, ERROR_IO,
+                             "only root can read the CPU's energy counter: `sudo chmod a+r "
+                             "/sys/class/powercap/intel-rapl:*/energy_uj` until the next start "
+                             "(then every user of this machine can see its power)");
         if (result)
             return error_set(
                 err, ERROR_IO,
-                "the CPU's energy counter %s cannot be read: see `sudo dmesg | grep -i rapl`",
+                "the CPU's energy counter cannot read %s: see `sudo dmesg | grep -i rapl`",
                 rapl->packages[i].zone);
     }
     return ERROR_NONE;

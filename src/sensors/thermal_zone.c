@@ -58,7 +58,7 @@ static enum error_code thermal_open(const struct sensor_context *context, void *
         mem_free(thermal);
         return error_set(err, ERROR_NOT_FOUND,
                          "the kernel has no thermal zone of the CPU (see "
-                         "/sys/class/thermal/*/type); nothing to mend");
+                         "/sys/class/thermal/*/type); nothing to fix");
     }
     *self = thermal;
     return ERROR_NONE;

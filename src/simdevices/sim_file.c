@@ -49,11 +49,11 @@ static enum error_code check_name(const struct parser *parser, struct sim_text n
         good = is_name_char(name.at[i]);
     if (!good)
         return error_set(parser->err, ERROR_INVALID,
-                         "'%s' is no name of a device: 1 to %d characters of a-z, 0-9, '-' and '_'",
+                         "'%s' is not a device name: 1 to %d characters of a-z, 0-9, '-' and '_'",
                          sim_text_show(name).text, SIM_NAME_MAX);
     for (uint32_t i = 0; i < parser->out->n_devices; i++) {
         if (sim_text_is(name, parser->out->devices[i].name))
-            return error_set(parser->err, ERROR_INVALID, "device '%s' is there twice",
+            return error_set(parser->err, ERROR_INVALID, "device '%s' appears twice",
                              sim_text_show(name).text);
     }
     if (parser->out->n_devices == LIMIT_SIM_DEVICES)

@@ -22,7 +22,8 @@ enum error_code sim_file_read(const char *path, struct sim_file *out, struct err
         ferror(file) ? error_set(err, ERROR_IO, "%s", strerror(errno)) : ERROR_NONE;
     fclose(file);
     if (!code && size > LIMIT_SIM_FILE_BYTES)
-        code = error_set(err, ERROR_INVALID, "it has more than %d bytes", LIMIT_SIM_FILE_BYTES);
+        code =
+            error_set(err, ERROR_INVALID, "the file has more than %d bytes", LIMIT_SIM_FILE_BYTES);
     if (!code)
         code = sim_file_parse(bytes, size, out, err);
     mem_free(bytes);

@@ -78,7 +78,7 @@ static enum error_code add_failure(struct sim_spec *spec, struct sim_text text, 
             continue;
         for (uint32_t j = 0; j < spec->n_failures; j++) {
             if (spec->failures[j].kind == words->kind)
-                return error_set(err, ERROR_INVALID, "fail: '%s' is there twice", words->before);
+                return error_set(err, ERROR_INVALID, "fail: '%s' appears twice", words->before);
         }
         text.at += strlen(words->before);
         text.size -= strlen(words->before) + strlen(words->after);
@@ -89,9 +89,8 @@ static enum error_code add_failure(struct sim_spec *spec, struct sim_text text, 
                    : sim_value_parse("fail", text, words->unit, words->range, &failure->at, err);
     }
     return error_set(err, ERROR_INVALID,
-                     "fail: '%s' is none of: dies at 30s, hangs at 30s, allocation after 4GiB, "
-                     "garbage after 100 "
-                     "batches",
+                     "fail: '%s' is not one of: dies at 30s, hangs at 30s, allocation after 4GiB, "
+                     "garbage after 100 batches",
                      sim_text_show(text).text);
 }
 

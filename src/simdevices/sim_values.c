@@ -171,7 +171,7 @@ enum error_code sim_value_parse(const char *key, struct sim_text text, enum sim_
                          sim_text_show(text).text, known);
     const struct value_unit *found = find_unit(unit, rest);
     if (!found)
-        return error_set(err, ERROR_INVALID, "%s: there is no unit '%s' for it; it takes %s", key,
+        return error_set(err, ERROR_INVALID, "%s: unknown unit '%s'; it takes %s", key,
                          sim_text_show(rest).text, known);
     *out = (negative ? -number : number) * found->factor;
     return sim_values_check_range(key, text, *out, range, err);

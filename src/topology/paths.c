@@ -59,7 +59,8 @@ enum error_code topology_paths_init(struct topology_paths *paths, const struct t
     paths->next_hops = mem_new_array(n_pairs + 1, sizeof *paths->next_hops);
     if (!paths->costs || !paths->next_hops) {
         topology_paths_deinit(paths);
-        return error_set(err, ERROR_NO_MEMORY, "topology: no memory for the paths of %u nodes", n);
+        return error_set(err, ERROR_NO_MEMORY,
+                         "topology: not enough memory for the paths of %u nodes", n);
     }
     for (size_t i = 0; i < n_pairs; i++)
         paths->costs[i] = APART;

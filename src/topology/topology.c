@@ -68,7 +68,7 @@ static enum error_code copy_links(struct topology *topology, const struct topolo
              *order = mem_new_array(n + 1, sizeof *order);
     enum error_code code = ERROR_NONE;
     if (!by_to || !order) {
-        code = error_set(err, ERROR_NO_MEMORY, "topology: no memory for %u links", n);
+        code = error_set(err, ERROR_NO_MEMORY, "topology: not enough memory for %u links", n);
         goto out;
     }
     for (uint32_t i = 0; i < n; i++)
@@ -105,9 +105,9 @@ enum error_code topology_init(struct topology *topology, const char *const *name
     bool has_memory = topology->names && topology->links && topology->first_link;
     for (uint32_t i = 0; has_memory && i < n_nodes; i++)
         has_memory = (topology->names[i] = mem_copy_text(names[i], strlen(names[i]))) != NULL;
-    code = has_memory
-               ? copy_links(topology, links, err)
-               : error_set(err, ERROR_NO_MEMORY, "topology: no memory for %u nodes", n_nodes);
+    code = has_memory ? copy_links(topology, links, err)
+                      : error_set(err, ERROR_NO_MEMORY, "topology: not enough memory for %u nodes",
+                                  n_nodes);
     if (code)
         topology_deinit(topology);
     return code;

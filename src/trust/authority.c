@@ -134,7 +134,7 @@ enum error_code authority_sign(const struct authority *authority,
     *out = NULL;
     assert(authority->certificate);
     if (!authority->key)
-        return error_set(err, ERROR_UNSUPPORTED, "this node does not hold the authority's key");
+        return error_set(err, ERROR_UNSUPPORTED, "this node does not have the authority's key");
     uint8_t id[NODE_ID_BYTES];
     char node[NODE_ID_TEXT], cluster[CLUSTER_ID_TEXT], name[NAME_TEXT], subject[NAME_TEXT],
         names[NAME_TEXT];

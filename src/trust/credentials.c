@@ -154,7 +154,7 @@ static enum error_code credentials_show(struct credentials *credentials, EVP_PKE
 {
     uint64_t from, until;
     if (!certificate_period(certificate, &from, &until))
-        return error_set(err, ERROR_INVALID, "the node's certificate has no period");
+        return error_set(err, ERROR_INVALID, "the node's certificate has no validity period");
     for (int i = 0; i < 4; i++) {
         if (SSL_CTX_use_cert_and_key(credentials->contexts[i / 2][i % 2], certificate, key, NULL,
                                      1) != 1)
@@ -212,7 +212,7 @@ enum error_code credentials_renew(struct credentials *credentials,
                                   const struct membership *membership, struct error *err)
 {
     if (memcmp(membership->authority.cluster_id, credentials->cluster_id, CLUSTER_ID_BYTES) != 0)
-        return error_set(err, ERROR_INVALID, "the new certificate is of another cluster");
+        return error_set(err, ERROR_INVALID, "the new certificate belongs to another cluster");
     enum error_code code = membership_check(membership, &credentials->identity, err);
     return code ? code
                 : credentials_show(credentials, credentials->identity.key, membership->certificate,

@@ -70,7 +70,7 @@ enum error_code credentials_peer(const SSL *ssl, uint8_t node_id[NODE_ID_BYTES],
     if (!SSL_is_init_finished(ssl))
         return error_set(err, ERROR_INVALID, "the TLS handshake is not over");
     if (credentials_purpose(ssl) != CREDENTIALS_LINK)
-        return error_set(err, ERROR_INVALID, "the other end does not speak " CREDENTIALS_ALPN);
+        return error_set(err, ERROR_INVALID, "the other end does not support " CREDENTIALS_ALPN);
     const X509 *certificate = SSL_get0_peer_certificate(ssl);
     if (!certificate || SSL_get_verify_result(ssl) != X509_V_OK || SSL_session_reused(ssl) ||
         !certificate_names(certificate, node_id, cluster_id)) {

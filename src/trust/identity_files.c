@@ -100,11 +100,10 @@ static enum error_code load_key(const struct secret_folder *folder, struct ident
     BIO *text = open_text(&secret);
     EVP_PKEY *key = text ? identity_files_read_key(text) : NULL;
     if (!key)
-        code =
-            error_set(err, ERROR_INVALID,
-                      "%s/%s is damaged: it holds no private key; bring it back from a backup, or "
-                      "remove it and let this machine join anew",
-                      folder->path, key_file);
+        code = error_set(err, ERROR_INVALID,
+                         "%s/%s is damaged: it holds no private key; restore it from a backup, or "
+                         "remove it and let this machine join again",
+                         folder->path, key_file);
     BIO_free(text);
     secret_wipe(&secret);
     ERR_clear_error();
@@ -196,9 +195,9 @@ static enum error_code load_membership(const struct secret_folder *folder,
     ERR_clear_error();
     if (code) {
         membership_deinit(out);
-        error_wrap(
-            err, "%s/%s (bring it back from a backup, or remove it and let this machine join anew)",
-            folder->path, membership_file);
+        error_wrap(err,
+                   "%s/%s (restore it from a backup, or remove it and let this machine join again)",
+                   folder->path, membership_file);
     }
     return code;
 }

@@ -50,10 +50,11 @@ static enum error_code check_authority(const struct authority *authority, struct
         X509_verify(authority->certificate, key) != 1) {
         ERR_clear_error();
         return error_set(err, ERROR_INVALID,
-                         "the authority's certificate is not one of a Medley cluster");
+                         "the authority's certificate is not from a Medley cluster");
     }
     if (memcmp(cluster_id, authority->cluster_id, sizeof cluster_id) != 0)
-        return error_set(err, ERROR_INVALID, "the authority's certificate is of another cluster");
+        return error_set(err, ERROR_INVALID,
+                         "the authority's certificate belongs to another cluster");
     if (authority->key && EVP_PKEY_eq(authority->key, key) != 1) {
         ERR_clear_error();
         return error_set(err, ERROR_INVALID,
@@ -69,11 +70,11 @@ static enum error_code check_certificate(const struct authority *authority,
 {
     uint8_t node_id[NODE_ID_BYTES], cluster_id[CLUSTER_ID_BYTES];
     if (!certificate || !certificate_names(certificate, node_id, cluster_id))
-        return error_set(err, ERROR_INVALID, "the node's certificate is not one of a Medley node");
+        return error_set(err, ERROR_INVALID, "the node's certificate is not from a Medley node");
     if (memcmp(node_id, identity->node_id, sizeof node_id) != 0)
-        return error_set(err, ERROR_INVALID, "the certificate is of another node");
+        return error_set(err, ERROR_INVALID, "the certificate belongs to another node");
     if (memcmp(cluster_id, authority->cluster_id, sizeof cluster_id) != 0)
-        return error_set(err, ERROR_INVALID, "the certificate is of another cluster");
+        return error_set(err, ERROR_INVALID, "the certificate belongs to another cluster");
     if (X509_check_issued(authority->certificate, certificate) != X509_V_OK ||
         X509_verify(certificate, X509_get0_pubkey(authority->certificate)) != 1) {
         ERR_clear_error();

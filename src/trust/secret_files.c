@@ -32,7 +32,7 @@ static enum error_code check_owner(const struct stat *file, const char *path, co
             (unsigned long)file->st_uid, (unsigned long)geteuid(), path);
     if (file->st_mode & (S_IRWXG | S_IRWXO))
         return error_set(err, ERROR_INVALID,
-                         "others may read or change it (mode %04o); to mend it: chmod %s '%s'",
+                         "others can read or change it (mode %04o); to fix that: chmod %s '%s'",
                          (unsigned)(file->st_mode & 07777), mode, path);
     return ERROR_NONE;
 }

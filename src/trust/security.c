@@ -44,7 +44,7 @@ static SSL_CTX *join_context(void *self, bool is_quic, bool is_server)
 static enum error_code join_peer(void *self, const SSL *ssl, uint8_t node_id[NODE_ID_BYTES],
                                  struct error *err)
 {
-    return error_set(err, ERROR_INVALID, "a machine that joins knows nobody yet");
+    return error_set(err, ERROR_INVALID, "this machine is joining and trusts nobody yet");
 }
 
 enum error_code security_of_stranger(struct link_security *out, struct error *err)

@@ -278,13 +278,13 @@ static void fetch_fail(struct fetch *fetch, uint32_t missing)
     fetch->status = FETCH_FAILED;
     if (missing < fetch->manifest->n_parts)
         error_set(&fetch->err, ERROR_NOT_FOUND,
-                  "%s: no node has it (of %u that were asked %u sent wrong bytes, %u did not "
-                  "answer, %u left)",
+                  "%s: no node has it (of %u nodes asked, %u sent wrong bytes, %u did not answer, "
+                  "%u left)",
                   part_name(fetch, missing), fetch->n_peers, lied, silent, away);
     else
         error_set(&fetch->err, ERROR_IO,
-                  "nothing arrived for %llu s (of %u nodes %u did not answer, %u sent wrong bytes, "
-                  "%u left)",
+                  "nothing arrived for %llu s (of %u nodes, %u did not answer, %u sent wrong "
+                  "bytes, %u left)",
                   (unsigned long long)(fetch->settings.patience_ns / 1000000000u), fetch->n_peers,
                   silent, lied, away);
 }

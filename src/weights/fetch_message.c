@@ -79,7 +79,7 @@ void fetch_message_write_have(const struct digest *model, uint64_t manifest_byte
 
 static enum error_code fetch_message_malformed(struct error *err, const char *what)
 {
-    return error_set(err, ERROR_INVALID, "a message about weights is malformed: %s", what);
+    return error_set(err, ERROR_INVALID, "malformed message about weights: %s", what);
 }
 
 static void get_digest(struct bytes_reader *reader, struct digest *out)

@@ -68,7 +68,7 @@ enum error_code fetch_peer_add(struct fetch *fetch, uint64_t now_ns,
                                uint32_t *peer, struct error *err)
 {
     if (fetch->n_peers == LIMIT_FETCH_PEERS)
-        return error_set(err, ERROR_BUSY, "a fetch asks at most %d nodes", LIMIT_FETCH_PEERS);
+        return error_set(err, ERROR_BUSY, "a fetch can ask at most %d nodes", LIMIT_FETCH_PEERS);
     struct fetch_peer *new = &fetch->peers[fetch->n_peers];
     enum error_code code = part_set_init(&new->has, fetch->manifest->n_parts, err);
     if (code)

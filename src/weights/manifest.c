@@ -55,9 +55,9 @@ static enum error_code manifest_check_part(const struct manifest *manifest, uint
 enum error_code manifest_check(const struct manifest *manifest, struct error *err)
 {
     if (manifest->size > INT64_MAX || !is_printable(manifest->name))
-        return error_set(err, ERROR_INVALID, "the manifest's size or name cannot be");
+        return error_set(err, ERROR_INVALID, "the manifest's size or name is impossible");
     if (manifest->n_parts < 2 || manifest->n_parts > LIMIT_MODEL_TENSORS + 1)
-        return error_set(err, ERROR_INVALID, "the manifest has %u parts; it must be 2 to %d",
+        return error_set(err, ERROR_INVALID, "the manifest has %u parts; 2 to %d are possible",
                          manifest->n_parts, LIMIT_MODEL_TENSORS + 1);
     for (uint32_t i = 0; i < manifest->n_parts; i++) {
         enum error_code code = manifest_check_part(manifest, i, err);
@@ -136,7 +136,7 @@ static enum error_code get_parts(struct bytes_reader *reader, struct manifest *o
                              out->n_parts);
     }
     if (reader->left)
-        return error_set(err, ERROR_INVALID, "the manifest has %zu bytes behind its end",
+        return error_set(err, ERROR_INVALID, "the manifest has %zu bytes after its end",
                          reader->left);
     return manifest_check(out, err);
 }
@@ -151,7 +151,7 @@ enum error_code manifest_read(const void *bytes, size_t size, struct manifest *o
                          LIMIT_MANIFEST_BYTES);
     const void *begin = bytes_take(&reader, sizeof magic);
     if (!begin || memcmp(begin, magic, sizeof magic) != 0)
-        return error_set(err, ERROR_INVALID, "this is no manifest");
+        return error_set(err, ERROR_INVALID, "not a manifest");
     uint32_t format = bytes_get_u32(&reader);
     if (!reader.short_ && format != MANIFEST_FORMAT)
         return error_set(err, ERROR_UNSUPPORTED,

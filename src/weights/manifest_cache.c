@@ -48,7 +48,7 @@ enum error_code manifest_entry_read(const void *bytes, size_t size,
     const void *begin = bytes_take(&reader, sizeof magic);
     if (size < ENTRY_BYTES || memcmp(begin, magic, sizeof magic) != 0 ||
         bytes_get_u32(&reader) != ENTRY_FORMAT)
-        return error_set(err, ERROR_INVALID, "it is not as this version writes it");
+        return error_set(err, ERROR_INVALID, "another version wrote it");
     struct file_identity kept = {.size = bytes_get(&reader, 8),
                                  .inode = bytes_get(&reader, 8),
                                  .device = bytes_get(&reader, 8),
@@ -66,7 +66,7 @@ enum error_code manifest_entry_read(const void *bytes, size_t size,
     code = manifest_read(reader.at, reader.left, out, err);
     if (!code && out->size != identity->size) {
         manifest_deinit(out);
-        code = error_set(err, ERROR_INVALID, "it is of another file");
+        code = error_set(err, ERROR_INVALID, "it belongs to another file");
     }
     return code;
 }
@@ -107,8 +107,8 @@ static void manifest_cache_keep(const char *folder, const char *path,
     if (!code)
         code = durable_replace(path, bytes.data, bytes.size, &err);
     if (code)
-        log_line(LOG_WARN, "mesh", "the model's hashes are not kept and will be made again: %s",
-                 err.text);
+        log_line(LOG_WARN, "mesh",
+                 "cannot cache the model's hashes; they will be computed again: %s", err.text);
     buffer_deinit(&bytes);
 }
 

@@ -51,7 +51,7 @@ static enum error_code manifest_make_list_parts(const struct gguf_file *file, st
         part->offset = tensor->offset;
         part->size = tensor->size;
         if (strlen(tensor->name) >= sizeof part->name)
-            return error_set(err, ERROR_UNSUPPORTED, "tensor %u has too long a name", i - 1);
+            return error_set(err, ERROR_UNSUPPORTED, "the name of tensor %u is too long", i - 1);
         memcpy(part->name, tensor->name, strlen(tensor->name));
     }
     qsort(out->parts + 1, out->n_parts - 1, sizeof *out->parts, by_offset);
@@ -203,7 +203,7 @@ enum error_code manifest_make(const struct gguf_file *file, const struct manifes
         code = file_identity_of(hashing.fd, &after, err);
     if (!code && !file_identity_equal(&before, &after))
         code = error_set(err, ERROR_INVALID,
-                         "it changed while it was read; try again when it is whole");
+                         "it changed while it was read; try again when it is complete");
     if (!code)
         return ERROR_NONE;
     manifest_deinit(out);

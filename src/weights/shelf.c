@@ -57,7 +57,7 @@ enum error_code shelf_record_lock(const char *path, bool make, int lock, int *ou
         }
         close(fd);
     }
-    return error_set(err, ERROR_BUSY, "%s: it comes and goes", path);
+    return error_set(err, ERROR_BUSY, "%s: it keeps disappearing", path);
 }
 
 void shelf_files_remove(const struct shelf_paths *paths)

@@ -63,7 +63,8 @@ static enum error_code open_data(struct shelf_model *model, bool *was_whole, str
         return io_error(model, "opening", errno, err);
     if (flock(model->data, LOCK_EX | LOCK_NB) != 0)
         return errno == EWOULDBLOCK
-                   ? error_set(err, ERROR_BUSY, "%s: another process fetches it", model->paths.data)
+                   ? error_set(err, ERROR_BUSY, "%s: another process is fetching it",
+                               model->paths.data)
                    : io_error(model, "locking", errno, err);
     *was_whole = S_ISREG(info.st_mode) && (uint64_t)info.st_size == model->manifest.size;
     if (!*was_whole && (ftruncate(model->data, 0) != 0 ||
@@ -83,7 +84,7 @@ static enum error_code shelf_model_write_record(struct shelf_model *model,
     if (failure) { /* what did not happen must not be read later */
         bool cut = ftruncate(model->record, (off_t)model->record_size) == 0;
         return error_set(err, ERROR_IO, "writing %s: %s%s", model->paths.record, strerror(failure),
-                         cut ? "" : ", and its end could not be taken back");
+                         cut ? "" : ", and its end could not be removed");
     }
     model->record_size += entries->size;
     return ERROR_NONE;
@@ -115,7 +116,7 @@ static enum error_code open_record(struct shelf_model *model, bool was_whole, st
             shelf_record_read(bytes.data, bytes.size, &model->identity, &model->has);
     if (!code && !model->record_size) {
         if (bytes.size || why.code)
-            log_line(LOG_WARN, "mesh", "%s is not readable%s%s; the model is fetched anew",
+            log_line(LOG_WARN, "mesh", "%s is not readable%s%s; the model will be fetched again",
                      model->paths.record, why.code ? ": " : "", why.text);
         code = begin_record(model, err);
     } else if (!code && ftruncate(model->record, (off_t)model->record_size) != 0) {
@@ -214,7 +215,7 @@ static enum error_code take_blocks(struct shelf_model *model, const struct part_
         return ERROR_NONE;
     char need[SHELF_BYTES_TEXT];
     shelf_model_trim(model, NULL);
-    return error_set(err, ERROR_IO, "%s: the disk does not give the %s that are needed: %s",
+    return error_set(err, ERROR_IO, "%s: the disk does not have the %s that are needed: %s",
                      model->shelf->folder, shelf_bytes_text(need_bytes, need), strerror(failure));
 }
 
@@ -252,9 +253,9 @@ enum error_code shelf_model_write(struct shelf_model *model, uint32_t part, uint
     const struct manifest_part *of =
         part < model->manifest.n_parts ? &model->manifest.parts[part] : NULL;
     if (!of || offset > of->size || size > of->size - offset)
-        return error_set(err, ERROR_INVALID, "a range that is not inside part %u", part);
+        return error_set(err, ERROR_INVALID, "the range is not inside part %u", part);
     if (part_set_has(&model->has, part))
-        return error_set(err, ERROR_INVALID, "part %u is there and verified", part);
+        return error_set(err, ERROR_INVALID, "part %u is already there and verified", part);
     int failure = pwrite_all(model->data, bytes, size, of->offset + offset);
     return failure ? io_error(model, "writing", failure, err) : ERROR_NONE;
 }

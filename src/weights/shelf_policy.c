@@ -59,8 +59,7 @@ enum error_code shelf_policy_choose(const struct shelf_room *room, struct shelf_
     if (over_limit > idle)
         return error_set(err, ERROR_BUSY,
                          "needs %s; the limit for fetched models is %s, of which %s are in use: "
-                         "raise the limit or "
-                         "unload a model",
+                         "raise the limit or unload a model",
                          need, shelf_bytes_text(room->limit_bytes, limit),
                          shelf_bytes_text(used - idle, kept));
     if (over_disk > idle)

@@ -123,7 +123,7 @@ void weights_fetch(struct weights *weights, const struct digest *model, uint32_t
     char name[DIGEST_TEXT];
     struct weights_entry *entry = weights_make(weights, model);
     if (!entry || weights_is_closing(weights)) {
-        log_line(LOG_WARN, "weights", "%.12s is not fetched: no memory, or more than %d models",
+        log_line(LOG_WARN, "weights", "cannot fetch %.12s: out of memory, or more than %d models",
                  digest_text(model, name), LIMIT_WEIGHTS_MODELS);
         return;
     }
@@ -249,7 +249,7 @@ enum error_code weights_open(const struct weights_options *options, struct weigh
     *out = NULL;
     struct weights *weights = mem_new(sizeof *weights);
     if (!weights)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the weights");
+        return error_set(err, ERROR_NO_MEMORY, "out of memory for the weights");
     weights->options = *options;
     if (!weights->options.patience_ms)
         weights->options.patience_ms = LIMIT_FETCH_PATIENCE_MS;
@@ -305,7 +305,7 @@ static void weights_on_closed(uv_handle_t *timer)
 /* Links that still write into our memory, or read from it, when the time is over. */
 static void abort_links(struct weights *weights)
 {
-    const struct error why = {ERROR_CANCELLED, "the node stops"};
+    const struct error why = {ERROR_CANCELLED, "this node is stopping"};
     weights->aborts = true;
     for (struct weights_peer *peer = weights->peers; peer; peer = peer->next) {
         if (peer->receiving || peer->n_asked)

@@ -110,7 +110,7 @@ static void run_verify(struct weights_job *job)
         shelf_model_verify(verify->shelf, verify->part, &job->err);
     else if (!digest_of(verify->bytes.data, verify->bytes.size, &digest, &job->err) &&
              !digest_equal(&digest, &verify->entry->id))
-        error_set(&job->err, ERROR_INVALID, "it is not the manifest of that model");
+        error_set(&job->err, ERROR_INVALID, "not that model's manifest");
 }
 
 static void verify_done(struct weights_job *job)

@@ -50,8 +50,8 @@ struct weights_file *weights_file_of(struct weights_entry *entry)
         file_identity_equal(&now, &file->source.identity))
         return file;
     log_line(LOG_WARN, "weights",
-             "%s has changed since it was hashed: it is hashed again, and meanwhile not used and "
-             "given to nobody",
+             "%s has changed since it was hashed; it will not be used or given to others until it "
+             "is hashed again",
              file->path);
     file->has_changed = true; /* it stays open: somebody may have its model */
     weights_files_add(entry->weights, file->path, false, NULL, NULL);
@@ -85,7 +85,7 @@ void weights_files_load(struct weights *weights)
     enum error_code code =
         durable_read(weights->files_path, (uint64_t)LIMIT_WEIGHTS_FILES * PATH_MAX, 0, &text, &err);
     if (code && code != ERROR_NOT_FOUND)
-        log_line(LOG_WARN, "weights", "the list of models' files cannot be read: %s", err.text);
+        log_line(LOG_WARN, "weights", "cannot read the list of model files: %s", err.text);
     char *rest = NULL;
     for (char *path = text.data ? strtok_r(text.data, "\n", &rest) : NULL; path;
          path = strtok_r(NULL, "\n", &rest))
@@ -146,7 +146,7 @@ static void run_add(struct weights_job *job)
     if (!code)
         code = weight_source_of_file(&file->manifest, bytes, &file->source, &job->err);
     if (!code && !file_identity_equal(&before, &file->source.identity))
-        error_set(&job->err, ERROR_INVALID, "%s changes while it is read", file->path);
+        error_set(&job->err, ERROR_INVALID, "%s keeps changing while it is read", file->path);
 }
 
 /* The entry that the file is the model of; its older file, if any, stays as long as it is good. */
@@ -156,7 +156,7 @@ static enum error_code take_file(struct weights *weights, struct weights_file *f
     struct weights_entry *entry = weights_make(weights, &file->source.model);
     *out = entry;
     if (!entry)
-        return error_set(err, ERROR_BUSY, "%s: no memory, or more than %d models", file->path,
+        return error_set(err, ERROR_BUSY, "%s: out of memory, or more than %d models", file->path,
                          LIMIT_WEIGHTS_MODELS);
     if (!weights_file_of(entry)) {
         entry->file = file;
@@ -215,15 +215,15 @@ static void add_done(struct weights_job *job)
     weights->is_adding = false;
     begin_next(weights);
     if (!err.code && weights_is_closing(weights))
-        error_set(&err, ERROR_CANCELLED, "the node stops");
+        error_set(&err, ERROR_CANCELLED, "this node is stopping");
     if (!err.code)
         take_file(weights, file, &entry, &err);
     if (!err.code && adding->is_new)
         write_list(weights, &err);
     if (entry && !err.code && !weights_fill_facts(entry, &facts))
-        error_set(&err, ERROR_INVALID, "%s changes while it is added", path);
+        error_set(&err, ERROR_INVALID, "%s keeps changing while it is added", path);
     if (err.code && !adding->is_new)
-        log_line(LOG_WARN, "weights", "%s is skipped for now: %s", file->path, err.text);
+        log_line(LOG_WARN, "weights", "skipping %s for now: %s", file->path, err.text);
     if (adding->done)
         adding->done(adding->arg, err.code ? NULL : &facts, err.code ? &err : NULL);
     if (err.code && adding->is_new && !file->is_used)
@@ -266,9 +266,9 @@ static void weights_files_add(struct weights *weights, const char *path, bool is
     struct weights_adding *adding = mem_new(sizeof *adding);
     enum error_code code = adding ? ERROR_NONE : error_set(&err, ERROR_NO_MEMORY, "out of memory");
     if (!code && weights_is_closing(weights))
-        code = error_set(&err, ERROR_CANCELLED, "the node stops");
+        code = error_set(&err, ERROR_CANCELLED, "this node is stopping");
     if (!code && weights->n_files == LIMIT_WEIGHTS_FILES)
-        code = error_set(&err, ERROR_BUSY, "a node remembers at most %d models' files",
+        code = error_set(&err, ERROR_BUSY, "a node remembers at most %d model files",
                          LIMIT_WEIGHTS_FILES);
     if (!code) {
         adding->is_new = is_new;
@@ -293,7 +293,7 @@ void weights_add_file(struct weights *weights, const char *path,
         error_set(&err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", path,
                   strerror(errno));
     else if (strchr(real, '\n'))
-        error_set(&err, ERROR_INVALID, "a path with a line feed cannot be remembered");
+        error_set(&err, ERROR_INVALID, "cannot remember a path that contains a line feed");
     if (!err.code)
         weights_files_add(weights, real, true, done, arg);
     else if (done)

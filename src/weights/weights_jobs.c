@@ -5,7 +5,7 @@ static void weights_jobs_run(uv_work_t *work)
 {
     struct weights_job *job = work->data;
     if (weights_is_closing(job->weights) && !job->must_run)
-        error_set(&job->err, ERROR_CANCELLED, "the node stops");
+        error_set(&job->err, ERROR_CANCELLED, "this node is stopping");
     else
         job->run(job);
 }

@@ -191,7 +191,7 @@ void *weights_memory(struct weights *weights, struct link *link, uint32_t channe
         return NULL; /* of two channels one is enough: the messages are the same in the link's own
                         memory */
     if (header->length > LIMIT_FETCH_CHUNK_BYTES + FETCH_CHUNK_HEAD) {
-        error_set(&why, ERROR_INVALID, "a message about weights of %u bytes", header->length);
+        error_set(&why, ERROR_INVALID, "a message about weights has %u bytes", header->length);
         link_abort(link, &why);
         return NULL;
     }

@@ -25,7 +25,7 @@ static void open_header(struct weights_shelved *shelved)
     if (!model_open(shelf_model_path(shelved->shelf), &shelved->model, &err))
         return;
     shelved->is_dead = true;
-    log_line(LOG_WARN, "weights", "a fetched model cannot be used: %s", err.text);
+    log_line(LOG_WARN, "weights", "cannot use a fetched model: %s", err.text);
 }
 
 static enum error_code copy_has(struct weights_shelved *shelved, struct error *err)
@@ -97,7 +97,7 @@ static void look_done(struct weights_job *job)
     else if (entry->is_wanted)
         weights_step_failed(entry, &err);
     else
-        log_line(LOG_WARN, "weights", "a fetched model is left alone: %s", err.text);
+        log_line(LOG_WARN, "weights", "leaving a fetched model alone: %s", err.text);
 }
 
 void weights_shelf_look(struct weights_entry *entry, struct buffer *manifest)

@@ -38,8 +38,8 @@ static enum error_code find_missing(struct weights_entry *entry, struct part_set
     const struct manifest *manifest = shelf_model_manifest(here->shelf);
     enum error_code code = part_set_init(out, manifest->n_parts, err);
     if (!code && here->is_dead)
-        code =
-            error_set(err, ERROR_UNSUPPORTED, "its header is here, but this version cannot use it");
+        code = error_set(err, ERROR_UNSUPPORTED,
+                         "its header is here, but this version of Medley cannot use it");
     if (!code)
         part_set_add(out, MANIFEST_HEADER);
     for (uint32_t i = 0; !code && here->model && i < LIMIT_LAYERS; i++) {
@@ -155,8 +155,7 @@ static void look_at_search(struct weights_entry *entry, uint64_t now_ns)
         weights_wake_at(entry->weights, end_ns);
         return;
     }
-    error_set(&err, ERROR_NOT_FOUND, "none of the %u nodes that were asked has this model",
-              entry->n_holders);
+    error_set(&err, ERROR_NOT_FOUND, "none of the %u nodes asked has this model", entry->n_holders);
     set_problem(entry, &err);
 }
 

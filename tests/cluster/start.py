@@ -65,7 +65,7 @@ def again(world, laptop, tower):
         wait("tower is linked", lambda: linked(tower, "laptop"), 10)
         world.say(f"start to linked, a member: {time.monotonic() - tower.started:.2f} s")
         laptop.wait_until({"laptop": "up", "tower": "up"})
-        check("a node runs here already" in tower.medley("up", "--api", "none", ok=False).err, "two nodes run here")
+        check("a node already runs here" in tower.medley("up", "--api", "none", ok=False).err, "two nodes run here")
 
 
 def scenario(world):

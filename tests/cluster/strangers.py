@@ -37,7 +37,7 @@ def hung_up(sock, seconds):
 
 
 def garbage(world, stranger, laptop):
-    with world.step("garbage is hung up"):
+    with world.step("garbage is closed the connection"):
         random.seed(1)
         for size in (1, 5, 100, 5000, 200000):
             with contextlib.closing(stranger.connect(laptop)) as sock:
@@ -94,7 +94,7 @@ def many(world, stranger, laptop, wanted):
 
 
 def end_of_silence(world, stranger, laptop, socks):
-    with world.step("silent and slow ones are hung up after a while, and a member can come in again"):
+    with world.step("silent and slow ones are closed the connection after a while, and a member can come in again"):
         end = time.monotonic() + 30
         still = sum(not hung_up(sock, max(0.01, end - time.monotonic())) for sock in socks)
         check_equal(still, 0, "connections that are still there")

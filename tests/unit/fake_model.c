@@ -57,7 +57,7 @@ enum error_code token_list_push(struct token_list *list, int32_t id, struct erro
         size_t capacity = list->capacity ? list->capacity * 2 : 16;
         int32_t *ids = mem_resize(list->ids, capacity, sizeof *ids);
         if (!ids)
-            return error_set(err, ERROR_NO_MEMORY, "no memory for tokens");
+            return error_set(err, ERROR_NO_MEMORY, "not enough memory for tokens");
         list->ids = ids;
         list->capacity = capacity;
     }

@@ -171,7 +171,7 @@ enum error_code stage_open(struct device *device, const struct model *model,
         mem_free(stage);
         mem_free(lengths);
         mem_free(states);
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a toy");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a toy");
     }
     *stage =
         (struct stage){.device = device, .options = *options, .lengths = lengths, .states = states};

@@ -49,7 +49,7 @@ enum error_code house_fake_place(void *self, const struct master_view *view,
     const struct house *h = self;
     const uint32_t most = h->max_stages ? h->max_stages : NODES;
     if (beside && h->no_memory_beside)
-        return error_set(e, ERROR_NOT_FOUND, "no memory");
+        return error_set(e, ERROR_NOT_FOUND, "not enough memory");
     for (uint32_t k = 0; k < view->n_nodes && out->n_stages < most; k++) {
         const uint32_t i = h->reverse ? view->n_nodes - 1 - k : k;
         if (allowed[i])

@@ -285,7 +285,7 @@ static void test_a_false_member(void **state)
             expect_failure(newcomer, ERROR_INVALID, "no message of the join protocol");
         } else {
             town_skip(town, LIMIT_JOIN_STEP_MS);
-            expect_failure(newcomer, ERROR_CANCELLED, "has not answered in time");
+            expect_failure(newcomer, ERROR_CANCELLED, "did not answer in time");
         }
         stream_close(town->held, NULL, NULL);
         town->held = NULL;
@@ -302,7 +302,7 @@ static void test_a_member_that_may_not_let_in(void **state)
     EVP_PKEY *key = authority->key;
     authority->key = NULL;
     expect_failure(town_join(town, 0, NULL, invite(town)), ERROR_CANCELLED,
-                   "does not hold the authority's key");
+                   "does not have the authority's key");
     authority->key = key;
     town_deinit(town);
 }
@@ -447,8 +447,8 @@ static void test_the_member_closes(void **state)
     struct newcomer *by_code = town_join(town, 1, NULL, invite(town));
     assert_true(town_run(town, member_decides, town));
     town_close_member(town);
-    expect_failure(&town->newcomers[0], ERROR_BUSY, "member has closed the connection");
-    expect_failure(by_code, ERROR_BUSY, "member has closed the connection");
+    expect_failure(&town->newcomers[0], ERROR_BUSY, "member closed the connection");
+    expect_failure(by_code, ERROR_BUSY, "member closed the connection");
     assert_int_equal(joining_again_ms(by_code->joining), LIMIT_JOIN_PAUSE_MS);
     town_deinit(town);
 }

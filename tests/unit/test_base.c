@@ -197,7 +197,7 @@ static void test_durable_file(void **state)
     assert_read(path, S_IWOTH, ERROR_NONE, "new");
     in_place("chmod 602 a/b/file");
     assert_read(path, 0, ERROR_NONE, "new");
-    assert_read(path, S_IWOTH, ERROR_INVALID, "others may change it");
+    assert_read(path, S_IWOTH, ERROR_INVALID, "others can change it");
     in_place("printf 123456789 > a/b/file");
     assert_read(path, 0, ERROR_INVALID, "limit of 8 bytes");
     in_place("mv a/b/file a/b/real && ln -s real a/b/file");

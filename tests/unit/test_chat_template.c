@@ -484,7 +484,7 @@ static enum error_code open_and_render(const char *source)
     if (!code)
         assert_string_equal(out.data, "user: x\n");
     else
-        assert_true(strstr(err.text, "no memory") != NULL && out.size == 0);
+        assert_true(strstr(err.text, "not enough memory") != NULL && out.size == 0);
     buffer_deinit(&out);
     chat_template_close(chat_template);
     return code;

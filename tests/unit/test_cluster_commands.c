@@ -132,7 +132,7 @@ static void test_nodes(void **state)
         "tower waits to be let in: medley admit tower   (its words: apple river stone cloud)\n");
     assert_string_equal(fake_node_heard(), "{\"do\":\"nodes\"}\n");
     EXPECT(0, "nodes --json", "\"name\": \"laptop\"", "\"heard_ms\": null", "\n}\n");
-    EXPECT(2, "nodes tower", "'tower' is one word too many");
+    EXPECT(2, "nodes tower", "unexpected argument 'tower'");
     EXPECT(2, "nodes --all", "unknown or incomplete option '--all'", "medley nodes --help");
 }
 
@@ -238,8 +238,8 @@ static void test_invite(void **state)
     (void)state;
     ANSWERS({"invite", {"{\"code\":\"K7QM-4XZD\",\"expires_s\":300}\n"}});
     assert_int_equal(medley("invite --minutes 5"), 0);
-    assert_string_equal(
-        out, "K7QM-4XZD\nIt lets one machine in, within 5 minutes. There: medley join K7QM-4XZD\n");
+    assert_string_equal(out, "K7QM-4XZD\nThe code lets one machine in, within 5 minutes. There: "
+                             "medley join K7QM-4XZD\n");
     assert_string_equal(fake_node_heard(), "{\"do\":\"invite\",\"minutes\":5}\n");
     EXPECT(0, "invite --json", "\"code\": \"K7QM-4XZD\"");
     expect_heard("\"minutes\":10");
@@ -262,7 +262,7 @@ static void test_join_by_code(void **state)
     EXPECT(0, "join", "joined");
     expect_heard("{\"do\":\"join\",\"code\":null,\"host\":null}\n");
     EXPECT(2, "join code! laptop", "medley join: ", "medley join --help");
-    EXPECT(2, "join a b c", "'c' is one word too many");
+    EXPECT(2, "join a b c", "unexpected argument 'c'");
 }
 
 static void test_join_by_hand(void **state)
@@ -296,7 +296,7 @@ static void test_admit(void **state)
     expect_heard("{\"agree\":true}\n");
     fake_node_answers(answers, 1);
     EXPECT(1, "admit tower --yes-the-words-are 'apple river stone clown'",
-           "tower is not let in: it shows other words");
+           "tower is not let in: the words here differ");
     EXPECT(1, "admit tower --yes-the-words-are 'apple river stone'", "tower is not let in");
     EXPECT(1, "admit tower --yes-the-words-are ''", "tower is not let in");
     assert_null(strstr(fake_node_heard(), "true"));
@@ -342,13 +342,13 @@ static void test_moves(void **state)
     EXPECT(2, "move --to a/b:1", "which instance?");
     EXPECT(2, "move demo", "one of --to, --on and --off");
     EXPECT(2, "move demo --off --on", "one of --to, --on and --off");
-    EXPECT(2, "move demo --to ''", "is no NODE/DEVICE:LAYERS");
-    EXPECT(2, "move demo --to a/b:0", "'a/b:0' is no NODE/DEVICE:LAYERS");
-    EXPECT(2, "move demo --to a/b:1,", "'' is no NODE/DEVICE:LAYERS");
-    EXPECT(2, "move demo --to a:1", "is no NODE/DEVICE:LAYERS");
-    EXPECT(2, "move demo --to /b:1", "is no NODE/DEVICE:LAYERS");
-    EXPECT(2, "move demo --to a/:1", "is no NODE/DEVICE:LAYERS");
-    EXPECT(2, "move demo --to a/b:1x", "is no NODE/DEVICE:LAYERS");
+    EXPECT(2, "move demo --to ''", "is not NODE/DEVICE:LAYERS");
+    EXPECT(2, "move demo --to a/b:0", "'a/b:0' is not NODE/DEVICE:LAYERS");
+    EXPECT(2, "move demo --to a/b:1,", "'' is not NODE/DEVICE:LAYERS");
+    EXPECT(2, "move demo --to a:1", "is not NODE/DEVICE:LAYERS");
+    EXPECT(2, "move demo --to /b:1", "is not NODE/DEVICE:LAYERS");
+    EXPECT(2, "move demo --to a/:1", "is not NODE/DEVICE:LAYERS");
+    EXPECT(2, "move demo --to a/b:1x", "is not NODE/DEVICE:LAYERS");
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -365,7 +365,7 @@ static void test_add(void **state)
     EXPECT(1, words, "m.gguf: No such file");
     snprintf(heard, sizeof heard, "%s/m.gguf", fake_node_folder());
     fclose(fopen(heard, "w"));
-    EXPECT(0, words, "the cluster knows demo now\n");
+    EXPECT(0, words, "the cluster now knows demo\n");
     snprintf(heard, sizeof heard, "{\"do\":\"add\",\"path\":\"%s/m.gguf\"}\n", fake_node_folder());
     assert_string_equal(fake_node_heard(), heard);
     snprintf(words, sizeof words, "add %s", fake_node_folder());
@@ -438,7 +438,7 @@ static void test_errors_of_the_node(void **state)
     EXPECT(1, "remove x", "medley remove: there is no node 'x'\n");
     EXPECT(1, "forget x", "'text' is not a text");
     EXPECT(1, "unload x", "medley unload: new\n");
-    EXPECT(1, "nodes", "the node's answer cannot be understood: 'error' is not an object");
+    EXPECT(1, "nodes", "cannot understand the node's answer: 'error' is not an object");
     EXPECT(1, "links", "'code' is not a text");
     EXPECT(1, "join K7QM-4XZD", "the code is used");
 }
@@ -454,14 +454,14 @@ static void test_answers_that_are_none(void **state)
         {"join", {"{\"compare\":\"x\"}\n"}});
     EXPECT(1, "nodes", "the node's answer is not a JSON object");
     EXPECT(1, "links", "the node's answer is not a JSON object");
-    EXPECT(1, "status", "hung up in the middle of its answer");
-    EXPECT(1, "events", "  one\n", "hung up in the middle of its answer");
+    EXPECT(1, "status", "closed the connection in the middle of its answer");
+    EXPECT(1, "events", "  one\n", "closed the connection in the middle of its answer");
     EXPECT(1, "invite", "the node's answer is not a JSON object");
     EXPECT(1, "admit x", "'words' is not a text");
     EXPECT(1, "remove x", "'removed' is not a text");
     EXPECT(1, "forget x", "'forgotten' is not a text");
-    EXPECT(1, "unload x", "hung up without an answer");
-    EXPECT(1, "place x", "hung up without an answer");
+    EXPECT(1, "unload x", "closed the connection without an answer");
+    EXPECT(1, "place x", "closed the connection without an answer");
     EXPECT(1, "join", "'compare' is not an object");
 }
 

@@ -286,7 +286,8 @@ static void test_run_goes_on_when_the_node_is_back(void **state)
     assert_int_equal(n_submits, 2);
     assert_int_equal(n_wrong, 0);
     n_submits = 0;
-    expect(0, HELLO, "hung up in the middle of the answer, which goes on when it is back");
+    expect(0, HELLO,
+           "closed the connection in the middle of the answer, which goes on when it is back");
 }
 
 static void test_run_json(void **state)
@@ -340,10 +341,10 @@ static void test_run_ends_with_the_nodes_error(void **state)
     } cases[] = {
         {talk_refusal, 2, "the prompt has a "},
         {talk_failure, 1, "tower burns"},
-        {talk_hang_up, 1, "the node on this machine hung up"},
-        {talk_half_a_message, 1, "the node on this machine hung up"},
-        {talk_endless_message, 1, "a message of the node is longer than the limit"},
-        {talk_garbage, 1, "a message of the node breaks the rules"},
+        {talk_hang_up, 1, "the node on this machine closed the connection"},
+        {talk_half_a_message, 1, "the node on this machine closed the connection"},
+        {talk_endless_message, 1, "a message from the node is longer than the limit"},
+        {talk_garbage, 1, "a message from the node is malformed"},
         {talk_too_many_tokens, 1, "more tokens than were asked for"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -375,7 +376,7 @@ static void test_run_where_the_cluster_cannot(void **state)
         PLACED,
         {"generate", {"{\"context\":4294967295,\"instance\":\"x\",\"stages\":[]}\n"}, NULL}};
     fake_node_answers(wrong, 2);
-    expect(1, HELLO, "beyond a limit");
+    expect(1, HELLO, "exceeds a limit");
     expect(1, "run nothing.gguf -p x", "nothing.gguf");
 }
 

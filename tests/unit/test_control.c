@@ -98,7 +98,7 @@ static void test_answers(void **state)
     expect("{\"do\":\"remove\",\"node\":\"none\"}", "not_found");
     expect("{\"do\":\"remove\",\"node\":\"node0\"}", "medley leave");
     expect("{\"do\":\"admit\",\"node\":\"none\"}", "not_found");
-    expect("{\"do\":\"join\",\"code\":\"1234-5678\"}", "in a cluster already");
+    expect("{\"do\":\"join\",\"code\":\"1234-5678\"}", "already in a cluster");
 }
 
 /* ---- what nobody should say ---- */
@@ -116,14 +116,14 @@ static void test_hostile(void **state)
         {"{\"do\":5}", "does not know"},
         {"{\"do\":null}", "does not know"},
         {"{\"do\":\"fly\"}", "does not know the request 'fly'"},
-        {"{\"do\":\"invite\",\"minutes\":-1}", "minutes is to be a whole number"},
-        {"{\"do\":\"invite\",\"minutes\":4294967296}", "minutes is to be"},
-        {"{\"do\":\"invite\",\"minutes\":1e300}", "minutes is to be"},
-        {"{\"do\":\"invite\",\"minutes\":\"5\"}", "minutes is to be"},
-        {"{\"do\":\"events\",\"last\":[]}", "last is to be"},
-        {"{\"do\":\"place\",\"model\":\"m\",\"context\":8589934592}", "context is to be"},
-        {"{\"do\":\"place\",\"model\":\"m\",\"streams\":4294967297}", "streams is to be"},
-        {"{\"do\":\"place\",\"model\":\"m\",\"idle_s\":18446744073709551615}", "idle_s is to be"},
+        {"{\"do\":\"invite\",\"minutes\":-1}", "minutes must be a whole number"},
+        {"{\"do\":\"invite\",\"minutes\":4294967296}", "minutes must be"},
+        {"{\"do\":\"invite\",\"minutes\":1e300}", "minutes must be"},
+        {"{\"do\":\"invite\",\"minutes\":\"5\"}", "minutes must be"},
+        {"{\"do\":\"events\",\"last\":[]}", "last must be"},
+        {"{\"do\":\"place\",\"model\":\"m\",\"context\":8589934592}", "context must be"},
+        {"{\"do\":\"place\",\"model\":\"m\",\"streams\":4294967297}", "streams must be"},
+        {"{\"do\":\"place\",\"model\":\"m\",\"idle_s\":18446744073709551615}", "idle_s must be"},
         {"{\"do\":\"place\",\"model\":\"m\",\"goal\":\"fame\"}", "not 'fame'"},
         {"{\"do\":\"place\"}", "say which model"},
         {"{\"do\":\"place\",\"model\":{}}", "say which model"},
@@ -292,7 +292,7 @@ static void test_cannot_begin(void **state)
     refuse(&(struct daemon_options){.host = "no address"}, ERROR_INVALID, "--listen");
     refuse(&(struct daemon_options){.port = w->nodes[0].daemon->port}, ERROR_IO, "--listen");
     strcpy(w->nodes[1].folder, w->nodes[0].folder);
-    refuse(&(struct daemon_options){0}, ERROR_BUSY, "runs here already");
+    refuse(&(struct daemon_options){0}, ERROR_BUSY, "already runs here");
     expect("{\"do\":\"status\"}", "\"waiting\":false"); /* the first has not noticed */
     assert_int_equal(daemon_check_folder(w->nodes[0].folder, &err), ERROR_BUSY);
     assert_int_equal(daemon_check_folder("/tmp/no-such-folder", &err), ERROR_NONE);

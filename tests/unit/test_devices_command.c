@@ -115,10 +115,10 @@ static void test_a_bad_registry_is_said_and_costs_nothing(void **state)
     run("printf garbage > $FOLDER/devices.json");
     char *text = output_of("");
     assert_non_null(strstr(text, "registry of devices"));
-    const char *said = strstr(text, "will be made anew");
+    const char *said = strstr(text, "will be rebuilt");
     assert_non_null(said);
-    assert_null(strstr(said + 1, "will be made anew")); /* once */
-    assert_non_null(strstr(text, "kept as"));
+    assert_null(strstr(said + 1, "will be rebuilt")); /* once */
+    assert_non_null(strstr(text, "unused registry of devices as"));
     assert_non_null(strstr(text, "Not calibrated: "));
     mem_free(text);
     text = output_of("");
@@ -135,7 +135,7 @@ static void test_no_place_for_a_registry(void **state)
         expect_verified("--json", "in process", "child");
         char *text = output_of("");
         const char *said =
-            strstr(text, "Not remembered, and found out anew at every start: registry of devices");
+            strstr(text, "Not remembered, so found out again at every start: registry of devices");
         assert_int_equal(said != NULL, places[i][0] != 0); /* whoever wants none is not told */
         assert_true(!said || strstr(said, places[i]));
         mem_free(text);

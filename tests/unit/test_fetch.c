@@ -418,8 +418,8 @@ static void test_what_nobody_has_is_a_clear_error(void **state)
     sim_init(sim, 7, MODEL, MODEL_PARTS);
     struct sim_peer *peer = sim_peer(sim, 50e6, 0.001);
     part_set_remove(&peer->has, 4);
-    expect_failed(ERROR_NOT_FOUND,
-                  "tensor.4: no node has it (of 1 that were asked 0 sent wrong bytes", 15);
+    expect_failed(ERROR_NOT_FOUND, "tensor.4: no node has it (of 1 nodes asked, 0 sent wrong bytes",
+                  15);
 
     sim_init(sim, 8, MODEL, MODEL_PARTS);
     sim_peer(sim, 50e6, 0.001)->lies_permille = 1000;

@@ -172,7 +172,7 @@ static void test_key_names(void **state)
     gguf_bytes_u32(&bytes, "same", 1);
     gguf_bytes_u32(&bytes, "other", 1);
     gguf_bytes_f32(&bytes, "same", 1);
-    refused(&bytes, ERROR_INVALID, "key 'same' is there twice");
+    refused(&bytes, ERROR_INVALID, "key 'same' appears twice");
     gguf_bytes_raw_key(&bytes, "", 0, GGUF_TYPE_UINT64, "12345678", 8);
     refused(&bytes, ERROR_INVALID, "key 0 has a name of 0 bytes");
     gguf_bytes_raw_key(&bytes, "a\0b", 3, GGUF_TYPE_UINT64, "12345678", 8);
@@ -289,7 +289,7 @@ static void test_tensor_names(void **state)
     gguf_bytes_tensor(&bytes, "t", GGML_TYPE_F32, 2, shape, NULL);
     gguf_bytes_tensor(&bytes, "u", GGML_TYPE_F32, 2, shape, NULL);
     gguf_bytes_tensor(&bytes, "t", GGML_TYPE_F32, 2, shape, NULL);
-    refused(&bytes, ERROR_INVALID, "tensor 't' is there twice");
+    refused(&bytes, ERROR_INVALID, "tensor 't' appears twice");
     name[63] = 0;
     gguf_bytes_tensor(&bytes, name, GGML_TYPE_F32, 2, shape, NULL);
     const struct buffer *whole = gguf_bytes_finish(&bytes);
@@ -385,7 +385,7 @@ static void test_paths(void **state)
     assert_int_equal(gguf_file_open(folder, &file, &err), ERROR_INVALID);
     assert_non_null(strstr(err.text, "directory"));
     assert_int_equal(gguf_file_open("/dev/null", &file, &err), ERROR_INVALID);
-    assert_non_null(strstr(err.text, "not an ordinary file"));
+    assert_non_null(strstr(err.text, "not a regular file"));
     snprintf(path, sizeof path, "%s/pipe", folder);
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(gguf_file_open(path, &file, &err), ERROR_INVALID); /* and does not wait */

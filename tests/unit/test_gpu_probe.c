@@ -283,7 +283,7 @@ static void test_another_device_at_the_index(void **state)
     probe_run(probes, 2, "/proc/self/exe", LONG_MS);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(probes[i].result, PROBE_FAILED);
-        assert_non_null(strstr(probes[i].reason, "other devices"));
+        assert_non_null(strstr(probes[i].reason, "different devices"));
     }
 }
 

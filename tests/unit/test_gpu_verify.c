@@ -44,7 +44,7 @@ static void test_every_lie_is_found(void **state)
         enum error_code code;
         const char *says;
     } lies[] = {
-        {FAKE_NO_MEMORY, ERROR_DEVICE, "no memory"},
+        {FAKE_NO_MEMORY, ERROR_DEVICE, "reports no memory"},
         {FAKE_FREE_ABOVE_TOTAL, ERROR_DEVICE, "are free"},
         {FAKE_ALLOC_FAILS, ERROR_NO_MEMORY, "claims 1024 MiB free but does not give"},
         {FAKE_SMALLER_THAN_SAID, ERROR_NO_MEMORY,
@@ -57,8 +57,8 @@ static void test_every_lie_is_found(void **state)
         {FAKE_READ_FAILS, ERROR_DEVICE, "the fake does not read"},
         {FAKE_COPY_IS_OFF_BY_ONE, ERROR_DEVICE, "wrong data"},
         {FAKE_SYNC_FAILS, ERROR_DEVICE, "the fake is lost"},
-        {FAKE_PRODUCT_IS_WRONG, ERROR_DEVICE, "computes wrongly: element 1,1"},
-        {FAKE_PRODUCT_IS_NAN, ERROR_DEVICE, "computes wrongly: element 63,63"},
+        {FAKE_PRODUCT_IS_WRONG, ERROR_DEVICE, "computes wrong results: element 1,1"},
+        {FAKE_PRODUCT_IS_NAN, ERROR_DEVICE, "computes wrong results: element 63,63"},
         {FAKE_PRODUCT_FAILS, ERROR_DEVICE, "the fake does not compute"},
         {FAKE_START_FAILS, ERROR_DEVICE, "does not start"},
     };

@@ -185,7 +185,7 @@ static void test_wrong_words_and_files(void **state)
     free(inspect(EXIT_USAGE, NULL, NULL, NULL));
     assert_has(complaint, "which model?");
     free(inspect(EXIT_USAGE, "a.gguf", "b.gguf", NULL));
-    assert_has(complaint, "'b.gguf' is one word too many");
+    assert_has(complaint, "unexpected argument 'b.gguf'");
     free(inspect(EXIT_USAGE, "a.gguf", "--colour", NULL));
     assert_has(complaint, "unknown option '--colour'");
     free(inspect(EXIT_FAILED, "/no/such.gguf", NULL, NULL));

@@ -203,14 +203,14 @@ static void test_malformed_bytes_are_refused(void **state)
     expect_unreadable(&bytes, ERROR_UNSUPPORTED, "format 2");
     bytes.data[4] = 1;
     buffer_append(&bytes, "x", 1);
-    expect_unreadable(&bytes, ERROR_INVALID, "behind its end");
+    expect_unreadable(&bytes, ERROR_INVALID, "after its end");
     bytes.size--;
     size_t count = 16 + 1 + strlen("made up");
     bytes.data[count + 3] = 0x7f; /* two thousand million parts: no memory is taken for them */
     expect_unreadable(&bytes, ERROR_INVALID, "ends early");
     bytes.data[count + 3] = 0;
     bytes.data[0] = 'X';
-    expect_unreadable(&bytes, ERROR_INVALID, "no manifest");
+    expect_unreadable(&bytes, ERROR_INVALID, "not a manifest");
 
     struct error err;
     made.parts[2].offset--;

@@ -353,7 +353,7 @@ static void test_no_protocol(void **state)
     uint8_t id[NODE_ID_BYTES];
     struct error err;
     assert_int_equal(credentials_peer(link.server, id, &err), ERROR_INVALID);
-    assert_text_says(err.text, "does not speak");
+    assert_text_says(err.text, "does not support");
     world_disconnect(&link);
     SSL_CTX_free(context);
     world_deinit(&world);
@@ -455,7 +455,7 @@ static void test_credentials_that_do_not_fit(void **state)
     assert_int_equal(
         credentials_new(&nodes[0].identity, &nodes[1].membership, &members, &credentials, &err),
         ERROR_INVALID);
-    assert_text_says(err.text, "of another node");
+    assert_text_says(err.text, "to another node");
     assert_null(credentials);
     mem_fail_nth(1);
     assert_int_equal(

@@ -141,11 +141,11 @@ static void test_what_others_can_read(void **state)
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         setenv("MODE", modes[i], 1);
         run("chmod $MODE $FOLDER/node.key");
-        snprintf(mend, sizeof mend, "to mend it: chmod 600 '%s'", key_path);
+        snprintf(mend, sizeof mend, "to fix that: chmod 600 '%s'", key_path);
         assert_refused(mend);
     }
     run("chmod 600 $FOLDER/node.key; chmod 750 $FOLDER");
-    snprintf(mend, sizeof mend, "to mend it: chmod 700 '%s'", folder);
+    snprintf(mend, sizeof mend, "to fix that: chmod 700 '%s'", folder);
     assert_refused(mend);
     run("chmod 700 $FOLDER");
     open_good(&identity, false);
@@ -318,7 +318,7 @@ static void test_a_lock_that_is_held(void **state)
     (void)state;
     struct secret_folder held;
     assert_int_equal(secret_folder_open(folder, &held, NULL), ERROR_NONE);
-    assert_refused("another process holds it");
+    assert_refused("another process has locked it");
     secret_folder_close(&held);
 }
 
@@ -412,7 +412,7 @@ static void test_what_does_not_belong_together(void **state)
     assert_int_equal(membership_found(&mine, WORLD_NOW, &membership, NULL), ERROR_NONE);
     assert_int_equal(membership_found(&other, WORLD_NOW, &foreign, NULL), ERROR_NONE);
     assert_int_equal(membership_store(folder, &foreign, NULL), ERROR_NONE);
-    assert_membership_refused(&mine, "of another node");
+    assert_membership_refused(&mine, "to another node");
     struct membership mixed = membership;
     mixed.authority.key = foreign.authority.key;
     assert_int_equal(membership_check(&mixed, &mine, &err), ERROR_INVALID);
@@ -420,7 +420,7 @@ static void test_what_does_not_belong_together(void **state)
     mixed = membership;
     mixed.authority = foreign.authority;
     assert_int_equal(membership_check(&mixed, &mine, &err), ERROR_INVALID);
-    assert_non_null(strstr(err.text, "of another cluster"));
+    assert_non_null(strstr(err.text, "to another cluster"));
     mixed = membership;
     mixed.authority.certificate = membership.certificate;
     assert_int_equal(membership_check(&mixed, &mine, &err), ERROR_INVALID);

@@ -127,7 +127,7 @@ static void test_a_member_that_grants_something_else(void **state)
             memcpy(attempt.inviter.peer_public_key, other.newcomer.public_key, PUBLIC_KEY_BYTES);
         attempt_grant(&attempt, &world);
         attempt_assert_failed(&attempt);
-        assert_says(&attempt.joiner_error, what == 0 ? "of another cluster" : "of another node");
+        assert_says(&attempt.joiner_error, what == 0 ? "to another cluster" : "to another node");
         assert_null(attempt.joiner.membership.certificate);
         attempt_end(&attempt);
     }

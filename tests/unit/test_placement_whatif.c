@@ -337,7 +337,7 @@ static void types_and_links(void **state)
     for (uint32_t d = 0; d < 3; d++)
         world.devices[d].decode_bytes_per_s[0] = 0;
     struct placement_remedies remedies = remedies_of(&KV);
-    assert_non_null(strstr(remedies.why, "knows the types"));
+    assert_non_null(strstr(remedies.why, "supports the types"));
     assert_int_equal(remedies.missing_bytes, 0);
     assert_int_equal(remedies.n, 1);
     assert_int_equal(remedies.list[0].kind, PLACEMENT_REMEDY_ADD_DEVICE);

@@ -136,7 +136,7 @@ static void test_a_given_split_must_fit(void **state)
                  DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s") DEVICE("b", "8MiB", "9GB/s", "1TFLOP/s"),
                  1);
     expect_refused(&machine, "2,5", ERROR_INVALID,
-                   "the split does not work: placement: stage 1: sim:b: layers 2 to 6 need ");
+                   "the split is not possible: placement: stage 1: sim:b: layers 2 to 6 need ");
     machine.request.split = "6,1";
     struct plan plan = plan_of(&machine);
     expect_stages(&plan, "sim:a 6, sim:b 1");

@@ -204,7 +204,7 @@ static void wrong_words(void **state)
     (void)state;
     EXPECT(2, "", "which model?");
     EXPECT(1, "no-such.gguf", "no-such.gguf");
-    EXPECT(2, DEMO "more", "'more' is one word too many");
+    EXPECT(2, DEMO "more", "unexpected argument 'more'");
     EXPECT(2, DEMO "--goal speed", "--goal takes latency, throughput or mix, not 'speed'");
     EXPECT(2, DEMO "--busy 0.5", "--busy is for --goal mix");
     EXPECT(2, DEMO "--goal mix --busy 1.5", "--busy takes a part of the time, 0 to 1, not '1.5'");

@@ -29,7 +29,7 @@ static void test_laptop(void **state)
                                             "power_supply", "load", "pressure"};
     for (size_t i = 0; i < sizeof available / sizeof *available; i++)
         assert_available(sensors, available[i]);
-    assert_absent(sensors, "nvml", "cannot be opened");
+    assert_absent(sensors, "nvml", "cannot open");
     assert_absent(sensors, "amdgpu", "no AMD GPU");
     assert_absent(sensors, "intel_sysfs", "no Intel GPU");
     assert_absent(sensors, "thermal_zone", "no thermal zone");
@@ -80,9 +80,9 @@ static void test_an_empty_machine_says_why(void **state)
         const char *source, *words;
     } expected[] = {
         {"hwmon", "sudo modprobe coretemp"}, {"rapl", "sudo modprobe intel_rapl_msr"},
-        {"cpufreq", "nothing to mend"},      {"power_supply", "neither battery nor mains"},
+        {"cpufreq", "nothing to fix"},       {"power_supply", "neither battery nor mains"},
         {"load", "sudo mount -t proc"},      {"pressure", "psi=1"},
-        {"level_zero", "cannot be opened"},
+        {"level_zero", "cannot open"},
     };
     struct tree tree;
     static struct sensor_sample sample;

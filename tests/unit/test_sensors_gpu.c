@@ -315,7 +315,7 @@ static void test_nvml_that_lacks_functions(void **state)
     char path[128];
     snprintf(path, sizeof path, "%s/fake.so", tree.root);
     sensors = open_nvml(&tree, path);
-    assert_absent(sensors, "nvml", "cannot be opened");
+    assert_absent(sensors, "nvml", "cannot open");
     sensors_close(sensors);
     tree_close(&tree);
 }

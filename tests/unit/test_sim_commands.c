@@ -136,7 +136,7 @@ static void test_a_run_takes_the_split_that_is_proved(void **state)
         assert_true(forecast_of(words, stages[i], false) < best);
     }
     expect_with_file(2, SHORT "--split 4,1", THREE_TO_ONE,
-                     "the split does not work: placement: stage 0: sim:a: layers 0 to 3 need");
+                     "the split is not possible: placement: stage 0: sim:a: layers 0 to 3 need");
     expect_with_file(2, SHORT "--devices sim:b,sim:a --split 1,4", THREE_TO_ONE,
                      "stage 1: sim:a: layers 1 to 4 need");
 }
@@ -220,7 +220,7 @@ static void test_top_shows_them(void **state)
     expect_with_file(0, "top --once --json", "[one]\npreset = rtx-3060\n", "\"id\":\"sim:one\"");
     assert_int_equal(out[0], '{');
     expect(2, "top --interval 5", "--interval");
-    expect(2, "top --once more", "one word too many");
+    expect(2, "top --once more", "unexpected argument");
     expect(2, "top --fast", "unknown or incomplete option '--fast'");
 }
 

@@ -118,7 +118,7 @@ static void test_senseless_batches_are_refused(void **state)
     struct batch_row too_long[] = {{.slot = 2, .position = 299}, {.slot = 2, .position = 300}};
     struct batch_row apart[] = {
         {.slot = 0, .position = 5}, {.slot = 1}, {.slot = 0, .position = 6}};
-    expect_refused(gap, 1, "goes on at position 5, not 6");
+    expect_refused(gap, 1, "continues at position 5, not 6");
     expect_refused(no_slot, 1, "slot 4");
     expect_refused(too_long, 2, "context of 300");
     expect_refused(apart, 3, "position");

@@ -351,7 +351,7 @@ static void test_bad_requests(void **state)
     struct medley_device_buffer zero = {0};
     assert_int_equal(medley_device_copy(device_at(0), &request, zero, 0, NULL, zero, 0, 0, NULL),
                      MEDLEY_ERROR_INVALID);
-    assert_string_equal(medley_error_name(MEDLEY_ERROR_NO_MEMORY), "no memory");
+    assert_string_equal(medley_error_name(MEDLEY_ERROR_NO_MEMORY), "not enough memory");
 }
 
 int main(void)
