@@ -1,6 +1,7 @@
 /* Answers that several requests give: a text, and what became of a change of the cluster. */
 #include "node/control.h"
 
+#include "agreement/agreement.h"
 #include "base/mem.h"
 
 #include <stdio.h>

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "pipeline/generator.h"
 #include "pipeline/request_wire.h"
+#include "relay/relay.h"
 
 #include <pthread.h>
 #include <string.h>

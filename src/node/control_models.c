@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "model/model.h"
+#include "node/catalogue.h"
 #include "placement/problem.h"
 
 #include <stdio.h>
@@ -51,7 +52,7 @@ void control_name_model(struct conversation *conversation, const char *text,
         return;
     }
     if (text[0] != '/') {
-        if (daemon_model_of_name(daemon, text)) {
+        if (catalogue_find(daemon, text)) {
             named(conversation, text);
             return;
         }
@@ -130,7 +131,7 @@ void control_forget(struct conversation *conversation, yyjson_val *request)
     const char *name = control_text(request, "model");
     Cluster__ModelName model = CLUSTER__MODEL_NAME__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
-    if (refuse_without(conversation, name ? daemon_model_of_name(conversation->daemon, name) : NULL,
+    if (refuse_without(conversation, name ? catalogue_find(conversation->daemon, name) : NULL,
                        "model", name))
         return;
     model.name = (char *)(uintptr_t)name;

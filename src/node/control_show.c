@@ -1,11 +1,18 @@
 /* Requests that only look: status, nodes, links, the cluster as a file. */
 #include "node/control.h"
 
+#include "agreement/agreement.h"
 #include "base/buffer.h"
 #include "clusterfile/cluster_write.h"
+#include "join/admission.h"
 #include "mesh/probe.h"
+#include "node/finder.h"
+#include "node/lead.h"
+#include "node/peers.h"
+#include "placing/placing.h"
 #include "topology/link.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -210,7 +217,8 @@ static void put_node(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val 
         yyjson_mut_obj_add_uint(doc, item, "heard_ms", daemon_now_ms(daemon) - peer->heard_ms);
     else
         yyjson_mut_obj_add_null(doc, item, "heard_ms");
-    const struct error problem = up ? (struct error){0} : daemon_version_problem(daemon, node->id);
+    const struct error problem =
+        up ? (struct error){0} : finder_version_problem(daemon->finder, node->id);
     control_show_put_text(doc, item, "problem", problem.code ? problem.text : NULL);
     yyjson_mut_obj_add_null(doc, item, "words");
     put_devices(doc, item, node, self ? daemon->now : peer ? peer->now : NULL);

@@ -2,6 +2,8 @@
 #include "node/control.h"
 
 #include "base/mem.h"
+#include "join/admission.h"
+#include "node/knocks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -84,12 +86,12 @@ static void join_ended(void *self, const char *through, const struct error *why)
 static void join_line(struct conversation *conversation, yyjson_val *root)
 {
     conversation->calls.line = NULL; /* the first answer counts */
-    daemon_join_answer(conversation->daemon, yyjson_is_true(yyjson_obj_get(root, "agree")));
+    knocks_answer(conversation->daemon->knocks, yyjson_is_true(yyjson_obj_get(root, "agree")));
 }
 
 static void join_gone(struct conversation *conversation)
 {
-    daemon_join_forget(conversation->daemon);
+    knocks_forget(conversation->daemon->knocks);
 }
 
 void control_join(struct conversation *conversation, yyjson_val *request)
@@ -103,7 +105,7 @@ void control_join(struct conversation *conversation, yyjson_val *request)
     if (conversation->closing)
         return;
     conversation->calls = (struct conversation_calls){.line = join_line, .gone = join_gone};
-    if (daemon_join(conversation->daemon, control_text(request, "code"),
+    if (knocks_join(conversation->daemon, control_text(request, "code"),
                     control_text(request, "host"), &events, &err) == ERROR_NONE)
         return;
     conversation->calls = (struct conversation_calls){0};

@@ -1,11 +1,26 @@
 #include "node/daemon_state.h"
 
+#include "agreement/agreement.h"
 #include "base/clock.h"
 #include "base/durable_file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cluster/event.h"
+#include "hosting/carrier.h"
+#include "hosting/hosting.h"
+#include "join/admission.h"
+#include "join/book.h"
 #include "join/join_message.h"
+#include "mesh/host_port.h"
+#include "node/catalogue.h"
+#include "node/finder.h"
+#include "node/knocks.h"
+#include "node/lead.h"
+#include "node/peers.h"
+#include "relay/relay.h"
+#include "trust/credentials.h"
 #include "trust/identity_files.h"
+#include "weights/weights.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -102,10 +117,10 @@ static void on_state_changed(void *self)
         return;
     const struct replica_status status = agreement_status(daemon->agreement);
     if (book_follow(daemon->book, daemon_state(daemon), status.lineage, status.applied)) {
-        daemon_sync_contacts(daemon);
+        finder_sync(daemon->finder);
         daemon_drop_strangers(daemon);
     }
-    daemon_catalogue_changed(daemon);
+    catalogue_changed(daemon->catalogue);
     daemon_changed(daemon);
 }
 
@@ -121,12 +136,12 @@ static void on_applied(void *self, uint64_t index, const Cluster__Event *event,
                            "this machine was removed from the cluster; `medley leave` forgets it");
         } else {
             book_remove(daemon->book, id);
-            daemon_sync_contacts(daemon);
+            finder_sync(daemon->finder);
             daemon_drop_strangers(daemon);
         }
     }
     if (outcome->applied && event->kind_case == CLUSTER__EVENT__KIND_INSTANCE_STOPPED)
-        daemon_lead_anew(daemon, event->instance_stopped->id);
+        lead_anew(daemon->lead, event->instance_stopped->id);
     control_event(daemon, index, event, outcome->applied);
 }
 
@@ -138,12 +153,11 @@ static void on_agreement_failed(void *self, const struct error *why)
 /* ---- time ------------------------------------------------------------------------------------ */
 
 /* No cluster was found in time: this machine begins one. */
-static void found_after_all(struct daemon *daemon)
+static void found_own_cluster(struct daemon *daemon)
 {
     struct error err;
-    bool wants_others = daemon->options.n_peers || daemon->options.join_code || daemon->knocks;
-    for (struct discovered_node *found = daemon->found; found; found = found->next)
-        wants_others |= found->record.cluster[0];
+    const bool wants_others = daemon->options.n_peers || daemon->options.join_code ||
+                              daemon->knocks || finder_sees_a_cluster(daemon->finder);
     if (wants_others || daemon_now_ms(daemon) - daemon->opened_ms < LISTEN_FIRST_MS)
         return;
     if (daemon_found_cluster(daemon, &err))
@@ -155,16 +169,15 @@ static void wait_for_others(struct daemon *daemon)
     struct error err;
     if (!daemon->knocks) {
         const char *peer = daemon->options.n_peers ? daemon->options.peers[0] : NULL;
-        bool some = peer || daemon->options.join_code;
-        for (struct discovered_node *found = daemon->found; found; found = found->next)
-            some |= found->record.cluster[0];
-        if (some && daemon_join(daemon, daemon->options.join_code, peer, NULL, &err))
+        const bool some =
+            peer || daemon->options.join_code || finder_sees_a_cluster(daemon->finder);
+        if (some && knocks_join(daemon, daemon->options.join_code, peer, NULL, &err))
             daemon_say(daemon, "%s", err.text);
         else if (!some)
-            found_after_all(daemon);
+            found_own_cluster(daemon);
         return;
     }
-    daemon_knock(daemon);
+    knocks_step(daemon->knocks);
 }
 
 static void renew_certificate(struct daemon *daemon)
@@ -205,10 +218,10 @@ static void daemon_on_tick(uv_timer_t *timer)
     }
     if (now - daemon->told_ms >= NOW_MS) {
         daemon_tell_now(daemon);
-        daemon_look_at_network(daemon);
+        finder_look_at_network(daemon->finder);
         renew_certificate(daemon);
     }
-    daemon_dial(daemon);
+    finder_dial(daemon->finder);
     daemon_look_left(daemon);
     daemon_measure_links(daemon);
     daemon_changed(daemon);
@@ -331,6 +344,8 @@ static enum error_code daemon_check_options(const struct daemon_options *options
 static enum error_code daemon_open_all(struct daemon *daemon, struct error *err)
 {
     enum error_code code = daemon_check_options(&daemon->options, err);
+    if (!code && !(daemon->lead = lead_new()))
+        code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a node");
     if (!code)
         code = lock_folder(daemon, err);
     if (!code)
@@ -342,7 +357,7 @@ static enum error_code daemon_open_all(struct daemon *daemon, struct error *err)
     if (!code)
         code = control_open(daemon, err);
     if (!code)
-        code = daemon_find_open(daemon, err);
+        code = finder_open(daemon, &daemon->finder, err);
     if (!code)
         code = daemon_begin(daemon, err);
     if (code)
@@ -394,7 +409,6 @@ ON_CLOSED(weights)
 ON_CLOSED(admission)
 ON_CLOSED(mesh)
 ON_CLOSED(agreement)
-ON_CLOSED(discovery)
 
 static void on_tick_closed(uv_handle_t *handle)
 {
@@ -409,7 +423,9 @@ static void close_next(struct daemon *daemon)
     if (daemon->control) {
         control_close(daemon, close_next);
     } else if (daemon->catalogue) {
-        daemon_catalogue_close(daemon, close_next);
+        struct catalogue *catalogue = daemon->catalogue;
+        daemon->catalogue = NULL;
+        catalogue_close(catalogue, close_next);
     } else if (daemon->relay) {
         relay_close(daemon->relay, on_relay_closed, daemon);
     } else if (daemon->hosting) {
@@ -419,7 +435,7 @@ static void close_next(struct daemon *daemon)
     } else if (daemon->admission) {
         admission_close(daemon->admission, on_admission_closed, daemon);
     } else if (daemon->knocks) {
-        daemon_knocks_close(daemon, close_next);
+        knocks_close(daemon->knocks, close_next);
     } else if (daemon->carrier) {
         carrier_close(daemon->carrier); /* gone when the mesh is */
         daemon->carrier = NULL;
@@ -428,8 +444,8 @@ static void close_next(struct daemon *daemon)
         mesh_close(daemon->mesh, on_mesh_closed, daemon);
     } else if (daemon->agreement) {
         agreement_close(daemon->agreement, on_agreement_closed, daemon);
-    } else if (daemon->discovery) {
-        daemon_find_close(daemon, on_discovery_closed);
+    } else if (daemon->finder) {
+        finder_close(daemon->finder, close_next);
     } else if (daemon->has_tick) {
         uv_close((uv_handle_t *)&daemon->tick, on_tick_closed);
     } else {
@@ -451,11 +467,9 @@ void daemon_free(struct daemon *daemon)
 {
     if (!daemon)
         return;
-    daemon_free_contacts(daemon);
     daemon_free_peers(daemon);
     credentials_free(daemon->credentials);
-    placing_deinit(&daemon->placing);
-    master_mover_clear(&daemon->mover);
+    lead_free(daemon->lead);
     message_free(daemon->now ? &daemon->now->base : NULL);
     membership_deinit(&daemon->membership);
     identity_deinit(&daemon->identity);

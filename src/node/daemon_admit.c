@@ -1,8 +1,11 @@
 /* A member lets another machine in: first the cluster agrees on it, then it is told. */
 #include "node/daemon_state.h"
 
+#include "agreement/agreement.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "join/admission.h"
+#include "join/book.h"
 
 #include <string.h>
 

@@ -1,8 +1,11 @@
 /* Files of this machine that the cluster is to know: hashed, then registered. */
 #include "node/daemon_state.h"
 
+#include "agreement/agreement.h"
 #include "base/mem.h"
 #include "model/model.h"
+#include "node/catalogue.h"
+#include "weights/weights.h"
 
 #include <string.h>
 
@@ -24,7 +27,7 @@ static bool is_registered(const struct daemon *daemon, const struct weights_fact
 {
     struct digest digest;
     const Cluster__Model *model = state_model(daemon_state(daemon), facts->name);
-    return model && daemon_manifest_of(model, &digest) &&
+    return model && catalogue_manifest_of(model, &digest) &&
            memcmp(&digest, &facts->model, sizeof digest) == 0;
 }
 

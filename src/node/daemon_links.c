@@ -1,101 +1,22 @@
 /* The members that this node has heard of, and the frames between them and the daemon's parts. */
-#include "node/daemon_state.h"
+#include "node/peers.h"
 
+#include "agreement/agreement.h"
 #include "agreement/claims.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "cluster/event.h"
+#include "hosting/carrier.h"
+#include "hosting/hosting.h"
+#include "join/book.h"
+#include "node/daemon_state.h"
+#include "node/lead.h"
+#include "placing/placing.h"
+#include "relay/relay.h"
+#include "weights/weights.h"
 
 #include <string.h>
-
-/* ---- peers ------------------------------------------------------------------------------ */
-
-struct peer *daemon_peer(const struct daemon *daemon, const char *id)
-{
-    for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        if (strcmp(peer->id, id) == 0)
-            return peer;
-    }
-    return NULL;
-}
-
-static struct peer *daemon_links_peer_of(struct daemon *daemon, const struct link *link)
-{
-    char id[NODE_ID_TEXT];
-    id_text(link_peer(link), NODE_ID_BYTES, id);
-    struct peer *peer = daemon_peer(daemon, id);
-    if (peer)
-        return peer;
-    peer = mem_new(sizeof *peer);
-    if (!peer)
-        return NULL;
-    memcpy(peer->node_id, link_peer(link), NODE_ID_BYTES);
-    memcpy(peer->id, id, sizeof id);
-    peer->next = daemon->peers;
-    daemon->peers = peer;
-    return peer;
-}
-
-static void daemon_links_free_peer(struct peer *peer)
-{
-    message_free(peer->about ? &peer->about->base : NULL);
-    message_free(peer->now ? &peer->now->base : NULL);
-    mem_free(peer);
-}
-
-void daemon_free_peers(struct daemon *daemon)
-{
-    while (daemon->peers) {
-        struct peer *peer = daemon->peers;
-        daemon->peers = peer->next;
-        daemon_links_free_peer(peer);
-    }
-}
-
-static const struct peer *linked_peer(const struct daemon *daemon,
-                                      const uint8_t node_id[NODE_ID_BYTES])
-{
-    const struct peer *peer = daemon->peers;
-    while (peer &&
-           (!peer->link || peer->is_silent || memcmp(peer->node_id, node_id, NODE_ID_BYTES) != 0))
-        peer = peer->next;
-    return peer;
-}
-
-bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES])
-{
-    return linked_peer(self, node_id) != NULL;
-}
-
-uint64_t daemon_link_bytes_per_s(void *self, const uint8_t node_id[NODE_ID_BYTES])
-{
-    const struct peer *peer = linked_peer(self, node_id);
-    const struct topology_link measured =
-        peer ? link_measured(peer->link) : (struct topology_link){0};
-    return measured.bandwidth_bytes_per_s.valid ? (uint64_t)measured.bandwidth_bytes_per_s.value
-                                                : 0;
-}
-
-void daemon_drop_strangers(struct daemon *daemon)
-{
-    struct error why;
-    error_set(&why, ERROR_CANCELLED, "it is no longer a member of the cluster");
-    for (struct peer **at = &daemon->peers; *at;) {
-        struct peer *peer = *at;
-        const bool is_stranger = !book_admits(daemon->book, peer->node_id);
-        if (is_stranger && !peer->n_links) {
-            *at = peer->next;
-            daemon_links_free_peer(peer);
-            continue;
-        }
-        if (is_stranger && peer->link) {
-            log_line(LOG_INFO, "node", "%.8s is no longer a member: its link is cut", peer->id);
-            link_abort(peer->link, &why);
-        }
-        at = &peer->next;
-    }
-}
 
 /* Whose log it is: what the state says of the node, else what it says of itself, unless that is
  * somebody else's. */
@@ -108,7 +29,7 @@ static uint64_t member_of(const struct daemon *daemon, const struct peer *peer)
 
 /* ---- what is told ------------------------------------------------------------------------ */
 
-static void daemon_links_post(struct link *link, uint16_t type, const void *bytes, size_t size)
+static void links_post(struct link *link, uint16_t type, const void *bytes, size_t size)
 {
     const struct frame_header header = {.type = type, .length = (uint32_t)size};
     struct error err;
@@ -119,7 +40,7 @@ static void daemon_links_post(struct link *link, uint16_t type, const void *byte
 enum { USES_MAX = 64 };
 
 /* Instances that this node's users are in, or wait for. */
-static size_t daemon_links_gather_uses(struct daemon *daemon, Node__Use *uses, Node__Use **list)
+static size_t links_gather_uses(struct daemon *daemon, Node__Use *uses, Node__Use **list)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
     const uint64_t now = daemon_now_ms(daemon);
@@ -158,16 +79,13 @@ static size_t gather_models(struct daemon *daemon, char **list)
 
 static size_t gather_problems(struct daemon *daemon, Node__Problem *problems, Node__Problem **list)
 {
-    size_t n = 0;
-    for (uint32_t i = 0; daemon->leads && i < daemon->master.n && n < USES_MAX; i++) {
-        struct master_memory *memory = &daemon->master.memory[i];
-        if (!memory->problem[0])
-            continue;
-        node__problem__init(&problems[n]);
-        problems[n].instance = memory->instance;
-        problems[n].text = memory->problem;
-        list[n] = &problems[n];
-        n++;
+    struct lead_problem known[USES_MAX];
+    const uint32_t n = lead_problems(daemon->lead, known, USES_MAX);
+    for (uint32_t i = 0; i < n; i++) {
+        node__problem__init(&problems[i]);
+        problems[i].instance = (char *)(uintptr_t)known[i].instance;
+        problems[i].text = (char *)(uintptr_t)known[i].text;
+        list[i] = &problems[i];
     }
     return n;
 }
@@ -224,7 +142,7 @@ static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct bu
         if (!peer->link || (!all && leader && member_of(daemon, peer) != leader &&
                             now - peer->told_ms < NOW_OTHERS_MS))
             continue;
-        daemon_links_post(peer->link, FRAME_NOW, bytes->data ? bytes->data : "", bytes->size);
+        links_post(peer->link, FRAME_NOW, bytes->data ? bytes->data : "", bytes->size);
         peer->told_ms = now;
     }
 }
@@ -258,9 +176,9 @@ struct told_now {
     char *models[LIMIT_CLUSTER_MODELS], *unreached[LIMIT_CLUSTER_NODES];
 };
 
-static void daemon_fill_now(struct daemon *daemon, struct told_now *told, Node__Now *now)
+static void links_fill_now(struct daemon *daemon, struct told_now *told, Node__Now *now)
 {
-    now->n_uses = daemon_links_gather_uses(daemon, told->uses, told->use_list);
+    now->n_uses = links_gather_uses(daemon, told->uses, told->use_list);
     now->uses = told->use_list;
     now->n_problems = gather_problems(daemon, told->problems, told->problem_list);
     now->problems = told->problem_list;
@@ -280,7 +198,7 @@ void daemon_tell_now(struct daemon *daemon)
     const uint64_t held = sign_stages(told.stages, n_stages);
     if (placing_now(daemon->options.gpu, daemon->options.heat, told.stages, n_stages, &now, &err))
         log_line(LOG_WARN, "node", "this node's devices: %s", err.text);
-    daemon_fill_now(daemon, &told, &now);
+    links_fill_now(daemon, &told, &now);
     message_encode(&now.base, &bytes);
     now.n_uses = now.n_problems = now.n_models = now.n_unreached = 0; /* `told` has them */
     now.models = now.unreached = NULL;
@@ -326,8 +244,8 @@ static enum error_code take_about(struct peer *peer, const uint8_t *bytes, size_
     return ERROR_NONE;
 }
 
-static enum error_code daemon_links_take_now(struct peer *peer, const uint8_t *bytes, size_t size,
-                                             struct error *err)
+static enum error_code links_take_now(struct peer *peer, const uint8_t *bytes, size_t size,
+                                      struct error *err)
 {
     ProtobufCMessage *message = NULL;
     enum error_code code = message_decode(&node__now__descriptor, bytes, size, &message, err);
@@ -373,7 +291,7 @@ bool daemon_send_raft(void *self, uint64_t member, const void *bytes, size_t siz
 {
     struct link *link = link_of_member(self, member);
     if (link)
-        daemon_links_post(link, FRAME_RAFT, bytes, size);
+        links_post(link, FRAME_RAFT, bytes, size);
     return link;
 }
 
@@ -381,7 +299,7 @@ bool daemon_forward(void *self, uint64_t member, const void *event, size_t size)
 {
     struct link *link = link_of_member(self, member);
     if (link)
-        daemon_links_post(link, FRAME_PROPOSE, event, size);
+        links_post(link, FRAME_PROPOSE, event, size);
     return link;
 }
 
@@ -402,7 +320,7 @@ static enum error_code take_control(struct daemon *daemon, struct peer *peer,
     case FRAME_PROPOSE:
         return take_proposal(daemon, peer, payload, header->length, err);
     case FRAME_NOW: {
-        enum error_code code = daemon_links_take_now(peer, payload, header->length, err);
+        enum error_code code = links_take_now(peer, payload, header->length, err);
         daemon_lead(daemon);
         control_changed(daemon);
         return code;
@@ -422,7 +340,7 @@ static void on_up(void *self, struct link *link)
         link_close(link);
         return;
     }
-    struct peer *peer = daemon_links_peer_of(daemon, link);
+    struct peer *peer = daemon_peer_of_link(daemon, link);
     if (!peer) {
         error_set(&err, ERROR_NO_MEMORY, "not enough memory for a peer");
         link_abort(link, &err);
@@ -436,7 +354,7 @@ static void on_up(void *self, struct link *link)
     link_set_data(link, peer);
     const Cluster__Node *known = book_find(daemon->book, peer->id);
     log_line(LOG_INFO, "node", "link to %s is up", known && known->name ? known->name : peer->id);
-    daemon_links_post(link, FRAME_ABOUT, daemon->self_bytes.data, daemon->self_bytes.size);
+    links_post(link, FRAME_ABOUT, daemon->self_bytes.data, daemon->self_bytes.size);
     daemon_tell_now(daemon);
     weights_up(daemon->weights, link);
     daemon_changed(daemon);
@@ -467,8 +385,8 @@ static void on_down(void *self, struct link *link, const struct error *why)
     daemon_changed(daemon);
 }
 
-static void *daemon_links_on_memory(void *self, struct link *link, uint32_t channel,
-                                    const struct frame_header *header)
+static void *links_on_memory(void *self, struct link *link, uint32_t channel,
+                             const struct frame_header *header)
 {
     struct daemon *daemon = self;
     const bool is_weights = header->type == FRAME_WEIGHTS && daemon->weights && link_data(link);
@@ -521,48 +439,11 @@ static void on_silent(void *self, struct link *link)
         daemon_changed(daemon);
 }
 
-/* ---- who is watched closely ------------------------------------------------------------------ */
-
-static bool daemon_links_has_stages(const Cluster__Placement *placement, const char *node)
-{
-    for (size_t i = 0; placement && i < placement->n_stages; i++) {
-        if (strcmp(placement->stages[i]->node, node) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool daemon_links_runs(const Cluster__Instance *instance, const char *node)
-{
-    return instance->active && (daemon_links_has_stages(instance->current, node) ||
-                                daemon_links_has_stages(instance->next, node));
-}
-
-/* Nodes that run an instance together watch each other, and the leader, who would have to place
- * anew, all of them. */
-void daemon_watch(struct daemon *daemon)
-{
-    const Cluster__State *root = daemon_state(daemon)->root;
-    struct relay_uses own;
-    relay_use_report(daemon->relay, &own);
-    for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        bool closely = false;
-        for (size_t i = 0; peer->link && root && i < root->n_instances && !closely; i++) {
-            const Cluster__Instance *instance = root->instances[i];
-            closely = daemon_links_runs(instance, peer->id) &&
-                      (daemon->leads || daemon_links_runs(instance, daemon->id) ||
-                       relay_use_of(&own, instance->id).live);
-        }
-        if (peer->link)
-            link_watch(peer->link, closely);
-    }
-}
-
 struct link_events daemon_link_events(struct daemon *daemon)
 {
     return (struct link_events){.up = on_up,
                                 .down = on_down,
-                                .memory = daemon_links_on_memory,
+                                .memory = links_on_memory,
                                 .frame = on_frame,
                                 .drained = on_drained,
                                 .silent = on_silent,

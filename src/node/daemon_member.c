@@ -1,11 +1,22 @@
 /* From a machine with keys to a member: founding a cluster, opening a member's parts, leaving. */
 #include "node/daemon_state.h"
 
+#include "agreement/agreement.h"
 #include "base/durable_file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cluster/event.h"
+#include "hosting/carrier.h"
+#include "hosting/hosting.h"
+#include "join/admission.h"
+#include "join/book.h"
+#include "node/catalogue.h"
+#include "node/finder.h"
+#include "node/peers.h"
+#include "placing/placing.h"
+#include "trust/credentials.h"
 #include "trust/identity_files.h"
+#include "weights/weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +25,47 @@ static enum error_code identity_folder(const struct daemon *daemon, char path[PA
                                        struct error *err)
 {
     return durable_path(daemon->folder, "identity", "", path, err);
+}
+
+/* ---- own addresses ------------------------------------------------------------------------- */
+
+static void add_address(struct daemon *daemon, const char *host)
+{
+    if (daemon->n_addresses == ADDRESSES_MAX)
+        return;
+    bool v6 = strchr(host, ':');
+    snprintf(daemon->addresses[daemon->n_addresses++], sizeof daemon->addresses[0],
+             v6 ? "[%s]:%u" : "%s:%u", host, daemon->port);
+}
+
+/* A link-local IPv6 address means nothing without the interface, which has another name on every
+ * machine. */
+static bool can_be_told(const uv_interface_address_t *interface)
+{
+    if (interface->is_internal)
+        return false;
+    return interface->address.address4.sin_family == AF_INET ||
+           !IN6_IS_ADDR_LINKLOCAL(&interface->address.address6.sin6_addr);
+}
+
+static void find_addresses(struct daemon *daemon)
+{
+    uv_interface_address_t *interfaces = NULL;
+    int n = 0;
+    daemon->n_addresses = 0;
+    if (daemon->options.host) {
+        add_address(daemon, daemon->options.host);
+        return;
+    }
+    if (uv_interface_addresses(&interfaces, &n))
+        return;
+    for (int i = 0; i < n; i++) {
+        char host[64];
+        if (can_be_told(&interfaces[i]) &&
+            uv_ip_name((const struct sockaddr *)&interfaces[i].address, host, sizeof host) == 0)
+            add_address(daemon, host);
+    }
+    uv_free_interface_addresses(interfaces, n);
 }
 
 /* ---- what is told of this node --------------------------------------------------------------- */
@@ -44,7 +96,7 @@ static enum error_code describe_self(struct daemon *daemon, struct error *err)
     enum error_code code = placing_describe(daemon->options.gpu, &node, err);
     if (code)
         return code;
-    daemon_find_addresses(daemon);
+    find_addresses(daemon);
     for (uint32_t i = 0; i < daemon->n_addresses; i++)
         addresses[i] = daemon->addresses[i];
     node.id = daemon->id;
@@ -121,7 +173,7 @@ static enum error_code open_links(struct daemon *daemon, struct error *err)
 
 static void on_weights_changed(void *self)
 {
-    daemon_catalogue_changed(self);
+    catalogue_changed(((struct daemon *)self)->catalogue);
     daemon_changed(self);
 }
 
@@ -194,8 +246,8 @@ enum error_code daemon_begin_membership(struct daemon *daemon, struct error *err
         return code;
     daemon->is_member = true;
     book_add(daemon->book, daemon->id, daemon->name);
-    daemon_find_announce(daemon);
-    daemon_sync_contacts(daemon);
+    finder_announce(daemon->finder);
+    finder_sync(daemon->finder);
     log_line(LOG_INFO, "node", "a member; listening on port %u", daemon->port);
     return ERROR_NONE;
 }
@@ -296,7 +348,8 @@ enum error_code daemon_leave(struct daemon *daemon, struct error *err)
     event.kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED;
     event.node_removed = &name;
     daemon->is_leaving = true;
-    if (book_size(daemon->book) < 2 || daemon->is_alone) /* nobody is there to be told */
+    if (book_size(daemon->book) < 2 ||
+        finder_is_alone(daemon->finder)) /* nobody is there to be told */
         on_left(daemon, ERROR_NONE, NULL, NULL);
     else
         agreement_propose(daemon->agreement, &event, on_left, daemon);
@@ -307,10 +360,6 @@ enum error_code daemon_leave(struct daemon *daemon, struct error *err)
  * have. */
 void daemon_look_left(struct daemon *daemon)
 {
-    for (const struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        if (peer->link)
-            return;
-    }
-    if (daemon->is_leaving && !daemon->has_left)
+    if (daemon->is_leaving && !daemon->has_left && !daemon_has_link(daemon))
         on_left(daemon, ERROR_NONE, NULL, NULL);
 }

@@ -2,8 +2,15 @@
  * ask for. */
 #include "node/daemon_state.h"
 
+#include "agreement/agreement.h"
 #include "base/log.h"
+#include "hosting/hosting.h"
+#include "node/catalogue.h"
+#include "node/lead.h"
+#include "node/peers.h"
 #include "placement/problem.h"
+#include "relay/relay.h"
+#include "weights/weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,9 +19,9 @@ enum { STREAMS_STANDARD = 4, IDLE_STANDARD_MS = 30 * 60 * 1000 };
 
 /* ---- where drivers are ----------------------------------------------------------------------- */
 
-static enum error_code daemon_models_find_driver(void *self, const char *id, struct driver **driver,
-                                                 uint8_t node_id[NODE_ID_BYTES], uint64_t *epoch,
-                                                 struct error *err)
+static enum error_code models_find_driver(void *self, const char *id, struct driver **driver,
+                                          uint8_t node_id[NODE_ID_BYTES], uint64_t *epoch,
+                                          struct error *err)
 {
     struct daemon *daemon = self;
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), id);
@@ -37,7 +44,7 @@ static enum error_code daemon_models_find_driver(void *self, const char *id, str
         return error_set(err, ERROR_BUSY, "%s is being loaded", id);
     }
     if (!id_parse(first->node, node_id, NODE_ID_BYTES) ||
-        !(daemon_is_linked(daemon, node_id) || daemon_through(daemon, node_id, NULL)))
+        !(daemon_is_linked(daemon, node_id) || daemon_find_detour(daemon, node_id, NULL)))
         return error_set(err, ERROR_BUSY, "the node that runs %s cannot be reached", id);
     return ERROR_NONE;
 }
@@ -66,7 +73,7 @@ static void propose_desired(struct daemon *daemon, const char *model,
     demand.has_goal = demand.has_context_tokens = demand.has_streams = true;
     demand.streams = wanted && wanted->streams ? wanted->streams : STREAMS_STANDARD;
     demand.context_tokens =
-        wanted && wanted->context ? wanted->context : daemon_context_of(daemon, model);
+        wanted && wanted->context ? wanted->context : catalogue_context_of(daemon, model);
     demand.goal = wanted && wanted->has_goal ? wanted->goal : PLACEMENT_THROUGHPUT;
     instance.id = instance.model = (char *)(uintptr_t)model;
     instance.demand = &demand;
@@ -110,7 +117,7 @@ bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *
 enum error_code daemon_want(struct daemon *daemon, const char *name,
                             const struct place_demand *wanted, struct error *err)
 {
-    const Cluster__Model *model = daemon_model_of_name(daemon, name);
+    const Cluster__Model *model = catalogue_find(daemon, name);
     if (!model)
         return error_set(err, ERROR_NOT_FOUND,
                          "the cluster has no model '%s'; `medley add FILE` adds it", name);
@@ -151,7 +158,7 @@ enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Ins
     if (!instance->active)
         return INSTANCE_IDLE;
     if (!instance->current || failed_stage(daemon, instance->current)) {
-        const char *unplaced = daemon_problem(daemon, instance->id);
+        const char *unplaced = lead_problem_of(daemon, instance->id);
         *problem = unplaced ? unplaced : failed_stage(daemon, instance->current);
         return unplaced ? INSTANCE_FAILED : instance->current ? INSTANCE_FAILED : INSTANCE_PLACING;
     }
@@ -164,7 +171,7 @@ static enum worker_weights have_weights(void *self, const Cluster__Model *model,
                                         uint32_t n)
 {
     struct digest digest;
-    return daemon_manifest_of(model, &digest)
+    return catalogue_manifest_of(model, &digest)
                ? weights_have(((struct daemon *)self)->weights, &digest, first, n)
                : WORKER_CANNOT_FETCH;
 }
@@ -172,7 +179,7 @@ static enum worker_weights have_weights(void *self, const Cluster__Model *model,
 static const char *problem_of_weights(void *self, const Cluster__Model *model)
 {
     struct digest digest;
-    return daemon_manifest_of(model, &digest)
+    return catalogue_manifest_of(model, &digest)
                ? weights_problem(((struct daemon *)self)->weights, &digest)
                : NULL;
 }
@@ -185,23 +192,23 @@ bool daemon_has_model(struct daemon *daemon, const Cluster__Model *model)
 static void fetch_weights(void *self, const Cluster__Model *model, uint32_t first, uint32_t n)
 {
     struct digest digest;
-    if (daemon_manifest_of(model, &digest))
+    if (catalogue_manifest_of(model, &digest))
         weights_fetch(((struct daemon *)self)->weights, &digest, first, n);
 }
 
 static const struct model *take_model(void *self, const Cluster__Model *model)
 {
     struct digest digest;
-    return daemon_manifest_of(model, &digest)
+    return catalogue_manifest_of(model, &digest)
                ? weights_model(((struct daemon *)self)->weights, &digest)
                : NULL;
 }
 
-static void daemon_models_release_model(void *self, const Cluster__Model *model)
+static void models_release(void *self, const Cluster__Model *model)
 {
     struct daemon *daemon = self;
     struct digest digest;
-    if (daemon_manifest_of(model, &digest))
+    if (catalogue_manifest_of(model, &digest))
         weights_release(daemon->weights, &digest);
 }
 
@@ -222,7 +229,7 @@ static enum error_code open_hosting(struct daemon *daemon, struct error *err)
                                                   .fetch = fetch_weights,
                                                   .weights_problem = problem_of_weights,
                                                   .model = take_model,
-                                                  .release = daemon_models_release_model,
+                                                  .release = models_release,
                                                   .propose = daemon_propose_bytes,
                                                   .changed = on_hosting_changed,
                                                   .linked = daemon_is_linked,
@@ -235,13 +242,13 @@ enum error_code daemon_models_open(struct daemon *daemon, struct error *err)
 {
     const struct relay_options relay = {.loop = daemon->loop,
                                         .mesh = daemon->mesh,
-                                        .find = daemon_models_find_driver,
+                                        .find = models_find_driver,
                                         .reaches = daemon_is_linked,
-                                        .through = daemon_through,
+                                        .through = daemon_find_detour,
                                         .wanted = on_wanted,
                                         .patience_ms = daemon->options.patience_ms,
                                         .self = daemon};
-    enum error_code code = daemon_catalogue_open(daemon, err);
+    enum error_code code = catalogue_open(daemon, &daemon->catalogue, err);
     if (!code)
         code = open_hosting(daemon, err);
     if (!code)

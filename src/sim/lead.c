@@ -1,5 +1,5 @@
 /* What a leader does: lets nodes in and keeps their records, says who replicates, and runs the
- * master with the planner and moves for gain; as node/daemon_lead.c. */
+ * master with the planner and moves for gain; as node/lead.c. */
 #include "sim/world.h"
 
 #include "base/mem.h"
@@ -70,7 +70,7 @@ static bool is_heard(const struct world *w, const struct node *node, uint32_t ot
     return net_link(w, node->index, other) && !net_silent(w, node->index, other);
 }
 
-/* As daemon_lead.c; who has caught up, and what follows, the party finds out. */
+/* As node/lead.c; who has caught up, and what follows, the party finds out. */
 static void lead_set_members(struct world *w, struct node *node)
 {
     assert(node->leads && node->steady_ms);

@@ -20,7 +20,7 @@ enum {
     RETRANSMIT_MS = 200,
     SILENT_MS = 5000, /* mesh_options: silence_ms, dead_ms */
     DEAD_MS = 10000,
-    GONE_MS = 400, /* node/daemon_state.h */
+    GONE_MS = 400, /* node/peers.h */
     HEAT_MS = 500,
     LEAD_MS = 100, /* at least, between two steps of the leader */
     PROPOSAL_AGAIN_MS = 1000,

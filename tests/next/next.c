@@ -10,11 +10,15 @@
  * by every node, over and over, under the product's rule: only once all nodes know it
  * (event_level()).
  */
+#include "agreement/agreement.h"
 #include "cluster/event.h"
 #include "cluster/state.h"
 #include "cluster/wire.h"
+#include "mesh/frames.h"
 #include "mesh/mesh.h"
 #include "node/daemon_state.h"
+#include "node/lead.h"
+#include "node/peers.h"
 #include "pipeline/request_wire.h"
 
 #include <stdlib.h>

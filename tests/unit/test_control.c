@@ -2,6 +2,9 @@
  * not; and nodes that cannot begin. */
 #include "daemon_world.h"
 
+#include "agreement/agreement.h"
+#include "node/lead.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +43,7 @@ static bool leads(void *arg)
 {
     const struct daemon *daemon = w->nodes[0].daemon;
     const Cluster__NodeRecord *record = state_node(daemon_state(daemon), daemon->id);
-    return daemon->leads && record && record->admitted;
+    return lead_is(daemon->lead) && record && record->admitted;
 }
 
 static void await_leader(void)

@@ -2,7 +2,9 @@
  * and they end in order whatever they were at. */
 #include "daemon_world.h"
 
+#include "agreement/agreement.h"
 #include "base/mem.h"
+#include "node/peers.h"
 #include "pipeline/generator.h"
 #include "pipeline/request_wire.h"
 

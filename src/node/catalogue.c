@@ -1,11 +1,13 @@
-/* The models that can be asked for, and their text parts: opened where somebody asks for them, from
- * the header, which any node can fetch. */
-#include "node/daemon_state.h"
+#include "node/catalogue.h"
 
+#include "agreement/agreement.h"
 #include "base/mem.h"
 #include "model/chat_template.h"
 #include "model/model.h"
 #include "model/tokenizer.h"
+#include "node/daemon_state.h"
+#include "relay/relay.h"
+#include "weights/weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +43,7 @@ struct catalogue {
 
 /* ---- what the cluster knows ---- */
 
-const Cluster__Model *daemon_model_of_name(const struct daemon *daemon, const char *name)
+const Cluster__Model *catalogue_find(const struct daemon *daemon, const char *name)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
     if (!name && root && root->n_models == 1)
@@ -49,7 +51,7 @@ const Cluster__Model *daemon_model_of_name(const struct daemon *daemon, const ch
     return name ? state_model(daemon_state(daemon), name) : NULL;
 }
 
-bool daemon_manifest_of(const Cluster__Model *model, struct digest *out)
+bool catalogue_manifest_of(const Cluster__Model *model, struct digest *out)
 {
     if (model->manifest.len != sizeof out->bytes)
         return false;
@@ -64,7 +66,7 @@ void daemon_list_models(struct daemon *daemon, void (*each)(void *arg, const cha
         each(arg, root->models[i]->name);
 }
 
-uint32_t daemon_context_of(const struct daemon *daemon, const char *name)
+uint32_t catalogue_context_of(const struct daemon *daemon, const char *name)
 {
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), name);
     const Cluster__Model *model = state_model(daemon_state(daemon), name);
@@ -97,7 +99,7 @@ static void close_text(struct entry *entry)
     entry->text.tokenizer = NULL;
 }
 
-static void daemon_catalogue_free_entry(struct entry *entry)
+static void catalogue_free_entry(struct entry *entry)
 {
     close_text(entry);
     if (entry->text.model)
@@ -116,7 +118,7 @@ static void end_catalogue(struct catalogue *catalogue)
     closed(daemon);
 }
 
-static void daemon_catalogue_work(uv_work_t *request)
+static void catalogue_work(uv_work_t *request)
 {
     struct entry *entry = request->data;
     const struct gguf_file *file = model_file(entry->text.model);
@@ -127,10 +129,10 @@ static void daemon_catalogue_work(uv_work_t *request)
 }
 
 /* The context is as long as the instance was placed with last. */
-static enum error_code daemon_catalogue_refresh(struct entry *entry, struct error *err)
+static enum error_code catalogue_refresh(struct entry *entry, struct error *err)
 {
     struct daemon *daemon = entry->catalogue->daemon;
-    return relay_generator(daemon->relay, entry->name, daemon_context_of(daemon, entry->name),
+    return relay_generator(daemon->relay, entry->name, catalogue_context_of(daemon, entry->name),
                            &entry->text.generator, err);
 }
 
@@ -152,12 +154,12 @@ static void after_work(uv_work_t *request, int status)
     entry->is_working = false;
     catalogue->n_working--;
     if (catalogue->closed) {
-        daemon_catalogue_free_entry(entry);
+        catalogue_free_entry(entry);
         end_catalogue(catalogue);
         return;
     }
     if (!entry->code)
-        entry->code = daemon_catalogue_refresh(entry, &entry->error);
+        entry->code = catalogue_refresh(entry, &entry->error);
     entry->is_open = !entry->code;
     if (entry->is_open)
         answer_all(entry, NULL);
@@ -166,7 +168,7 @@ static void after_work(uv_work_t *request, int status)
 }
 
 /* The header must be here first; then the vocabulary and the template are read beside the loop. */
-static void daemon_catalogue_advance(struct entry *entry)
+static void catalogue_advance(struct entry *entry)
 {
     struct daemon *daemon = entry->catalogue->daemon;
     if (entry->is_open || entry->is_working || !entry->openers)
@@ -181,7 +183,7 @@ static void daemon_catalogue_advance(struct entry *entry)
         entry->is_working = true;
         entry->catalogue->n_working++;
         entry->work.data = entry;
-        uv_queue_work(daemon->loop, &entry->work, daemon_catalogue_work, after_work);
+        uv_queue_work(daemon->loop, &entry->work, catalogue_work, after_work);
         return;
     }
     const enum worker_weights have = weights_have(daemon->weights, &entry->model, 0, 0);
@@ -190,23 +192,21 @@ static void daemon_catalogue_advance(struct entry *entry)
     } else if (have == WORKER_CANNOT_FETCH) {
         struct error err;
         const char *why = weights_problem(daemon->weights, &entry->model);
-        error_set(&err, ERROR_BUSY, "model cannot read %s now: %s", entry->name,
+        error_set(&err, ERROR_BUSY, "cannot read model %s now: %s", entry->name,
                   why ? why : "no node has it");
         answer_all(entry, &err);
     }
 }
 
-void daemon_catalogue_changed(struct daemon *daemon)
+void catalogue_changed(struct catalogue *catalogue)
 {
-    for (struct entry *entry = daemon->catalogue ? daemon->catalogue->entries : NULL; entry;
-         entry = entry->next)
-        daemon_catalogue_advance(entry);
+    for (struct entry *entry = catalogue ? catalogue->entries : NULL; entry; entry = entry->next)
+        catalogue_advance(entry);
 }
 
-static struct entry *entry_of(struct daemon *daemon, const Cluster__Model *model,
+static struct entry *entry_of(struct catalogue *catalogue, const Cluster__Model *model,
                               const struct digest *digest)
 {
-    struct catalogue *catalogue = daemon->catalogue;
     for (struct entry *entry = catalogue->entries; entry; entry = entry->next) {
         if (strcmp(entry->name, model->name) == 0 &&
             memcmp(&entry->model, digest, sizeof *digest) == 0)
@@ -225,12 +225,12 @@ static struct entry *entry_of(struct daemon *daemon, const Cluster__Model *model
 }
 
 /* Kept open from then on: placing looks at it in every step. */
-const struct model *daemon_model_here(void *self, const Cluster__Model *model)
+const struct model *catalogue_model_here(void *self, const Cluster__Model *model)
 {
     struct daemon *daemon = self;
     struct digest digest;
-    struct entry *entry = daemon->catalogue && daemon_manifest_of(model, &digest)
-                              ? entry_of(daemon, model, &digest)
+    struct entry *entry = daemon->catalogue && catalogue_manifest_of(model, &digest)
+                              ? entry_of(daemon->catalogue, model, &digest)
                               : NULL;
     if (!entry)
         return NULL;
@@ -262,7 +262,7 @@ void daemon_open_model(struct daemon *daemon, const char *name,
                        void *arg)
 {
     struct digest digest;
-    const Cluster__Model *model = daemon_model_of_name(daemon, name);
+    const Cluster__Model *model = catalogue_find(daemon, name);
     if (!daemon->is_member || daemon->stopping) {
         fail_open(opened, arg, ERROR_BUSY, "this machine is in no cluster yet");
         return;
@@ -272,23 +272,23 @@ void daemon_open_model(struct daemon *daemon, const char *name,
                   "this machine has not heard from its cluster's leader yet");
         return;
     }
-    if (!model || !daemon_manifest_of(model, &digest)) {
+    if (!model || !catalogue_manifest_of(model, &digest)) {
         fail_open(opened, arg, ERROR_NOT_FOUND,
                   name ? "the cluster has no such model" : "say which model");
         return;
     }
-    struct entry *entry = entry_of(daemon, model, &digest);
+    struct entry *entry = entry_of(daemon->catalogue, model, &digest);
     struct opener *opener = entry && !entry->is_open ? mem_new(sizeof *opener) : NULL;
     if (entry && entry->is_open) {
         struct error err;
-        const enum error_code code = daemon_catalogue_refresh(entry, &err);
+        const enum error_code code = catalogue_refresh(entry, &err);
         opened(arg, code ? NULL : &entry->text, code ? &err : NULL);
     } else if (!opener) {
         fail_open(opened, arg, ERROR_NO_MEMORY, "not enough memory to open the model");
     } else {
         *opener = (struct opener){entry->openers, opened, arg};
         entry->openers = opener;
-        daemon_catalogue_advance(entry);
+        catalogue_advance(entry);
     }
 }
 
@@ -310,20 +310,19 @@ void daemon_cancel_open(struct daemon *daemon, void *arg)
 
 /* ---- opening and closing ---- */
 
-enum error_code daemon_catalogue_open(struct daemon *daemon, struct error *err)
+enum error_code catalogue_open(struct daemon *daemon, struct catalogue **out, struct error *err)
 {
-    daemon->catalogue = mem_new(sizeof *daemon->catalogue);
-    if (!daemon->catalogue)
+    struct catalogue *catalogue = mem_new(sizeof *catalogue);
+    *out = catalogue;
+    if (!catalogue)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the list of models");
-    daemon->catalogue->daemon = daemon;
+    catalogue->daemon = daemon;
     return ERROR_NONE;
 }
 
-void daemon_catalogue_close(struct daemon *daemon, void (*closed)(struct daemon *daemon))
+void catalogue_close(struct catalogue *catalogue, void (*closed)(struct daemon *daemon))
 {
-    struct catalogue *catalogue = daemon->catalogue;
     struct error err;
-    daemon->catalogue = NULL;
     catalogue->closed = closed;
     error_set(&err, ERROR_CANCELLED, "this node is stopping");
     while (catalogue->entries) {
@@ -331,7 +330,7 @@ void daemon_catalogue_close(struct daemon *daemon, void (*closed)(struct daemon 
         catalogue->entries = entry->next;
         answer_all(entry, &err);
         if (!entry->is_working)
-            daemon_catalogue_free_entry(entry);
+            catalogue_free_entry(entry);
     }
     end_catalogue(catalogue);
 }

@@ -1,9 +1,14 @@
-/* A node that is in no cluster: asks the members that it finds to let it in. */
-#include "node/daemon_state.h"
+#include "node/knocks.h"
 
 #include "base/durable_file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "join/book.h"
+#include "join/join.h"
+#include "join/joining.h"
+#include "mesh/host_port.h"
+#include "node/daemon_state.h"
+#include "node/finder.h"
 #include "trust/identity_files.h"
 
 #include <stdio.h>
@@ -92,8 +97,7 @@ static void on_compare(void *self, const char *words, const char *peer_name)
                    peer_name, peer_name, knock->knocks->daemon->name, words);
 }
 
-static bool daemon_knock_on_joined(void *self, struct membership *membership,
-                                   struct buffer *payload)
+static bool knocks_on_joined(void *self, struct membership *membership, struct buffer *payload)
 {
     struct knock *knock = self;
     struct daemon *daemon = knock->knocks->daemon;
@@ -134,13 +138,13 @@ static void end_knocks(struct knocks *knocks)
     closed(daemon);
 }
 
-static void daemon_knock_on_closed(void *arg)
+static void knocks_on_closed(void *arg)
 {
     struct knock *knock = arg;
     struct knocks *knocks = knock->knocks;
     *knock = (struct knock){.knocks = knocks};
     if (knocks->is_asked && !knocks->closed)
-        daemon_knock(knocks->daemon);
+        knocks_step(knocks);
     end_knocks(knocks);
 }
 
@@ -149,7 +153,7 @@ static void close_knock(struct knock *knock)
     if (!knock->joining || knock->closing)
         return;
     knock->closing = true;
-    joining_close(knock->joining, daemon_knock_on_closed, knock);
+    joining_close(knock->joining, knocks_on_closed, knock);
 }
 
 static void close_others(struct knocks *knocks, const struct knock *but)
@@ -216,7 +220,7 @@ static bool is_worth_waiting(const struct knocks *knocks, const struct error *wh
            daemon_now_ms(knocks->daemon) - knocks->asked_ms < SEARCH_MS;
 }
 
-static void daemon_knock_on_ended(void *self, const struct error *why)
+static void knocks_on_ended(void *self, const struct error *why)
 {
     struct knock *knock = self;
     struct knocks *knocks = knock->knocks;
@@ -275,8 +279,8 @@ static void knock_at(struct knocks *knocks, const char *host, uint16_t port, con
         .code = knocks->by_code ? knocks->code : NULL,
         .pace = &knocks->pace,
         .events = {.compare = on_compare,
-                   .joined = daemon_knock_on_joined,
-                   .ended = daemon_knock_on_ended,
+                   .joined = knocks_on_joined,
+                   .ended = knocks_on_ended,
                    .self = knock},
     };
     struct error err;
@@ -294,8 +298,8 @@ static void knock_at_found(struct knocks *knocks)
 {
     const struct discovered_node *done[KNOCKS_MAX];
     int n = 0;
-    for (struct discovered_node *found = knocks->daemon->found; found && n < KNOCKS_MAX;
-         found = found->next) {
+    for (const struct discovered_node *found = finder_found(knocks->daemon->finder);
+         found && n < KNOCKS_MAX; found = found->next) {
         bool seen = !found->record.cluster[0];
         for (int i = 0; i < n && !seen; i++)
             seen =
@@ -308,9 +312,9 @@ static void knock_at_found(struct knocks *knocks)
     }
 }
 
-void daemon_knock(struct daemon *daemon)
+void knocks_step(struct knocks *knocks)
 {
-    struct knocks *knocks = daemon->knocks;
+    struct daemon *daemon = knocks ? knocks->daemon : NULL;
     if (!knocks || daemon->is_member || daemon->stopping || knocks->joined || is_busy(knocks) ||
         daemon_now_ms(daemon) < knocks->again_ms)
         return;
@@ -343,8 +347,8 @@ struct join_target { /* to join, understood */
     uint16_t port;
 };
 
-static enum error_code daemon_knock_understand(const char *code, const char *host,
-                                               struct join_target *target, struct error *err)
+static enum error_code knocks_understand(const char *code, const char *host,
+                                         struct join_target *target, struct error *err)
 {
     enum error_code status = ERROR_NONE;
     *target = (struct join_target){0};
@@ -380,7 +384,7 @@ static struct knock *with_words(struct knocks *knocks)
     return NULL;
 }
 
-enum error_code daemon_join(struct daemon *daemon, const char *code, const char *host,
+enum error_code knocks_join(struct daemon *daemon, const char *code, const char *host,
                             const struct knock_events *events, struct error *err)
 {
     if (daemon->is_member)
@@ -388,7 +392,7 @@ enum error_code daemon_join(struct daemon *daemon, const char *code, const char 
             err, ERROR_INVALID,
             "this machine is already in a cluster; run `medley leave` first, then join the other");
     struct join_target target;
-    enum error_code status = daemon_knock_understand(code, host, &target, err);
+    enum error_code status = knocks_understand(code, host, &target, err);
     if (!status)
         status = knocks_open(daemon, err);
     struct knocks *knocks = daemon->knocks;
@@ -408,13 +412,12 @@ enum error_code daemon_join(struct daemon *daemon, const char *code, const char 
         close_others(knocks, NULL); /* what waits for a hand */
     knocks->wrong = (struct error){0};
     knocks->again_ms = 0;
-    daemon_knock(daemon);
+    knocks_step(knocks);
     return ERROR_NONE;
 }
 
-void daemon_join_answer(struct daemon *daemon, bool agree)
+void knocks_answer(struct knocks *knocks, bool agree)
 {
-    struct knocks *knocks = daemon->knocks;
     for (int i = 0; knocks && i < KNOCKS_MAX; i++) {
         struct knock *knock = &knocks->list[i];
         if (!knock->joining || !knock->words[0])
@@ -431,18 +434,17 @@ void daemon_join_answer(struct daemon *daemon, bool agree)
     }
 }
 
-void daemon_join_forget(struct daemon *daemon)
+void knocks_forget(struct knocks *knocks)
 {
-    if (daemon->knocks) {
-        daemon->knocks->events = (struct knock_events){0};
-        daemon->knocks->is_asked = false;
-        drop_code(daemon->knocks); /* what is under way goes on */
-    }
+    if (!knocks)
+        return;
+    knocks->events = (struct knock_events){0};
+    knocks->is_asked = false;
+    drop_code(knocks); /* what is under way goes on */
 }
 
-void daemon_knocks_close(struct daemon *daemon, void (*closed)(struct daemon *daemon))
+void knocks_close(struct knocks *knocks, void (*closed)(struct daemon *daemon))
 {
-    struct knocks *knocks = daemon->knocks;
     knocks->closed = closed;
     close_others(knocks, NULL);
     end_knocks(knocks);

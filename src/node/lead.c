@@ -1,18 +1,31 @@
-/* What the leader does: keeps the state's records of nodes true, says who replicates the log, and
- * runs the master. And what every node proposes of its own links. */
-#include "node/daemon_state.h"
+#include "node/lead.h"
 
+#include "agreement/agreement.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "cluster/event.h"
+#include "node/catalogue.h"
+#include "node/daemon_state.h"
+#include "node/peers.h"
+#include "placing/placing.h"
+#include "relay/relay.h"
 
 #include <string.h>
 
 enum { REPROPOSE_MS = 2000, STEADY_MS = 10000, PLAN_NODES_MAX = 20000, MOVE_NODES_MAX = 2000 };
 enum { MOST_TOKENS = 1000 * 1000 * 1000 }; /* that a node is believed to have taken of late */
 
+struct lead {
+    struct master master;
+    struct master_mover mover;
+    struct placing placing; /* its view is brought up to date before it is used */
+    bool leads;
+    uint64_t leads_since_ms, self_proposed_ms;
+};
+
 /* ---- the nodes' records ------------------------------------------------------------------- */
 
-static bool daemon_lead_is_recorded(const struct daemon *daemon, const Cluster__Node *about)
+static bool lead_is_recorded(const struct daemon *daemon, const Cluster__Node *about)
 {
     const Cluster__NodeRecord *record = state_node(daemon_state(daemon), about->id);
     const Cluster__NodeRecord *owner = state_node_of_member(daemon_state(daemon), about->member);
@@ -27,12 +40,12 @@ static bool daemon_lead_is_recorded(const struct daemon *daemon, const Cluster__
     return same;
 }
 
-static void daemon_lead_record(struct daemon *daemon, Cluster__Node *about, uint64_t *proposed_ms)
+static void lead_record(struct daemon *daemon, Cluster__Node *about, uint64_t *proposed_ms)
 {
     const uint64_t now = daemon_now_ms(daemon);
     Cluster__Event event = CLUSTER__EVENT__INIT;
     if (!about || (*proposed_ms && now - *proposed_ms < REPROPOSE_MS) ||
-        daemon_lead_is_recorded(daemon, about))
+        lead_is_recorded(daemon, about))
         return;
     *proposed_ms = now;
     event.kind_case = CLUSTER__EVENT__KIND_NODE_UPDATED;
@@ -42,14 +55,14 @@ static void daemon_lead_record(struct daemon *daemon, Cluster__Node *about, uint
 
 static void record_all(struct daemon *daemon)
 {
-    daemon_lead_record(daemon, daemon->self, &daemon->self_proposed_ms);
+    lead_record(daemon, daemon->self, &daemon->lead->self_proposed_ms);
     for (struct peer *peer = daemon->peers; peer; peer = peer->next)
-        daemon_lead_record(daemon, peer->link ? peer->about : NULL, &peer->proposed_ms);
+        lead_record(daemon, peer->link ? peer->about : NULL, &peer->proposed_ms);
 }
 
 /* ---- who replicates ------------------------------------------------------------------------ */
 
-static void daemon_lead_set_members(struct daemon *daemon)
+static void lead_list_members(struct daemon *daemon)
 {
     static struct member_view views[LIMIT_CLUSTER_NODES];
     const Cluster__State *root = daemon_state(daemon)->root;
@@ -79,12 +92,7 @@ static uint64_t heard_ms(const struct daemon *daemon, const struct peer *peer)
     return peer->link && !peer->is_silent ? daemon_now_ms(daemon) : peer->heard_ms;
 }
 
-bool daemon_is_gone(const struct daemon *daemon, const struct peer *peer)
-{
-    return peer->down_ms && daemon_now_ms(daemon) - peer->down_ms >= GONE_MS;
-}
-
-static uint32_t daemon_lead_gather_nodes(struct daemon *daemon, struct master_node *nodes)
+static uint32_t lead_gather_nodes(struct daemon *daemon, struct master_node *nodes)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
     uint32_t n = 0;
@@ -121,7 +129,7 @@ static void take_use(struct daemon *daemon, struct master_use *use, const Node__
     }
 }
 
-static uint32_t daemon_lead_gather_uses(struct daemon *daemon, struct master_use *uses)
+static uint32_t lead_gather_uses(struct daemon *daemon, struct master_use *uses)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
     struct relay_uses own;
@@ -148,13 +156,13 @@ const struct placing_view *daemon_placing_view(struct daemon *daemon)
     seen[n++] = (struct placing_seen){daemon->id, true, daemon->now};
     for (struct peer *peer = daemon->peers; peer && n < LIMIT_CLUSTER_NODES; peer = peer->next)
         seen[n++] = (struct placing_seen){peer->id, peer->link && !peer->is_silent, peer->now};
-    daemon->placing.view = (struct placing_view){.state = daemon_state(daemon),
-                                                 .seen = seen,
-                                                 .n_seen = n,
-                                                 .model = daemon_model_here,
-                                                 .self = daemon,
-                                                 .wire = daemon->options.wire};
-    return &daemon->placing.view;
+    daemon->lead->placing.view = (struct placing_view){.state = daemon_state(daemon),
+                                                       .seen = seen,
+                                                       .n_seen = n,
+                                                       .model = catalogue_model_here,
+                                                       .self = daemon,
+                                                       .wire = daemon->options.wire};
+    return &daemon->lead->placing.view;
 }
 
 void daemon_master_view(struct daemon *daemon, struct master_view *out)
@@ -167,11 +175,11 @@ void daemon_master_view(struct daemon *daemon, struct master_view *out)
         .term = agreement_status(daemon->agreement).term,
         .now_ms = daemon_now_ms(daemon),
         .wall_ms = daemon_wall_ms(),
-        .leads_since_ms = daemon->leads_since_ms,
+        .leads_since_ms = daemon->lead->leads_since_ms,
         .nodes = nodes,
-        .n_nodes = daemon_lead_gather_nodes(daemon, nodes),
+        .n_nodes = lead_gather_nodes(daemon, nodes),
         .uses = uses,
-        .n_uses = daemon_lead_gather_uses(daemon, uses),
+        .n_uses = lead_gather_uses(daemon, uses),
         .self = daemon->id,
     };
     for (uint32_t i = 0; i < out->n_nodes; i++) { /* all of it is of one moment */
@@ -192,35 +200,36 @@ static bool has_weights(void *self, const char *node, const char *model)
     return false;
 }
 
-static void daemon_lead_run_master(struct daemon *daemon)
+static void lead_step_master(struct daemon *daemon)
 {
     static struct master_proposals proposals;
     struct master_view view;
     struct error err;
+    struct lead *lead = daemon->lead;
     daemon_placing_view(daemon);
-    struct master_planner planner = {placing_problem, placing_call_in, &daemon->placing,
+    struct master_planner planner = {placing_problem, placing_call_in, &lead->placing,
                                      PLAN_NODES_MAX};
     struct master_options options = master_options_default();
     options.place = master_plan;
     options.self = &planner;
     options.consider = daemon->options.no_moves ? NULL : master_replan;
-    options.considers = &daemon->mover;
-    daemon->mover.planner = &planner;
-    daemon->mover.has_weights = has_weights;
-    daemon->mover.self = daemon;
-    daemon->mover.max_nodes = MOVE_NODES_MAX;
+    options.considers = &lead->mover;
+    lead->mover.planner = &planner;
+    lead->mover.has_weights = has_weights;
+    lead->mover.self = daemon;
+    lead->mover.max_nodes = MOVE_NODES_MAX;
     daemon_master_view(daemon, &view);
-    if (master_step(&daemon->master, &options, &view, &proposals, &err))
+    if (master_step(&lead->master, &options, &view, &proposals, &err))
         log_line(LOG_WARN, "master", "%s", err.text);
     for (uint32_t i = 0; i < proposals.n; i++)
         daemon_propose_bytes(daemon, proposals.events[i].data, proposals.events[i].size);
     master_proposals_clear(&proposals);
 }
 
-void daemon_lead_anew(struct daemon *daemon, const char *instance)
+void lead_anew(struct lead *lead, const char *instance)
 {
-    for (uint32_t i = 0; i < daemon->master.n; i++) {
-        struct master_memory *memory = &daemon->master.memory[i];
+    for (uint32_t i = 0; i < lead->master.n; i++) {
+        struct master_memory *memory = &lead->master.memory[i];
         if (strcmp(memory->instance, instance) != 0)
             continue;
         memory->wait_ms = memory->retry_ms = memory->proposed_ms = 0;
@@ -230,27 +239,28 @@ void daemon_lead_anew(struct daemon *daemon, const char *instance)
 
 void daemon_lead(struct daemon *daemon)
 {
+    struct lead *lead = daemon->lead;
     if (!daemon->is_member || daemon->stopping || !daemon->relay)
         return;
     const struct replica_status status = agreement_status(daemon->agreement);
-    if (status.leads && !daemon->leads) {
-        daemon->master = (struct master){0};
-        master_mover_clear(&daemon->mover);
-        daemon->leads_since_ms = daemon_now_ms(daemon);
+    if (status.leads && !lead->leads) {
+        lead->master = (struct master){0};
+        master_mover_clear(&lead->mover);
+        lead->leads_since_ms = daemon_now_ms(daemon);
         log_line(LOG_INFO, "node", "this node leads the cluster");
     }
-    daemon->leads = status.leads;
-    if (!daemon->leads)
+    lead->leads = status.leads;
+    if (!lead->leads)
         return;
     record_all(daemon);
-    daemon_lead_set_members(daemon);
-    daemon_lead_run_master(daemon);
+    lead_list_members(daemon);
+    lead_step_master(daemon);
 }
 
-const char *daemon_problem(const struct daemon *daemon, const char *instance)
+const char *lead_problem_of(const struct daemon *daemon, const char *instance)
 {
-    if (daemon->leads)
-        return master_problem(&daemon->master, instance);
+    if (daemon->lead->leads)
+        return master_problem(&daemon->lead->master, instance);
     const uint64_t leader = agreement_status(daemon->agreement).leader;
     const Cluster__NodeRecord *record = state_node_of_member(daemon_state(daemon), leader);
     const struct peer *peer = record ? daemon_peer(daemon, record->node->id) : NULL;
@@ -262,40 +272,32 @@ const char *daemon_problem(const struct daemon *daemon, const char *instance)
     return NULL;
 }
 
-/* ---- this node's links ----------------------------------------------------------------------- */
-
-static uint64_t measure_wait_ms(const struct daemon *daemon, const char *to)
+bool lead_is(const struct lead *lead)
 {
-    const Cluster__State *root = daemon_state(daemon)->root;
-    for (size_t i = 0; root && i < root->n_links; i++) {
-        const Cluster__Link *link = root->links[i];
-        if (strcmp(link->from, daemon->id) == 0 && strcmp(link->to, to) == 0)
-            return link->has_bytes_per_s ? MEASURE_MS : NEW_LINK_MS;
-    }
-    return 0;
+    return lead->leads;
 }
 
-/* A link of which nothing is known yet is looked at in every tick, since who places wants to know
- * soon; one that is known rarely, since the log is for rare facts. */
-void daemon_measure_links(struct daemon *daemon)
+uint32_t lead_problems(const struct lead *lead, struct lead_problem *out, uint32_t n)
 {
-    const uint64_t now = daemon_now_ms(daemon);
-    for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        Cluster__Link link = CLUSTER__LINK__INIT, *list[] = {&link};
-        Cluster__Links links = CLUSTER__LINKS__INIT;
-        Cluster__Event event = CLUSTER__EVENT__INIT;
-        if (!peer->link || !state_node(daemon_state(daemon), peer->id) ||
-            (peer->measured_ms && now - peer->measured_ms < measure_wait_ms(daemon, peer->id)))
-            continue;
-        const struct topology_link measured = link_measured(peer->link);
-        if (!placing_link_changed(daemon_state(daemon), daemon->id, peer->id, &measured, &link) ||
-            !measured.latency_ns.valid)
-            continue;
-        peer->measured_ms = now;
-        links.n_links = 1;
-        links.links = list;
-        event.kind_case = CLUSTER__EVENT__KIND_LINKS_MEASURED;
-        event.links_measured = &links;
-        agreement_propose(daemon->agreement, &event, NULL, NULL);
+    uint32_t count = 0;
+    for (uint32_t i = 0; lead->leads && i < lead->master.n && count < n; i++) {
+        const struct master_memory *memory = &lead->master.memory[i];
+        if (memory->problem[0])
+            out[count++] = (struct lead_problem){memory->instance, memory->problem};
     }
+    return count;
+}
+
+struct lead *lead_new(void)
+{
+    return mem_new(sizeof(struct lead));
+}
+
+void lead_free(struct lead *lead)
+{
+    if (!lead)
+        return;
+    placing_deinit(&lead->placing);
+    master_mover_clear(&lead->mover);
+    mem_free(lead);
 }
