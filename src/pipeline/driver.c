@@ -10,39 +10,113 @@
 
 /* ---- the baton ------------------------------------------------------------------------ */
 
-static bool something_to_do(const struct driver *driver)
+static bool driver_has_wishes(const struct driver *driver)
 {
-    return driver->incoming || driver->completed || driver->cancels || driver->seeds ||
-           ((driver->found || (driver->quiesces && !driver->is_quiescent)) && !driver->n_in_flight);
+    if (driver->completed || driver->incoming || driver->to_cancel)
+        return true;
+    if (driver->found && driver->n_in_flight)
+        return false; /* what is under way has to end first, and this is asked again */
+    return driver->found || driver->seeds ||
+           (driver->quiesces && !driver->is_quiescent && !driver->n_in_flight);
 }
 
-/* Runs the step until nothing is left to do. Called with the lock, which it gives up meanwhile. */
-static void run_locked(struct driver *driver)
+/* With the lock. */
+static void driver_take_wishes(struct driver *driver, struct driver_wishes *out)
 {
-    driver->active = true;
-    while (something_to_do(driver)) {
-        struct microbatch *completed = driver->completed;
-        driver->completed = NULL;
-        driver->completed_end = &driver->completed;
+    if (driver->incoming) {
+        *driver->queue_end = driver->incoming;
+        driver->queue_end = driver->incoming_end;
+    }
+    driver->incoming = NULL;
+    driver->incoming_end = &driver->incoming;
+    struct sequence **at = &driver->cancelled;
+    while (*at)
+        at = &(*at)->cancel_next;
+    *at = driver->to_cancel;
+    driver->to_cancel = NULL;
+    out->quiesces = driver->quiesces;
+    out->waits = driver->found && driver->n_in_flight;
+    if (out->waits)
+        return;
+    if (driver->found) {
+        out->found = driver->lost;
+        driver->lost = (struct error){0}; /* from now on it sends again */
+        driver->found = false;
+    }
+    if (!out->seeds) {
+        out->seeds = driver->seeds;
+        driver->seeds = NULL;
+    }
+}
+
+/* With the lock. */
+static void driver_publish(struct driver *driver)
+{
+    struct driver_stats *stats = &driver->stats;
+    const struct driver_gain *gain = &driver->gain;
+    assert(stats->queued >= gain->n_admitted);
+    stats->queued -= gain->n_admitted;
+    stats->slots_busy += gain->n_admitted;
+    stats->prompt_tokens_total += gain->prompt_tokens;
+    stats->cached_tokens_total += gain->cached_tokens;
+    stats->generated_tokens_total += gain->generated_tokens;
+    stats->steps_total += gain->steps;
+    stats->rows_total += gain->rows;
+    driver->gain = (struct driver_gain){0};
+    assert(stats->slots_busy <= stats->slots_total);
+}
+
+/* One step. With the lock, which it gives up meanwhile. */
+static void driver_step_locked(struct driver *driver)
+{
+    struct driver_wishes wishes = {0};
+    struct microbatch *completed = driver->completed;
+    const uint64_t n_ended = driver->n_ended;
+    driver->completed = NULL;
+    driver->completed_end = &driver->completed;
+    driver_take_wishes(driver, &wishes);
+    pthread_mutex_unlock(&driver->lock);
+    while (completed) {
+        struct microbatch *next = completed->next;
+        step_complete(driver, completed);
+        completed = next;
+    }
+    if (driver->n_ended != n_ended) {
+        /* Whose `done` submitted the next request has it in this step's micro-batch. */
+        pthread_mutex_lock(&driver->lock);
+        driver_take_wishes(driver, &wishes);
         pthread_mutex_unlock(&driver->lock);
-        while (completed) {
-            struct microbatch *next = completed->next;
-            step_complete(driver, completed);
-            completed = next;
-        }
-        step_advance(driver);
+    }
+    step_advance(driver, &wishes);
+    mem_free(wishes.seeds);
+    pthread_mutex_lock(&driver->lock);
+    driver_publish(driver);
+}
+
+/* Steps until nothing is wished any more. The same. */
+static void driver_run_locked(struct driver *driver)
+{
+    assert(!driver->active);
+    driver->active = true;
+    while (driver_has_wishes(driver)) {
+        driver_step_locked(driver);
+        if (!driver->has_settled || driver->is_quiescent)
+            continue;
+        driver->is_quiescent = true;
+        pthread_mutex_unlock(&driver->lock);
+        driver->on_quiescent(driver->quiescent_arg);
         pthread_mutex_lock(&driver->lock);
     }
     driver->active = false;
 }
 
-static void *own_thread(void *arg)
+static void *driver_own_thread(void *arg)
 {
     struct driver *driver = arg;
     pthread_mutex_lock(&driver->lock);
     while (!driver->closing || driver->active || driver->live || driver->n_in_flight) {
-        if (!driver->active && something_to_do(driver))
-            run_locked(driver);
+        if (!driver->active && driver_has_wishes(driver))
+            driver_run_locked(driver);
         else
             pthread_cond_wait(&driver->wake, &driver->lock);
     }
@@ -51,7 +125,7 @@ static void *own_thread(void *arg)
 }
 
 /* On the last stage's device thread. */
-static void on_microbatch_done(void *arg, struct microbatch *microbatch)
+static void driver_on_done(void *arg, struct microbatch *microbatch)
 {
     struct driver *driver = arg;
     pthread_mutex_lock(&driver->lock);
@@ -62,7 +136,7 @@ static void on_microbatch_done(void *arg, struct microbatch *microbatch)
         /* Only the baton's holder changes n_in_flight. With others under way this device has more
          * to compute. */
         if (driver->n_in_flight == 1)
-            run_locked(driver);
+            driver_run_locked(driver);
         else
             pthread_cond_signal(&driver->wake);
     }
@@ -74,7 +148,8 @@ static void on_microbatch_done(void *arg, struct microbatch *microbatch)
 /* ---- stages elsewhere ------------------------------------------------------------------ */
 
 /* It has come back, or never will: the shares say which. */
-static void end_early(struct driver *driver, struct microbatch *microbatch, const struct error *err)
+static void driver_end_early(struct driver *driver, struct microbatch *microbatch,
+                             const struct error *err)
 {
     microbatch_fail(microbatch);
     microbatch->error = *err;
@@ -85,8 +160,8 @@ static void end_early(struct driver *driver, struct microbatch *microbatch, cons
 /* The end of sending: whether it failed (`lost` says so already), or the network was lost
  * meanwhile, so that the micro-batch is the caller's again. Its answer may have come and gone long
  * since. */
-static bool is_unsent(struct driver *driver, struct microbatch *microbatch, uint64_t number,
-                      struct error *lost)
+static bool driver_is_unsent(struct driver *driver, struct microbatch *microbatch, uint64_t number,
+                             struct error *lost)
 {
     bool unsent = false;
     pthread_mutex_lock(&driver->lock);
@@ -116,21 +191,21 @@ static void driver_leave(void *arg, struct microbatch *microbatch)
         if (!pipeline_post(&driver->pipeline, microbatch, number))
             error_set(&lost, ERROR_NO_MEMORY, "no memory for a message to stage %u",
                       microbatch->at);
-        if (!is_unsent(driver, microbatch, number, &lost))
+        if (!driver_is_unsent(driver, microbatch, number, &lost))
             return;
     }
-    end_early(driver, microbatch, &lost);
+    driver_end_early(driver, microbatch, &lost);
 }
 
-/* The micro-batch with this number, which is then away no more; NULL when there is none. `any`: one
- * that is not just being sent. */
-static struct microbatch *take_away(struct driver *driver, uint64_t number, bool any)
+/* The micro-batch with this number, which is then away no more. `was_sent`: there was one. */
+static struct microbatch *driver_take_back(struct driver *driver, uint64_t number, bool *was_sent)
 {
     struct microbatch *found = NULL;
     pthread_mutex_lock(&driver->lock);
+    *was_sent = number > 0 && number <= driver->last_number;
     for (uint32_t i = 0; i < driver->n_devices && !found; i++) {
         struct microbatch *microbatch = &driver->microbatches[i];
-        if (microbatch->away && (any ? !microbatch->sending : microbatch->number == number))
+        if (microbatch->away && microbatch->number == number)
             found = microbatch;
     }
     if (found)
@@ -139,12 +214,20 @@ static struct microbatch *take_away(struct driver *driver, uint64_t number, bool
     return found;
 }
 
-static bool was_sent(struct driver *driver, uint64_t number)
+/* One that is away, but for those that are being sent: who sends them sees the loss
+ * (driver_is_unsent()). NULL: there is none. */
+static struct microbatch *driver_give_up_one(struct driver *driver)
 {
+    struct microbatch *found = NULL;
     pthread_mutex_lock(&driver->lock);
-    bool sent = number > 0 && number <= driver->last_number;
+    for (uint32_t i = 0; i < driver->n_devices && !found; i++) {
+        if (driver->microbatches[i].away && !driver->microbatches[i].sending)
+            found = &driver->microbatches[i];
+    }
+    if (found)
+        found->away = false;
     pthread_mutex_unlock(&driver->lock);
-    return sent;
+    return found;
 }
 
 static enum error_code driver_arrive(void *arg, const struct microbatch_message *message,
@@ -152,8 +235,9 @@ static enum error_code driver_arrive(void *arg, const struct microbatch_message 
 {
     struct driver *driver = arg;
     const uint64_t number = message->route.number;
-    struct microbatch *microbatch = take_away(driver, number, false);
-    if (!microbatch && was_sent(driver, number))
+    bool was_sent;
+    struct microbatch *microbatch = driver_take_back(driver, number, &was_sent);
+    if (!microbatch && was_sent)
         return ERROR_NONE; /* given up in the meantime */
     if (!microbatch)
         return error_set(err, ERROR_INVALID, "micro-batch %llu was never sent",
@@ -163,7 +247,7 @@ static enum error_code driver_arrive(void *arg, const struct microbatch_message 
     if (code) {
         struct error cause = {.code = code};
         error_set(&cause, ERROR_DEVICE, "%s", err ? err->text : "a message that is wrong");
-        end_early(driver, microbatch, &cause);
+        driver_end_early(driver, microbatch, &cause);
         return code;
     }
     microbatch_go_on(microbatch);
@@ -185,8 +269,8 @@ void driver_lost(struct driver *driver, const struct error *why)
     driver->found = false;
     pthread_mutex_unlock(&driver->lock);
     struct microbatch *microbatch;
-    while ((microbatch = take_away(driver, 0, true)) != NULL)
-        end_early(driver, microbatch, why);
+    while ((microbatch = driver_give_up_one(driver)) != NULL)
+        driver_end_early(driver, microbatch, why);
 }
 
 void driver_found(struct driver *driver)
@@ -196,27 +280,6 @@ void driver_found(struct driver *driver)
     if (!driver->active)
         pthread_cond_signal(&driver->wake);
     pthread_mutex_unlock(&driver->lock);
-}
-
-bool driver_is_found(struct driver *driver)
-{
-    pthread_mutex_lock(&driver->lock);
-    bool found = driver->found;
-    pthread_mutex_unlock(&driver->lock);
-    return found;
-}
-
-struct error driver_take_found(struct driver *driver)
-{
-    struct error why = {0};
-    pthread_mutex_lock(&driver->lock);
-    if (driver->found) {
-        why = driver->lost;
-        driver->lost = (struct error){0};
-    }
-    driver->found = false;
-    pthread_mutex_unlock(&driver->lock);
-    return why;
 }
 
 /* ---- from one driver to the next ------------------------------------------------------- */
@@ -230,22 +293,6 @@ void driver_quiesce(struct driver *driver, void (*quiescent)(void *arg), void *a
     if (!driver->active)
         pthread_cond_signal(&driver->wake);
     pthread_mutex_unlock(&driver->lock);
-}
-
-bool driver_quiesces(struct driver *driver)
-{
-    pthread_mutex_lock(&driver->lock);
-    bool quiesces = driver->quiesces && !driver->is_quiescent;
-    pthread_mutex_unlock(&driver->lock);
-    return quiesces;
-}
-
-void driver_become_quiescent(struct driver *driver)
-{
-    pthread_mutex_lock(&driver->lock);
-    driver->is_quiescent = true;
-    pthread_mutex_unlock(&driver->lock);
-    driver->on_quiescent(driver->quiescent_arg);
 }
 
 bool driver_is_quiescent(struct driver *driver)
@@ -297,15 +344,6 @@ enum error_code driver_seed(struct driver *driver, const struct cached_slot *slo
     return ERROR_NONE;
 }
 
-struct driver_seeds *driver_take_seeds(struct driver *driver)
-{
-    pthread_mutex_lock(&driver->lock);
-    struct driver_seeds *seeds = driver->seeds;
-    driver->seeds = NULL;
-    pthread_mutex_unlock(&driver->lock);
-    return seeds;
-}
-
 struct pipeline *driver_pipeline(struct driver *driver)
 {
     return &driver->pipeline;
@@ -313,7 +351,7 @@ struct pipeline *driver_pipeline(struct driver *driver)
 
 /* ---- requests ------------------------------------------------------------------------- */
 
-static void accept_locked(struct driver *driver, struct sequence *sequence)
+static void driver_accept(struct driver *driver, struct sequence *sequence)
 {
     sequence->id = ++driver->last_id;
     sequence->live_next = driver->live;
@@ -344,7 +382,7 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
     else if (driver->stats.queued >= driver->options.queue_max + free_slots)
         code = ERROR_BUSY;
     else
-        accept_locked(driver, sequence);
+        driver_accept(driver, sequence);
     if (!code && id)
         *id = sequence->id; /* under the lock: it may be over, and freed, right after */
     pthread_mutex_unlock(&driver->lock);
@@ -357,53 +395,56 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
                      driver->options.queue_max);
 }
 
+/* With the lock. */
+static void driver_note_cancelled(struct driver *driver, struct sequence *sequence)
+{
+    if (sequence->is_cancelled)
+        return;
+    sequence->is_cancelled = true;
+    sequence->cancel_next = driver->to_cancel;
+    driver->to_cancel = sequence;
+}
+
 void driver_cancel(struct driver *driver, uint64_t id)
 {
     pthread_mutex_lock(&driver->lock);
-    for (struct sequence *sequence = driver->live; sequence; sequence = sequence->live_next) {
-        if (sequence->id != id)
-            continue;
-        sequence->cancelled = true;
-        driver->cancels = true;
-        if (!driver->active)
-            pthread_cond_signal(&driver->wake);
-        break;
-    }
+    struct sequence *sequence = driver->live;
+    while (sequence && sequence->id != id)
+        sequence = sequence->live_next;
+    if (sequence)
+        driver_note_cancelled(driver, sequence);
+    if (sequence && !driver->active)
+        pthread_cond_signal(&driver->wake);
     pthread_mutex_unlock(&driver->lock);
 }
 
-struct sequence *driver_next_cancelled(struct driver *driver)
+/* It may be on the list that the step has taken, or on the one that it has not seen yet. */
+static bool driver_drop_cancelled(struct sequence **at, const struct sequence *sequence)
 {
-    pthread_mutex_lock(&driver->lock);
-    *driver->queue_end = driver->incoming;
-    if (driver->incoming)
-        driver->queue_end = driver->incoming_end;
-    driver->incoming = NULL;
-    driver->incoming_end = &driver->incoming;
-    struct sequence *found = NULL;
-    for (struct sequence *at = driver->cancels ? driver->live : NULL; at && !found;
-         at = at->live_next) {
-        if (at->cancelled)
-            found = at;
-    }
-    driver->cancels = found != NULL;
-    pthread_mutex_unlock(&driver->lock);
-    return found;
+    while (*at && *at != sequence)
+        at = &(*at)->cancel_next;
+    const bool is_there = *at != NULL;
+    if (is_there)
+        *at = sequence->cancel_next;
+    return is_there;
 }
 
 void driver_retire(struct driver *driver, struct sequence *sequence)
 {
     pthread_mutex_lock(&driver->lock);
+    assert(driver->active); /* by the baton holder */
+    if (sequence->is_cancelled && !driver_drop_cancelled(&driver->cancelled, sequence))
+        driver_drop_cancelled(&driver->to_cancel, sequence);
     if (sequence->live_next)
         sequence->live_next->live_previous = sequence->live_previous;
     if (sequence->live_previous)
         sequence->live_previous->live_next = sequence->live_next;
     else
         driver->live = sequence->live_next;
-    if (sequence->slot == SLOT_NONE)
-        driver->stats.queued--;
-    else
-        driver->stats.slots_busy--;
+    uint32_t *count =
+        sequence->slot == SLOT_NONE ? &driver->stats.queued : &driver->stats.slots_busy;
+    assert(*count); /* an admission is published before its sequence can end */
+    --*count;
     pthread_mutex_unlock(&driver->lock);
 }
 
@@ -437,8 +478,9 @@ uint64_t driver_stage_busy_ns(const struct driver *driver, uint32_t index)
 
 /* ---- opening and closing -------------------------------------------------------------- */
 
-static enum error_code make_microbatches(struct driver *driver,
-                                         const struct microbatch_sizes *sizes, struct error *err)
+static enum error_code driver_make_microbatches(struct driver *driver,
+                                                const struct microbatch_sizes *sizes,
+                                                struct error *err)
 {
     driver->operations = mem_new_array(sizes->operations, sizeof *driver->operations);
     driver->setups = mem_new_array(sizes->shares, sizeof *driver->setups);
@@ -457,7 +499,7 @@ static enum error_code make_microbatches(struct driver *driver,
 }
 
 /* What driver_open() has built so far; every part may be missing. */
-static void dismantle(struct driver *driver)
+static void driver_dismantle(struct driver *driver)
 {
     if (driver->pipeline.stages)
         pipeline_unload(&driver->pipeline);
@@ -477,12 +519,13 @@ static void dismantle(struct driver *driver)
 
 static const struct pipeline_owner driver_as_owner = {
     .leave = driver_leave,
-    .done = on_microbatch_done,
+    .done = driver_on_done,
     .arrive = driver_arrive,
 };
 
-static enum error_code build(struct driver *driver, const struct model *model,
-                             const struct stage_plan *stages, uint32_t n_stages, struct error *err)
+static enum error_code driver_build(struct driver *driver, const struct model *model,
+                                    const struct stage_plan *stages, uint32_t n_stages,
+                                    struct error *err)
 {
     struct pipeline_settings settings;
     pipeline_settings_init(&settings, model, stages, n_stages, &driver->options);
@@ -500,10 +543,10 @@ static enum error_code build(struct driver *driver, const struct model *model,
         code = picker_new(driver->pipeline.shape.n_vocab, driver->options.n_slots,
                           driver->options.context, &driver->pipeline.picker, err);
     if (!code)
-        code = make_microbatches(driver, &settings.sizes, err);
+        code = driver_make_microbatches(driver, &settings.sizes, err);
     if (!code)
         code = pipeline_load(&driver->pipeline, model, stages, &driver->options, err);
-    if (!code && pthread_create(&driver->thread, NULL, own_thread, driver))
+    if (!code && pthread_create(&driver->thread, NULL, driver_own_thread, driver))
         code = error_set(err, ERROR_IO, "the system refused a thread");
     return code;
 }
@@ -533,9 +576,9 @@ enum error_code driver_open_far(const struct model *model, const struct stage_pl
     enum error_code code = pipeline_check(model, stages, n_stages, options, &driver->options, err);
     driver->stats.slots_total = driver->options.n_slots;
     if (!code)
-        code = build(driver, model, stages, n_stages, err);
+        code = driver_build(driver, model, stages, n_stages, err);
     if (code) {
-        dismantle(driver);
+        driver_dismantle(driver);
         return code;
     }
     *out = driver;
@@ -547,7 +590,7 @@ void driver_stop(struct driver *driver)
     pthread_mutex_lock(&driver->lock);
     driver->closing = true;
     for (struct sequence *sequence = driver->live; sequence; sequence = sequence->live_next)
-        sequence->cancelled = driver->cancels = true;
+        driver_note_cancelled(driver, sequence);
     pthread_cond_signal(&driver->wake);
     pthread_mutex_unlock(&driver->lock);
     pthread_join(driver->thread, NULL); /* it leaves when nothing is live or under way */
@@ -560,5 +603,5 @@ void driver_close(struct driver *driver)
         return;
     if (!driver->stopped)
         driver_stop(driver);
-    dismantle(driver);
+    driver_dismantle(driver);
 }

@@ -1,6 +1,11 @@
 /* What the driver's two halves share: driver.c, the doors with their lock, and step.c, which
  * decides.
  *
+ * What is asked of the driver is a wish, noted under the lock. A step takes all wishes at once
+ * (driver_wishes), works without the lock, and publishes what it did when it takes the next ones.
+ * So a step with nothing to end takes the lock once; each request that ends takes it once more, for
+ * its `done` may look at the statistics and submit the next.
+ *
  * The driver's state belongs to whoever holds the baton (`active`): only one thread at a time runs
  * the step, but it need not always be the same one. A micro-batch that comes back while no other is
  * under way is handled by the device thread that finished it, so that a single stream costs no
@@ -15,6 +20,20 @@
 #include "pipeline/slots.h"
 
 #include <pthread.h>
+
+/* What a step has added to the statistics. */
+struct driver_gain {
+    uint32_t n_admitted;
+    uint64_t prompt_tokens, cached_tokens, generated_tokens, steps, rows;
+};
+
+/* What a step is asked to do beside `queue` and `cancelled`: taken out of the driver with those. */
+struct driver_wishes {
+    bool waits;                 /* stages are back, but what was under way has to end first */
+    struct error found;         /* they are back: why they were lost. Code 0: nothing of that */
+    bool quiesces;              /* nothing more is to be begun */
+    struct driver_seeds *seeds; /* NULL: none */
+};
 
 struct driver {
     /* constant after open */
@@ -31,11 +50,14 @@ struct driver {
     uint32_t n_operations;
     struct pick_setup *setups; /* the same */
     uint32_t n_setups;
-    uint32_t n_in_flight;   /* read also under the lock while nobody is active */
-    uint64_t n_sent;        /* micro-batches so far */
-    uint64_t n_generated;   /* tokens so far */
-    uint64_t prompt_row_ns; /* measured on the slowest stage; 0: not yet */
-    uint32_t n_cached;      /* written before is_quiescent */
+    uint32_t n_in_flight;       /* read also under the lock while nobody is active */
+    uint64_t n_sent;            /* micro-batches so far */
+    uint64_t n_ended;           /* requests so far */
+    struct driver_gain gain;    /* not yet in the statistics */
+    struct sequence *cancelled; /* to be ended by this step */
+    uint64_t prompt_row_ns;     /* measured on the slowest stage; 0: not yet */
+    bool has_settled;           /* for a successor: nothing is begun any more */
+    uint32_t n_cached;          /* written before is_quiescent */
     struct cached_slot cached[LIMIT_SEQUENCES];
 
     /* under the lock */
@@ -44,7 +66,7 @@ struct driver {
     pthread_t thread;
     bool active; /* somebody runs the step */
     bool closing, stopped;
-    bool cancels; /* some live sequence has been cancelled */
+    struct sequence *to_cancel; /* live ones, by cancel_next */
     struct sequence *incoming, **incoming_end;
     struct microbatch *completed, **completed_end;
     struct sequence *live;
@@ -67,20 +89,12 @@ struct driver_seeds {
 
 /* ---- step.c: by the baton holder, without the lock ---- */
 
-/* Cancels what is to be cancelled, gives slots to those who wait, sends micro-batches. */
-void step_advance(struct driver *driver);
-/* Takes a micro-batch back: samples, calls the handlers. */
+/* Takes a micro-batch back: calls the handlers, ends what is over. */
 void step_complete(struct driver *driver, struct microbatch *microbatch);
+/* Ends what was cancelled, gives slots to those who wait, sends micro-batches. */
+void step_advance(struct driver *driver, const struct driver_wishes *wishes);
 
 /* ---- driver.c: for step.c ---- */
 
-/* Appends new requests to the queue and returns one that was cancelled, NULL when there is none. */
-struct sequence *driver_next_cancelled(struct driver *driver);
-bool driver_is_found(struct driver *driver);
-bool driver_quiesces(struct driver *driver); /* and is not quiescent yet */
-void driver_become_quiescent(struct driver *driver);
-struct driver_seeds *driver_take_seeds(struct driver *driver); /* NULL: there are none */
-/* From now on it sends again; returns why it did not. Code 0: it was lost anew meanwhile. */
-struct error driver_take_found(struct driver *driver);
 /* Takes the sequence off the live list and into the statistics. */
 void driver_retire(struct driver *driver, struct sequence *sequence);

@@ -1,7 +1,8 @@
 /* A sequence: one accepted request and how far it has come.
  *
- * It owns copies of everything the request points to. `id`, `cancelled` and the links of the
- * live list belong to the driver's lock; the rest to the thread that runs the driver's step. */
+ * It owns copies of everything the request points to. `id`, `is_cancelled` and the links of the
+ * live list belong to the driver's lock, and cancel_next until a step takes that list; the rest to
+ * the thread that runs the driver's step. */
 #pragma once
 
 #include "pipeline/request.h"
@@ -10,7 +11,8 @@ enum { SLOT_NONE = UINT32_MAX };
 
 struct sequence {
     uint64_t id;
-    bool cancelled;
+    bool is_cancelled;
+    struct sequence *cancel_next;               /* those that are to be cancelled */
     struct sequence *live_next, *live_previous; /* all accepted requests */
     struct sequence *queue_next;                /* those without a slot */
 

@@ -20,8 +20,8 @@ enum {
 
 /* ---- the end of a sequence ------------------------------------------------------------ */
 
-static void finish(struct driver *driver, struct sequence *sequence, enum finish_reason reason,
-                   const struct error *err)
+static void step_finish(struct driver *driver, struct sequence *sequence, enum finish_reason reason,
+                        const struct error *err)
 {
     uint64_t now_ns = clock_now_ns();
     struct request_usage usage = {
@@ -36,13 +36,14 @@ static void finish(struct driver *driver, struct sequence *sequence, enum finish
     usage.decode_ns = now_ns - first_ns;
     if (sequence->slot != SLOT_NONE)
         driver->slots.slots[sequence->slot].sequence = NULL;
+    driver->n_ended++;
     driver_retire(driver, sequence);
     sequence->request.handlers.done(sequence->request.arg, reason, &usage,
                                     reason == FINISH_ERROR ? err : NULL);
     sequence_free(sequence);
 }
 
-static void unqueue(struct driver *driver, const struct sequence *sequence)
+static void step_unqueue(struct driver *driver, const struct sequence *sequence)
 {
     struct sequence **at = &driver->queue;
     while (*at && *at != sequence)
@@ -53,26 +54,27 @@ static void unqueue(struct driver *driver, const struct sequence *sequence)
         driver->queue_end = at;
 }
 
-static void finish_cancelled(struct driver *driver)
+static void step_cancel(struct driver *driver)
 {
-    struct sequence *sequence;
-    while ((sequence = driver_next_cancelled(driver)) != NULL) {
+    while (driver->cancelled) {
+        struct sequence *sequence = driver->cancelled;
         if (sequence->slot == SLOT_NONE)
-            unqueue(driver, sequence);
-        finish(driver, sequence, FINISH_CANCELLED, NULL);
+            step_unqueue(driver, sequence);
+        step_finish(driver, sequence, FINISH_CANCELLED, NULL); /* and it is off the list */
+        assert(driver->cancelled != sequence);
     }
 }
 
 /* ---- slots ---------------------------------------------------------------------------- */
 
-static void push_operation(struct driver *driver, struct cache_operation operation)
+static void step_push_operation(struct driver *driver, struct cache_operation operation)
 {
     assert(driver->n_operations < driver->pipeline.shape.operations);
     driver->operations[driver->n_operations++] = operation;
 }
 
 /* The newest of a slot counts. */
-static void push_setup(struct driver *driver, uint32_t slot, const struct request *request)
+static void step_push_setup(struct driver *driver, uint32_t slot, const struct request *request)
 {
     uint32_t at = 0;
     while (at < driver->n_setups && driver->setups[at].slot != slot)
@@ -83,36 +85,36 @@ static void push_setup(struct driver *driver, uint32_t slot, const struct reques
                     request->n_top_logprobs);
 }
 
-static void empty_slot(struct driver *driver, uint32_t index)
+static void step_empty_slot(struct driver *driver, uint32_t index)
 {
     struct slot *slot = &driver->slots.slots[index];
     if (slot->n_placed || slot->broken)
-        push_operation(driver, (struct cache_operation){.slot = index});
+        step_push_operation(driver, (struct cache_operation){.slot = index});
     slot->n_placed = 0;
     slot->broken = false;
     slot->epoch++;
 }
 
-static void occupy(struct driver *driver, struct sequence *sequence,
-                   const struct slot_choice *choice)
+static void step_occupy(struct driver *driver, struct sequence *sequence,
+                        const struct slot_choice *choice)
 {
     struct slot *slot = &driver->slots.slots[choice->slot];
     if (choice->keep == 0) {
-        empty_slot(driver, choice->slot);
+        step_empty_slot(driver, choice->slot);
     } else if (choice->keep < slot->n_placed) {
-        push_operation(driver,
-                       (struct cache_operation){.slot = choice->slot, .length = choice->keep});
+        step_push_operation(driver,
+                            (struct cache_operation){.slot = choice->slot, .length = choice->keep});
         slot->n_placed = choice->keep;
     }
     if (choice->copy) {
-        push_operation(driver, (struct cache_operation){.slot = choice->slot,
-                                                        .from = choice->copy_from,
-                                                        .length = choice->copy,
-                                                        .copy = true});
+        step_push_operation(driver, (struct cache_operation){.slot = choice->slot,
+                                                             .from = choice->copy_from,
+                                                             .length = choice->copy,
+                                                             .copy = true});
         slot->n_placed = choice->copy;
     }
     if (sequence->request.n_predict)
-        push_setup(driver, choice->slot, &sequence->request);
+        step_push_setup(driver, choice->slot, &sequence->request);
     memcpy(slot->tokens, sequence->request.prompt,
            sequence->request.n_prompt * sizeof *slot->tokens);
     slot->n_known = sequence->request.n_prompt;
@@ -125,14 +127,14 @@ static void occupy(struct driver *driver, struct sequence *sequence,
 
 /* An admission takes two operations at most; one a slot is kept back for sequences that start
  * over. */
-static bool operations_are_full(const struct driver *driver)
+static bool step_operations_are_full(const struct driver *driver)
 {
     return driver->n_operations + 2 + driver->slots.n_slots > driver->pipeline.shape.operations;
 }
 
-static void admit(struct driver *driver)
+static void step_admit(struct driver *driver)
 {
-    while (driver->queue && !operations_are_full(driver)) {
+    while (driver->queue && !step_operations_are_full(driver)) {
         struct sequence *sequence = driver->queue;
         /* The last prompt token is always computed: its logits are needed. */
         bool reuses = !driver->options.no_prefix_reuse && !sequence_wants_rows(sequence);
@@ -140,20 +142,17 @@ static void admit(struct driver *driver)
         if (!slot_table_choose(&driver->slots, sequence->request.prompt,
                                reuses ? sequence->request.n_prompt - 1 : 0, &choice))
             return;
-        unqueue(driver, sequence);
-        occupy(driver, sequence, &choice);
-        pthread_mutex_lock(&driver->lock);
-        driver->stats.queued--;
-        driver->stats.slots_busy++;
-        driver->stats.prompt_tokens_total += sequence->request.n_prompt;
-        driver->stats.cached_tokens_total += sequence->cached;
-        pthread_mutex_unlock(&driver->lock);
+        step_unqueue(driver, sequence);
+        step_occupy(driver, sequence, &choice);
+        driver->gain.n_admitted++;
+        driver->gain.prompt_tokens += sequence->request.n_prompt;
+        driver->gain.cached_tokens += sequence->cached;
     }
 }
 
 /* ---- forming a micro-batch ------------------------------------------------------------ */
 
-static uint32_t mixed_rows(const struct driver *driver)
+static uint32_t step_mixed_rows(const struct driver *driver)
 {
     uint64_t rows =
         driver->prompt_row_ns ? MIXED_STEP_NS / driver->prompt_row_ns : MIXED_ROWS_FIRST;
@@ -163,7 +162,8 @@ static uint32_t mixed_rows(const struct driver *driver)
     return (uint32_t)(rows < half ? rows : half);
 }
 
-static uint32_t describe(const struct driver *driver, struct schedule_item *items, uint32_t *slots)
+static uint32_t step_describe(const struct driver *driver, struct schedule_item *items,
+                              uint32_t *slots)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
@@ -183,8 +183,8 @@ static uint32_t describe(const struct driver *driver, struct schedule_item *item
     return n;
 }
 
-static void add_share(struct driver *driver, struct microbatch *microbatch, uint32_t index,
-                      uint32_t n_rows)
+static void step_add_share(struct driver *driver, struct microbatch *microbatch, uint32_t index,
+                           uint32_t n_rows)
 {
     struct slot *slot = &driver->slots.slots[index];
     struct sequence *sequence = slot->sequence;
@@ -210,27 +210,27 @@ static void add_share(struct driver *driver, struct microbatch *microbatch, uint
 }
 
 /* Fills `microbatch` with what is to be done next; false when that is nothing. */
-static bool form(struct driver *driver, struct microbatch *microbatch)
+static bool step_form(struct driver *driver, struct microbatch *microbatch)
 {
     struct schedule_item items[LIMIT_SEQUENCES];
     uint32_t slots[LIMIT_SEQUENCES];
-    uint32_t n_items = describe(driver, items, slots);
+    uint32_t n_items = step_describe(driver, items, slots);
     uint64_t embedding_rows = driver->pipeline.shape.output_floats / driver->pipeline.shape.n_embd;
     struct schedule_limits limits = {
         .rows = driver->options.batch_rows,
         .devices = driver->n_devices,
-        .prefill_rows_mixed = mixed_rows(driver),
+        .prefill_rows_mixed = step_mixed_rows(driver),
         .output_all_rows = OUTPUT_ALL_ROWS,
         .embedding_rows = embedding_rows < UINT32_MAX ? (uint32_t)embedding_rows : UINT32_MAX,
     };
     struct schedule schedule;
     schedule_next(items, n_items, &limits, &schedule);
-    if (!schedule.n_shares && !operations_are_full(driver))
+    if (!schedule.n_shares && !step_operations_are_full(driver))
         return false;
     microbatch_clear(microbatch);
     microbatch->embeddings = schedule.embeddings;
     for (uint32_t i = 0; i < schedule.n_shares; i++)
-        add_share(driver, microbatch, slots[schedule.shares[i].item], schedule.shares[i].rows);
+        step_add_share(driver, microbatch, slots[schedule.shares[i].item], schedule.shares[i].rows);
     memcpy(microbatch->operations, driver->operations,
            driver->n_operations * sizeof *driver->operations);
     microbatch->n_operations = driver->n_operations;
@@ -243,16 +243,14 @@ static bool form(struct driver *driver, struct microbatch *microbatch)
 }
 
 /* The stages elsewhere are back, with nothing that can be relied on: every slot begins anew. */
-static void begin_anew(struct driver *driver)
+static void step_begin_anew(struct driver *driver, const struct error *why)
 {
-    const struct error why = driver_take_found(driver);
-    if (!why.code)
-        return;
+    assert(!driver->n_in_flight);
     driver->n_operations = driver->n_setups = 0;
     for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
         struct slot *slot = &driver->slots.slots[i];
         if (slot->sequence)
-            finish(driver, slot->sequence, FINISH_ERROR, &why);
+            step_finish(driver, slot->sequence, FINISH_ERROR, why);
         slot->n_placed = 0;
         slot->broken = true;
         slot->epoch++;
@@ -260,10 +258,10 @@ static void begin_anew(struct driver *driver)
 }
 
 /* For a successor: what is in the slots stays there, and all requests end, those too that came a
- * moment ago. */
-static void driver_note_cached(struct driver *driver)
+ * moment ago: driver_submit() has refused since the wish was noted. */
+static void step_come_to_rest(struct driver *driver)
 {
-    finish_cancelled(driver); /* takes what came in */
+    assert(!driver->n_in_flight && !driver->n_cached);
     for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
         struct slot *slot = &driver->slots.slots[i];
         if (!slot->sequence)
@@ -271,20 +269,19 @@ static void driver_note_cached(struct driver *driver)
         if (!slot->broken && slot->n_placed)
             driver->cached[driver->n_cached++] =
                 (struct cached_slot){i, slot->n_placed, slot->tokens};
-        finish(driver, slot->sequence, FINISH_CANCELLED, NULL);
+        step_finish(driver, slot->sequence, FINISH_CANCELLED, NULL);
     }
     while (driver->queue) {
         struct sequence *sequence = driver->queue;
-        unqueue(driver, sequence);
-        finish(driver, sequence, FINISH_CANCELLED, NULL);
+        step_unqueue(driver, sequence);
+        step_finish(driver, sequence, FINISH_CANCELLED, NULL);
     }
-    driver_become_quiescent(driver);
+    driver->has_settled = true;
 }
 
-static void take_seeds(struct driver *driver)
+static void step_take_seeds(struct driver *driver, const struct driver_seeds *seeds)
 {
-    struct driver_seeds *seeds = driver_take_seeds(driver);
-    for (uint32_t i = 0; seeds && i < seeds->n; i++) {
+    for (uint32_t i = 0; i < seeds->n; i++) {
         const struct cached_slot *seed = &seeds->slots[i];
         struct slot *slot = &driver->slots.slots[seed->slot];
         assert(!slot->sequence);
@@ -293,35 +290,32 @@ static void take_seeds(struct driver *driver)
         slot->broken = seed->n_tokens == 0;
         slot->epoch++;
     }
-    mem_free(seeds);
 }
 
-void step_advance(struct driver *driver)
+void step_advance(struct driver *driver, const struct driver_wishes *wishes)
 {
-    finish_cancelled(driver);
-    if (driver_is_found(driver)) {
-        if (driver->n_in_flight)
-            return; /* it ends soon, and this is called again */
-        begin_anew(driver);
-    }
-    take_seeds(driver);
-    if (driver->is_quiescent || driver_quiesces(driver)) {
-        if (!driver->is_quiescent && !driver->n_in_flight)
-            driver_note_cached(driver);
+    step_cancel(driver);
+    if (wishes->found.code)
+        step_begin_anew(driver, &wishes->found);
+    if (wishes->seeds) /* after that: who seeds has seen that the stages are back */
+        step_take_seeds(driver, wishes->seeds);
+    if (wishes->waits)
+        return; /* what is under way ends soon, and then the wish is taken */
+    if (wishes->quiesces) {
+        if (!driver->has_settled && !driver->n_in_flight)
+            step_come_to_rest(driver);
         return;
     }
-    admit(driver);
-    while (driver->unused && form(driver, driver->unused)) {
+    step_admit(driver);
+    while (driver->unused && step_form(driver, driver->unused)) {
         struct microbatch *microbatch = driver->unused;
         driver->unused = microbatch->next;
         driver->n_in_flight++;
         driver->n_sent++;
-        pthread_mutex_lock(&driver->lock);
-        driver->stats.steps_total++;
-        driver->stats.rows_total += microbatch->n_rows;
-        pthread_mutex_unlock(&driver->lock);
+        driver->gain.steps++;
+        driver->gain.rows += microbatch->n_rows;
         microbatch_send(microbatch);
-        admit(driver); /* goes on where the list of operations was full */
+        step_admit(driver); /* goes on where the list of operations was full */
     }
 }
 
@@ -329,16 +323,16 @@ void step_advance(struct driver *driver)
 
 /* Its place in the cache was lost before it had computed anything of its own: from the
  * beginning. */
-static void start_over(struct driver *driver, struct sequence *sequence)
+static void step_start_over(struct driver *driver, struct sequence *sequence)
 {
     struct slot *slot = &driver->slots.slots[sequence->slot];
     slot->broken = true;
-    empty_slot(driver, sequence->slot);
+    step_empty_slot(driver, sequence->slot);
     sequence->cached = 0;
 }
 
 /* Hands a token to the request; false when it wants no more. */
-static bool give_token(const struct sequence *sequence, const struct pick *pick)
+static bool step_give_token(const struct sequence *sequence, const struct pick *pick)
 {
     const struct request *request = &sequence->request;
     if (!request->handlers.token)
@@ -354,33 +348,34 @@ static bool give_token(const struct sequence *sequence, const struct pick *pick)
 }
 
 /* Takes the next token, and ends the sequence where it ends. */
-static void decode(struct driver *driver, struct sequence *sequence, const struct pick *pick)
+static void step_decode(struct driver *driver, struct sequence *sequence, const struct pick *pick)
 {
     struct slot *slot = &driver->slots.slots[sequence->slot];
     const struct request *request = &sequence->request;
     if (!sequence->first_token_ns)
         sequence->first_token_ns = clock_now_ns();
     if (sequence_is_stop(sequence, pick->token)) {
-        finish(driver, sequence, FINISH_STOP, NULL);
+        step_finish(driver, sequence, FINISH_STOP, NULL);
         return;
     }
-    bool go_on = give_token(sequence, pick);
+    bool go_on = step_give_token(sequence, pick);
     slot->tokens[slot->n_known++] = pick->token;
     sequence->generated++;
-    driver->n_generated++;
+    driver->gain.generated_tokens++;
     if (!go_on)
-        finish(driver, sequence, FINISH_STOP, NULL);
+        step_finish(driver, sequence, FINISH_STOP, NULL);
     else if (sequence->generated < request->n_predict && slot->n_known < driver->options.context)
         return;
     else if (request->want_all_logits)
         sequence->last_row = true;
     else
-        finish(driver, sequence, FINISH_LENGTH, NULL);
+        step_finish(driver, sequence, FINISH_LENGTH, NULL);
 }
 
 /* The outputs of one share. */
-static void deliver(struct driver *driver, struct sequence *sequence, const struct share *share,
-                    uint32_t width, const float *outputs, const struct pick *pick)
+static void step_deliver(struct driver *driver, struct sequence *sequence,
+                         const struct share *share, uint32_t width, const float *outputs,
+                         const struct pick *pick)
 {
     const struct request *request = &sequence->request;
     uint32_t end = share->position + share->n_rows;
@@ -392,12 +387,12 @@ static void deliver(struct driver *driver, struct sequence *sequence, const stru
     if (end < driver->slots.slots[share->slot].n_known)
         return;
     if (share->pick)
-        decode(driver, sequence, pick);
+        step_decode(driver, sequence, pick);
     else
-        finish(driver, sequence, FINISH_LENGTH, NULL);
+        step_finish(driver, sequence, FINISH_LENGTH, NULL);
 }
 
-static void measure(struct driver *driver, const struct microbatch *microbatch)
+static void step_measure(struct driver *driver, const struct microbatch *microbatch)
 {
     if (microbatch->n_rows < MEASURED_ROWS_MIN)
         return;
@@ -406,8 +401,8 @@ static void measure(struct driver *driver, const struct microbatch *microbatch)
         driver->prompt_row_ns ? (3 * driver->prompt_row_ns + row_ns) / 4 : row_ns;
 }
 
-static void settle(struct driver *driver, struct microbatch *microbatch, uint32_t index,
-                   uint32_t width, const float *outputs)
+static void step_settle(struct driver *driver, struct microbatch *microbatch, uint32_t index,
+                        uint32_t width, const float *outputs)
 {
     const struct share *share = &microbatch->shares[index];
     struct slot *slot = &driver->slots.slots[share->slot];
@@ -417,31 +412,28 @@ static void settle(struct driver *driver, struct microbatch *microbatch, uint32_
     if (share->failed || share->dropped) {
         slot->broken = true;
         if (sequence && share->failed && sequence->id == share->sequence)
-            finish(driver, sequence, FINISH_ERROR, &microbatch->error);
+            step_finish(driver, sequence, FINISH_ERROR, &microbatch->error);
         else if (sequence)
-            start_over(driver, sequence);
+            step_start_over(driver, sequence);
         return;
     }
     if (sequence && sequence->id == share->sequence)
-        deliver(driver, sequence, share, width, outputs, &microbatch->picks[index]);
+        step_deliver(driver, sequence, share, width, outputs, &microbatch->picks[index]);
 }
 
 void step_complete(struct driver *driver, struct microbatch *microbatch)
 {
-    measure(driver, microbatch);
+    step_measure(driver, microbatch);
     uint32_t width =
         microbatch->embeddings ? driver->pipeline.shape.n_embd : driver->pipeline.shape.n_vocab;
     const float *outputs = microbatch->outputs;
     for (uint32_t i = 0; i < microbatch->n_shares; i++) {
         const struct share *share = &microbatch->shares[i];
-        settle(driver, microbatch, i, width, outputs);
+        step_settle(driver, microbatch, i, width, outputs);
         if (!share->failed && !share->dropped)
             outputs += (size_t)share->n_outputs * width;
     }
     driver->n_in_flight--;
     microbatch->next = driver->unused;
     driver->unused = microbatch;
-    pthread_mutex_lock(&driver->lock);
-    driver->stats.generated_tokens_total = driver->n_generated;
-    pthread_mutex_unlock(&driver->lock);
 }
