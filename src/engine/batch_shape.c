@@ -11,9 +11,9 @@ uint32_t batch_output_count(const struct batch *batch)
 }
 
 /* Rows from `first` on that belong to the same slot; checks that they continue it. */
-static enum error_code read_run(const struct batch *batch, uint32_t first,
-                                const struct stage_options *options, const uint32_t *lengths,
-                                uint32_t *n_out, struct error *err)
+static enum error_code shape_read_run(const struct batch *batch, uint32_t first,
+                                      const struct stage_options *options, const uint32_t *lengths,
+                                      uint32_t *n_out, struct error *err)
 {
     const struct batch_row *rows = batch->rows;
     uint32_t slot = rows[first].slot, n = 0;
@@ -57,7 +57,7 @@ enum error_code batch_shape_read(const struct batch *batch, const struct stage_o
     out->embeddings = batch->embeddings;
     for (uint32_t row = 0, n = 0; row < batch->n_rows; row += n) {
         uint32_t slot = batch->rows[row].slot;
-        enum error_code code = read_run(batch, row, options, lengths, &n, err);
+        enum error_code code = shape_read_run(batch, row, options, lengths, &n, err);
         if (code)
             return code;
         if (seen[slot])

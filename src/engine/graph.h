@@ -22,7 +22,7 @@ struct graph_attention {
 struct graph_source { /* what graphs are built from; constant for a stage */
     const struct architecture *architecture;
     const struct hyperparameters *hyperparameters;
-    const struct weights *weights;
+    const struct stage_weights *weights;
     const struct kv_cache *kv;
     bool first, last;
     bool flash;

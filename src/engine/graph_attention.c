@@ -53,8 +53,8 @@ static struct ggml_tensor *rotate(struct graph_build *b, struct ggml_tensor *x, 
 }
 
 /* Writes the batch's rows of K or V ([d, n_head_kv, t]) into the cache; the cache with them. */
-static struct ggml_tensor *store(struct graph_build *b, struct ggml_tensor *cache,
-                                 struct ggml_tensor *rows)
+static struct ggml_tensor *attention_store(struct graph_build *b, struct ggml_tensor *cache,
+                                           struct ggml_tensor *rows)
 {
     if (!ggml_is_contiguous(rows))
         rows = ggml_cont(b->ctx, rows);
@@ -223,7 +223,8 @@ struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struc
     p.q = rotate(b, p.q, windowed);
     p.k = rotate(b, p.k, windowed);
     ggml_build_forward_expand(b->cgraph, p.q);
-    struct ggml_tensor *k = store(b, kv->k[index], p.k), *v = store(b, kv->v[index], p.v);
+    struct ggml_tensor *k = attention_store(b, kv->k[index], p.k),
+                       *v = attention_store(b, kv->v[index], p.v);
     struct ggml_tensor *all = b->source->attention
                                   ? attend_all(b, p.q, k, v, w[TENSOR_ATTENTION_SINKS], windowed)
                                   : attend_groups(b, p.q, index, windowed);

@@ -184,7 +184,7 @@ static size_t candidates(struct sampler *sampler, const struct sampler_params *p
     return n;
 }
 
-static int32_t draw(const uint64_t *keys, size_t n, float scale, double unit)
+static int32_t sampler_draw(const uint64_t *keys, size_t n, float scale, double unit)
 {
     float max = key_value(keys[0]);
     double sum = 0, part = 0;
@@ -220,7 +220,7 @@ int32_t sampler_pick(struct sampler *sampler, const struct sampler_params *param
     /* Bounded, because 0 * inf would be NaN where a logit is the largest. */
     float scale = bounded(1.0 / (double)params->temperature);
     if (filters(params))
-        return draw(sampler->keys, candidates(sampler, params, max), scale, unit);
+        return sampler_draw(sampler->keys, candidates(sampler, params, max), scale, unit);
     double sum = select_exp_sum(sampler->logits, sampler->n_vocab, max, scale);
     return (int32_t)select_exp_walk(sampler->logits, sampler->n_vocab, max, scale, unit * sum);
 }

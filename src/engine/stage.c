@@ -159,7 +159,7 @@ static bool is_pinned(const struct weight_unit *unit, uint32_t first_layer, uint
 
 struct stage_pin *stage_pin(const struct stage *stage, uint32_t first_layer, uint32_t n_layers)
 {
-    const struct weights *weights = &stage->weights;
+    const struct stage_weights *weights = &stage->weights;
     struct stage_pin *pin = mem_new(sizeof *pin + weights->n_units * sizeof *pin->units);
     for (uint32_t i = 0; pin && i < weights->n_units; i++) {
         if (is_pinned(weights->units[i], first_layer, n_layers, stage->h->n_layers))

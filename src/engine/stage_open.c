@@ -11,7 +11,7 @@
 enum { BACKENDS_MAX = 8 };
 
 /* Opening goes step by step: declare, measure, load. Nothing is allocated on the device before
- * load(). */
+ * stage_load(). */
 
 static enum error_code check_options(const struct model *model, const struct stage_options *o,
                                      struct error *err)
@@ -147,7 +147,7 @@ static enum error_code new_scheduler(struct stage *stage, struct error *err)
                : error_set(err, ERROR_NO_MEMORY, "not enough memory for the graph scheduler");
 }
 
-static enum error_code declare(struct stage *stage, struct error *err)
+static enum error_code stage_declare(struct stage *stage, struct error *err)
 {
     const struct hyperparameters *h = stage->h;
     enum error_code code = choose_flash(stage, err);
@@ -257,7 +257,7 @@ static enum error_code measure_compute(struct stage *stage, struct error *err)
     return code;
 }
 
-static enum error_code measure(struct stage *stage, struct error *err)
+static enum error_code stage_measure_graphs(struct stage *stage, struct error *err)
 {
     uint64_t host;
     enum error_code code = measure_compute(stage, err);
@@ -322,7 +322,7 @@ static enum error_code reserve_compute(struct stage *stage, struct error *err)
     return code;
 }
 
-static enum error_code reserve(struct stage *stage, struct error *err)
+static enum error_code stage_reserve(struct stage *stage, struct error *err)
 {
     uint64_t needed = stage->memory.kv + stage->memory.compute;
     enum error_code code = device_reserve(stage->device, needed, err);
@@ -331,11 +331,11 @@ static enum error_code reserve(struct stage *stage, struct error *err)
     return code ? code : weights_reserve(&stage->weights, err);
 }
 
-static enum error_code load(struct stage *stage, struct error *err)
+static enum error_code stage_load(struct stage *stage, struct error *err)
 {
     enum error_code code = check_fits(stage, err);
     if (!code)
-        code = reserve(stage, err);
+        code = stage_reserve(stage, err);
     if (!code)
         code = weights_load(&stage->weights, err);
     if (!code)
@@ -359,9 +359,9 @@ static enum error_code stage_new(struct device *device, const struct model *mode
     stage->model = model;
     stage->h = model_hyperparameters(model);
     stage->options = *options;
-    code = declare(stage, err);
+    code = stage_declare(stage, err);
     if (!code)
-        code = measure(stage, err);
+        code = stage_measure_graphs(stage, err);
     if (code) {
         stage_close(stage);
         return code;
@@ -391,7 +391,7 @@ enum error_code stage_open(struct device *device, const struct model *model,
     enum error_code code = stage_new(device, model, options, &stage, err);
     if (code)
         return code;
-    code = load(stage, err);
+    code = stage_load(stage, err);
     if (code) {
         stage_close(stage);
         return code;

@@ -14,7 +14,7 @@ struct stage {
     const struct model *model;
     const struct hyperparameters *h;
     struct stage_options options;
-    struct weights weights;
+    struct stage_weights weights;
     struct kv_cache kv;
     struct graph_source source;
     struct graph_attention attention[2]; /* source.attention, where it is ours */

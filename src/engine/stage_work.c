@@ -8,7 +8,7 @@ uint64_t kv_type_bytes(enum kv_type type, uint64_t n_values)
     return n_values * ggml_type_size(ggml_type) / (uint64_t)ggml_blck_size(ggml_type);
 }
 
-static void add(struct layer_cost *sum, struct layer_cost more)
+static void work_add(struct layer_cost *sum, struct layer_cost more)
 {
     sum->bytes += more.bytes;
     sum->bytes_per_token += more.bytes_per_token;
@@ -23,7 +23,7 @@ void stage_cost_read(const struct model *model, const struct stage_options *opti
     const struct hyperparameters *h = model_hyperparameters(model);
     *out = (struct stage_cost){.bytes_in_per_row = h->n_embd * sizeof(float)};
     for (uint32_t i = 0; i < options->n_layers; i++)
-        add(&out->layers, model_layer_cost(model, options->first_layer + i));
+        work_add(&out->layers, model_layer_cost(model, options->first_layer + i));
     if (options->first_layer == 0) {
         out->input = model_input_cost(model);
         out->bytes_in_per_row = sizeof(int32_t);

@@ -111,8 +111,8 @@ static struct weight_pool *pool_of(struct weight_unit *unit, ggml_backend_buffer
     return pool;
 }
 
-static struct ggml_tensor *declare(struct weight_unit *unit, const struct gguf_tensor *source,
-                                   enum ggml_op op, bool repack)
+static struct ggml_tensor *unit_declare(struct weight_unit *unit, const struct gguf_tensor *source,
+                                        enum ggml_op op, bool repack)
 {
     struct ggml_init_params params = {.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true};
     struct ggml_context *scratch = ggml_init(params);
@@ -126,7 +126,7 @@ static struct ggml_tensor *declare(struct weight_unit *unit, const struct gguf_t
                                                  (int)source->n_dims, source->ne);
     ggml_set_name(tensor, source->name);
     unit->sources[unit->n_sources++] =
-        (struct weight_source){.tensor = tensor, .source = source, .pool = pool};
+        (struct tensor_copy){.tensor = tensor, .source = source, .pool = pool};
     return tensor;
 }
 
@@ -135,7 +135,8 @@ static void declare_role(struct weight_unit *unit, enum tensor_role role, bool r
     const uint32_t layer = unit->layer < LIMIT_LAYERS ? unit->layer : 0;
     const struct gguf_tensor *source = model_tensor(unit->model, role, layer);
     if (source)
-        unit->tensors[role] = declare(unit, source, operation_of(role, source->n_dims), repack);
+        unit->tensors[role] =
+            unit_declare(unit, source, operation_of(role, source->n_dims), repack);
 }
 
 static void declare_head(struct weight_unit *unit)
@@ -144,7 +145,7 @@ static void declare_head(struct weight_unit *unit)
     const struct gguf_tensor *head = model_tensor(unit->model, TENSOR_OUTPUT, 0);
     if (!head)
         head = model_tensor(unit->model, TENSOR_TOKEN_EMBEDDING, 0);
-    unit->head = declare(unit, head, GGML_OP_MUL_MAT, unit->repack);
+    unit->head = unit_declare(unit, head, GGML_OP_MUL_MAT, unit->repack);
 }
 
 static void declare_all(struct weight_unit *unit)
@@ -166,8 +167,8 @@ static void declare_all(struct weight_unit *unit)
 
 /* ---- who uses what ---- */
 
-static struct weight_unit *find_locked(const struct device *device, const struct model *model,
-                                       uint32_t layer, bool repack)
+static struct weight_unit *unit_find_locked(const struct device *device, const struct model *model,
+                                            uint32_t layer, bool repack)
 {
     struct weight_unit *unit = shown;
     while (unit && (unit->device != device || unit->model != model || unit->layer != layer ||
@@ -188,7 +189,7 @@ struct weight_unit *weight_unit_take(struct device *device, const struct model *
                                      uint32_t layer, bool repack)
 {
     pthread_mutex_lock(&lock);
-    struct weight_unit *unit = find_locked(device, model, layer, repack);
+    struct weight_unit *unit = unit_find_locked(device, model, layer, repack);
     if (unit)
         unit->n_users++;
     pthread_mutex_unlock(&lock);
@@ -212,7 +213,8 @@ void weight_unit_show(struct weight_unit *unit)
 {
     pthread_mutex_lock(&lock);
     unit->is_loaded = true;
-    if (!unit->is_shown && !find_locked(unit->device, unit->model, unit->layer, unit->repack)) {
+    if (!unit->is_shown &&
+        !unit_find_locked(unit->device, unit->model, unit->layer, unit->repack)) {
         unit->is_shown = true;
         unit->next = shown;
         shown = unit;
@@ -284,7 +286,7 @@ static bool map_pool(struct weight_unit *unit, struct weight_pool *pool)
         file); /* ggml asks for a writable pointer; weights are only read */
     pool->buffer = ggml_backend_dev_buffer_from_host_ptr(dev, bytes, gguf_file_size(file), 0);
     for (uint32_t i = 0; pool->buffer && i < unit->n_sources; i++) {
-        struct weight_source *source = &unit->sources[i];
+        struct tensor_copy *source = &unit->sources[i];
         if (source->pool == pool) {
             ggml_backend_tensor_alloc(pool->buffer, source->tensor, bytes + source->source->offset);
             source->mapped = true;

@@ -40,7 +40,7 @@ struct weight_unit {
     struct ggml_tensor *head; /* of WEIGHT_UNIT_LAST: output.weight, or the embedding when tied */
     struct weight_pool pools[WEIGHT_POOLS_MAX];
     uint32_t n_pools;
-    struct weight_source *sources; /* which tensor of the file each one comes from */
+    struct tensor_copy *sources; /* which tensor of the file each one comes from */
     uint32_t n_sources;
     /* under the lock */
     struct weight_unit *next; /* of those that are shown */

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static struct weight_unit *take(struct weights *weights, uint32_t layer, bool repack)
+static struct weight_unit *weights_take(struct stage_weights *weights, uint32_t layer, bool repack)
 {
     struct weight_unit *unit = weight_unit_take(weights->device, weights->model, layer, repack);
     if (unit)
@@ -16,19 +16,20 @@ static struct weight_unit *take(struct weights *weights, uint32_t layer, bool re
 }
 
 /* What every stage has, then what the first and the last have. */
-static bool take_ends(struct weights *weights, bool repack)
+static bool take_ends(struct stage_weights *weights, bool repack)
 {
     const bool first = weights->first_layer == 0;
     const bool last =
         weights->first_layer + weights->n_layers == model_hyperparameters(weights->model)->n_layers;
-    const struct weight_unit *rope = take(weights, WEIGHT_UNIT_ROPE, repack);
+    const struct weight_unit *rope = weights_take(weights, WEIGHT_UNIT_ROPE, repack);
     if (rope)
         memcpy(weights->outside, rope->tensors, sizeof weights->outside);
     const struct weight_unit *begin =
-        rope && first ? take(weights, WEIGHT_UNIT_FIRST, repack) : NULL;
+        rope && first ? weights_take(weights, WEIGHT_UNIT_FIRST, repack) : NULL;
     if (begin)
         weights->outside[TENSOR_TOKEN_EMBEDDING] = begin->tensors[TENSOR_TOKEN_EMBEDDING];
-    const struct weight_unit *end = rope && last ? take(weights, WEIGHT_UNIT_LAST, repack) : NULL;
+    const struct weight_unit *end =
+        rope && last ? weights_take(weights, WEIGHT_UNIT_LAST, repack) : NULL;
     if (end) {
         weights->outside[TENSOR_OUTPUT_NORM] = end->tensors[TENSOR_OUTPUT_NORM];
         weights->head = end->head;
@@ -36,10 +37,10 @@ static bool take_ends(struct weights *weights, bool repack)
     return rope && (begin || !first) && (end || !last);
 }
 
-static bool take_layers(struct weights *weights, bool repack)
+static bool take_layers(struct stage_weights *weights, bool repack)
 {
     for (uint32_t i = 0; i < weights->n_layers; i++) {
-        const struct weight_unit *unit = take(weights, weights->first_layer + i, repack);
+        const struct weight_unit *unit = weights_take(weights, weights->first_layer + i, repack);
         if (!unit)
             return false;
         memcpy(weights->layers[i], unit->tensors, sizeof weights->layers[i]);
@@ -47,14 +48,14 @@ static bool take_layers(struct weights *weights, bool repack)
     return true;
 }
 
-enum error_code weights_declare(struct weights *weights, struct device *device,
+enum error_code weights_declare(struct stage_weights *weights, struct device *device,
                                 const struct model *model, const struct stage_options *options,
                                 struct error *err)
 {
-    *weights = (struct weights){.device = device,
-                                .model = model,
-                                .first_layer = options->first_layer,
-                                .n_layers = options->n_layers};
+    *weights = (struct stage_weights){.device = device,
+                                      .model = model,
+                                      .first_layer = options->first_layer,
+                                      .n_layers = options->n_layers};
     weights->layers = mem_new_array(options->n_layers, sizeof *weights->layers);
     weights->units = mem_new_array((size_t)options->n_layers + 3, sizeof(struct weight_unit *));
     if (weights->layers && weights->units && take_layers(weights, !options->no_repack) &&
@@ -65,7 +66,7 @@ enum error_code weights_declare(struct weights *weights, struct device *device,
                      options->n_layers);
 }
 
-void weights_bytes(const struct weights *weights, bool only_new, uint64_t *device_bytes,
+void weights_bytes(const struct stage_weights *weights, bool only_new, uint64_t *device_bytes,
                    uint64_t *host_bytes)
 {
     *device_bytes = *host_bytes = 0;
@@ -80,12 +81,12 @@ void weights_bytes(const struct weights *weights, bool only_new, uint64_t *devic
 }
 
 /* All that is to be copied in one list, so that its threads share the largest. */
-static enum error_code copy(struct weights *weights, struct error *err)
+static enum error_code weights_copy_new(struct stage_weights *weights, struct error *err)
 {
     size_t n = 0;
     for (uint32_t i = 0; i < weights->n_units; i++)
         n += weights->units[i]->is_loaded ? 0 : weights->units[i]->n_sources;
-    struct weight_source *sources = mem_new_array(n ? n : 1, sizeof *sources);
+    struct tensor_copy *sources = mem_new_array(n ? n : 1, sizeof *sources);
     if (!sources)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for a list of %zu tensors", n);
     n = 0;
@@ -102,7 +103,7 @@ static enum error_code copy(struct weights *weights, struct error *err)
     return code;
 }
 
-enum error_code weights_load(struct weights *weights, struct error *err)
+enum error_code weights_load(struct stage_weights *weights, struct error *err)
 {
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < weights->n_units && !code; i++) {
@@ -110,13 +111,13 @@ enum error_code weights_load(struct weights *weights, struct error *err)
             code = weight_unit_alloc(weights->units[i], err);
     }
     if (!code)
-        code = copy(weights, err);
+        code = weights_copy_new(weights, err);
     for (uint32_t i = 0; i < weights->n_units && !code; i++)
         weight_unit_show(weights->units[i]);
     return code;
 }
 
-enum error_code weights_reserve(struct weights *weights, struct error *err)
+enum error_code weights_reserve(struct stage_weights *weights, struct error *err)
 {
     for (uint32_t i = 0; i < weights->n_units; i++) {
         struct weight_unit *unit = weights->units[i];
@@ -132,7 +133,7 @@ enum error_code weights_reserve(struct weights *weights, struct error *err)
     return ERROR_NONE;
 }
 
-void weights_deinit(struct weights *weights)
+void weights_deinit(struct stage_weights *weights)
 {
     if (!weights)
         return;
@@ -140,5 +141,5 @@ void weights_deinit(struct weights *weights)
         weight_unit_drop(weights->units[i]);
     mem_free(weights->units);
     mem_free(weights->layers);
-    *weights = (struct weights){0};
+    *weights = (struct stage_weights){0};
 }

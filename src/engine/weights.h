@@ -10,7 +10,7 @@
 
 #include "engine/weight_unit.h"
 
-struct weights {
+struct stage_weights {
     struct device *device;
     const struct model *model;
     uint32_t first_layer, n_layers;
@@ -22,15 +22,15 @@ struct weights {
         *head; /* the output matrix on this device: output.weight, or the embedding when tied */
 };
 
-enum error_code weights_declare(struct weights *weights, struct device *device,
+enum error_code weights_declare(struct stage_weights *weights, struct device *device,
                                 const struct model *model, const struct stage_options *options,
                                 struct error *err);
 /* Bytes on the device and, for a device that is not the host, beside it; of all, or of what
  * weights_load() will take.
  */
-void weights_bytes(const struct weights *weights, bool only_new, uint64_t *device_bytes,
+void weights_bytes(const struct stage_weights *weights, bool only_new, uint64_t *device_bytes,
                    uint64_t *host_bytes);
-enum error_code weights_reserve(struct weights *weights,
+enum error_code weights_reserve(struct stage_weights *weights,
                                 struct error *err); /* device_reserve() for what is new */
-enum error_code weights_load(struct weights *weights, struct error *err);
-void weights_deinit(struct weights *weights);
+enum error_code weights_load(struct stage_weights *weights, struct error *err);
+void weights_deinit(struct stage_weights *weights);

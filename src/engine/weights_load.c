@@ -8,7 +8,7 @@
 enum { COPY_THREADS_MAX = 16 };
 
 struct copy_job {
-    const struct weight_source *sources;
+    const struct tensor_copy *sources;
     uint32_t n_sources;
     const struct gguf_file *file;
     atomic_uint next;
@@ -39,7 +39,7 @@ static void *copy_run(void *arg)
     }
 }
 
-enum error_code weights_copy(const struct weight_source *sources, uint32_t n_sources,
+enum error_code weights_copy(const struct tensor_copy *sources, uint32_t n_sources,
                              const struct gguf_file *file, uint32_t n_threads, struct error *err)
 {
     struct copy_job job = {.sources = sources, .n_sources = n_sources, .file = file};

@@ -9,7 +9,7 @@
 
 struct weight_pool;
 
-struct weight_source {
+struct tensor_copy {
     struct ggml_tensor *tensor;
     const struct gguf_tensor *source;
     const struct weight_pool *pool;
@@ -18,7 +18,7 @@ struct weight_source {
 
 /* Copies every tensor that is not mapped, on `n_threads` threads; each tensor's pages of the file
  * are given back to the system when it is done, so that the file does not count twice. */
-enum error_code weights_copy(const struct weight_source *sources, uint32_t n_sources,
+enum error_code weights_copy(const struct tensor_copy *sources, uint32_t n_sources,
                              const struct gguf_file *file, uint32_t n_threads, struct error *err);
 
 /* Asks for huge pages under a buffer of host memory; no-op elsewhere. Decoding reads every

@@ -4,7 +4,8 @@
 
 enum { CACHE_MAGIC = 0x31434b4d }; /* "MKC1" */
 
-static void write_header(const struct cache_route *route, enum cache_kind kind, struct buffer *out)
+static void cache_write_header(const struct cache_route *route, enum cache_kind kind,
+                               struct buffer *out)
 {
     bytes_put(out, CACHE_MAGIC, 4);
     bytes_put(out, kind, 4);
@@ -16,7 +17,7 @@ static void write_header(const struct cache_route *route, enum cache_kind kind, 
 void cache_write_offer(const struct cache_route *route, const struct cache_offer *offer,
                        struct buffer *out)
 {
-    write_header(route, CACHE_OFFER, out);
+    cache_write_header(route, CACHE_OFFER, out);
     bytes_put(out, offer->patience_ms, 4);
     bytes_put(out, offer->n_slots, 4);
     for (uint32_t i = 0; i < offer->n_slots; i++) {
@@ -29,7 +30,7 @@ void cache_write_offer(const struct cache_route *route, const struct cache_offer
 void cache_write_rows(const struct cache_route *route, const struct kv_run *run, uint64_t row_bytes,
                       struct buffer *out)
 {
-    write_header(route, CACHE_ROWS, out);
+    cache_write_header(route, CACHE_ROWS, out);
     bytes_put(out, run->layer, 4);
     bytes_put(out, run->slot, 4);
     bytes_put(out, run->first, 4);
@@ -39,12 +40,12 @@ void cache_write_rows(const struct cache_route *route, const struct kv_run *run,
 
 void cache_write_taken(const struct cache_route *route, struct buffer *out)
 {
-    write_header(route, CACHE_TAKEN, out);
+    cache_write_header(route, CACHE_TAKEN, out);
 }
 
 void cache_write_done(const struct cache_route *route, bool has_all, struct buffer *out)
 {
-    write_header(route, CACHE_DONE, out);
+    cache_write_header(route, CACHE_DONE, out);
     bytes_put(out, has_all, 4);
 }
 
@@ -77,8 +78,8 @@ static enum error_code read_offer(struct bytes_reader *reader, struct cache_offe
     return ERROR_NONE;
 }
 
-static enum error_code read_rows(struct bytes_reader *reader, struct cache_message *out,
-                                 struct error *err)
+static enum error_code cache_read_rows(struct bytes_reader *reader, struct cache_message *out,
+                                       struct error *err)
 {
     struct kv_run *run = &out->rows.run;
     run->layer = bytes_get_u32(reader);
@@ -105,7 +106,7 @@ static enum error_code read_kind(struct bytes_reader *reader, struct cache_messa
     case CACHE_OFFER:
         return read_offer(reader, &out->offer, err);
     case CACHE_ROWS:
-        return read_rows(reader, out, err);
+        return cache_read_rows(reader, out, err);
     case CACHE_TAKEN:
         return ERROR_NONE;
     case CACHE_DONE:

@@ -18,7 +18,8 @@ void child_cache_write_run(const struct kv_run *run, struct buffer *out)
     bytes_put(out, run->n_rows, 4);
 }
 
-static enum error_code read_run(struct bytes_reader *reader, struct kv_run *out, struct error *err)
+static enum error_code child_cache_read_run(struct bytes_reader *reader, struct kv_run *out,
+                                            struct error *err)
 {
     out->layer = bytes_get_u32(reader);
     out->slot = bytes_get_u32(reader);
@@ -51,7 +52,7 @@ enum error_code child_cache_read(const void *bytes, size_t size, struct child_ca
         return error_set(err, ERROR_INVALID, "nothing that is asked of a cache");
     switch (out->kind) {
     case CHILD_CACHE_READ:
-        return read_run(&reader, &out->run, err);
+        return child_cache_read_run(&reader, &out->run, err);
     case CHILD_CACHE_WRITE:
         return read_message(&reader, CACHE_ROWS, &out->message, err);
     case CHILD_CACHE_SETTLE:

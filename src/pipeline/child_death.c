@@ -39,7 +39,7 @@ void child_mirror(struct child *child, const struct device_readings *readings)
         device_mirror(child->local, readings);
 }
 
-static void remember(uint64_t *list_ns, uint32_t n, uint64_t now_ns)
+static void child_remember_death(uint64_t *list_ns, uint32_t n, uint64_t now_ns)
 {
     memmove(list_ns + 1, list_ns, (n - 1) * sizeof *list_ns);
     list_ns[0] = now_ns;
@@ -124,9 +124,9 @@ void child_take_down(struct child *child)
 
 static void note_death(struct child *child, struct death *death, uint64_t now_ns)
 {
-    remember(child->deaths_ns, LIMIT_CHILD_DEATHS, now_ns);
+    child_remember_death(child->deaths_ns, LIMIT_CHILD_DEATHS, now_ns);
     if (death->hung)
-        remember(child->hangs_ns, LIMIT_CHILD_HANGS, now_ns);
+        child_remember_death(child->hangs_ns, LIMIT_CHILD_HANGS, now_ns);
     death->n_deaths =
         count_recent(child->deaths_ns, LIMIT_CHILD_DEATHS, now_ns, LIMIT_CHILD_DEATHS_MS);
     death->n_hangs = count_recent(child->hangs_ns, LIMIT_CHILD_HANGS, now_ns, LIMIT_CHILD_HANGS_MS);

@@ -31,8 +31,8 @@ static struct pinned *pinned; /* the main thread's */
 
 /* ---- models ------------------------------------------------------------------------------ */
 
-static enum error_code check_file(const struct child_word *open, const struct model *model,
-                                  struct error *err)
+static enum error_code kept_check_file(const struct child_word *open, const struct model *model,
+                                       struct error *err)
 {
     const int descriptor = gguf_file_descriptor(model_file(model));
     struct stat file;
@@ -53,7 +53,7 @@ static enum error_code open_new(const struct child_word *open, struct opened **o
     one->number = open->model;
     enum error_code code = model_open(open->path, &one->model, err);
     if (!code)
-        code = check_file(open, one->model, err);
+        code = kept_check_file(open, one->model, err);
     if (code) {
         model_close(one->model);
         mem_free(one);
@@ -82,7 +82,7 @@ enum error_code child_model_open(const struct child_word *open, const struct mod
     return code;
 }
 
-static struct opened **find(const struct model *model)
+static struct opened **kept_find(const struct model *model)
 {
     struct opened **at = &opened;
     while ((*at)->model != model)
@@ -93,7 +93,7 @@ static struct opened **find(const struct model *model)
 static void use_again(const struct model *model)
 {
     pthread_mutex_lock(&lock);
-    (*find(model))->n_users++;
+    (*kept_find(model))->n_users++;
     pthread_mutex_unlock(&lock);
 }
 
@@ -102,7 +102,7 @@ void child_model_close(const struct model *model)
     if (!model)
         return;
     pthread_mutex_lock(&lock);
-    struct opened **at = find(model), *one = *at;
+    struct opened **at = kept_find(model), *one = *at;
     const bool is_last = --one->n_users == 0;
     if (is_last)
         *at = one->next;

@@ -95,14 +95,14 @@ uint64_t child_work_hangs_ms(struct child *child, uint64_t now_ns, uint32_t *row
 
 /* ---- sending ----------------------------------------------------------------------------- */
 
-struct parcel { /* a record for which there was no room yet */
-    struct parcel *next;
+struct lane_record { /* a record for which there was no room yet */
+    struct lane_record *next;
     uint32_t kind;
     size_t size;
     unsigned char bytes[];
 };
 
-static void write_now(struct lane *lane, uint32_t kind, const void *bytes, size_t size)
+static void lane_write_now(struct lane *lane, uint32_t kind, const void *bytes, size_t size)
 {
     struct error err = {0};
     if (ring_write(&lane->out, kind, bytes, size, &err)) {
@@ -111,17 +111,17 @@ static void write_now(struct lane *lane, uint32_t kind, const void *bytes, size_
     }
 }
 
-static bool put_off(struct lane *lane, uint32_t kind, const void *bytes, size_t size)
+static bool lane_put_off(struct lane *lane, uint32_t kind, const void *bytes, size_t size)
 {
-    struct parcel *parcel =
-        lane->n_pending < LIMIT_LANE_PENDING ? mem_new(sizeof *parcel + size) : NULL;
-    if (!parcel)
+    struct lane_record *record =
+        lane->n_pending < LIMIT_LANE_PENDING ? mem_new(sizeof *record + size) : NULL;
+    if (!record)
         return false;
-    parcel->kind = kind;
-    parcel->size = size;
-    memcpy(parcel->bytes, bytes, size);
-    *lane->pending_end = parcel;
-    lane->pending_end = &parcel->next;
+    record->kind = kind;
+    record->size = size;
+    memcpy(record->bytes, bytes, size);
+    *lane->pending_end = record;
+    lane->pending_end = &record->next;
     if (!lane->n_pending++)
         lane->stuck_ns = clock_now_ns();
     ring_wake(&lane->in); /* the reader looks after it */
@@ -131,29 +131,29 @@ static bool put_off(struct lane *lane, uint32_t kind, const void *bytes, size_t 
 bool lane_put(struct lane *lane, uint32_t kind, const void *bytes, size_t size)
 {
     if (lane->pending || !ring_has_room(&lane->out, size))
-        return put_off(lane, kind, bytes, size);
-    write_now(lane, kind, bytes, size);
+        return lane_put_off(lane, kind, bytes, size);
+    lane_write_now(lane, kind, bytes, size);
     return true;
 }
 
-static void drop_first(struct lane *lane)
+static void lane_drop_first(struct lane *lane)
 {
-    struct parcel *parcel = lane->pending;
-    lane->pending = parcel->next;
+    struct lane_record *record = lane->pending;
+    lane->pending = record->next;
     if (!lane->pending)
         lane->pending_end = &lane->pending;
     lane->n_pending--;
-    mem_free(parcel);
+    mem_free(record);
 }
 
 /* The reader's. Returns for how long it may sleep. */
-static uint32_t put_pending(struct lane *lane)
+static uint32_t lane_put_pending(struct lane *lane)
 {
     const uint64_t now_ns = clock_now_ns();
     pthread_mutex_lock(&lane->write_lock);
     while (lane->pending && ring_has_room(&lane->out, lane->pending->size)) {
-        write_now(lane, lane->pending->kind, lane->pending->bytes, lane->pending->size);
-        drop_first(lane);
+        lane_write_now(lane, lane->pending->kind, lane->pending->bytes, lane->pending->size);
+        lane_drop_first(lane);
         lane->stuck_ns = now_ns;
     }
     const bool waits = lane->pending,
@@ -168,7 +168,7 @@ static uint32_t put_pending(struct lane *lane)
 }
 
 /* The child lives, but something that was to come to it, or from it, will not. */
-static void lose(struct lane *lane, const char *why)
+static void lane_lose(struct lane *lane, const char *why)
 {
     pthread_mutex_lock(&lane->child->lock);
     lane->is_lost = true;
@@ -193,21 +193,21 @@ enum error_code lane_send(struct lane *lane, const void *bytes, size_t size)
         work_is_undone(lane);
     pthread_mutex_unlock(&lane->write_lock);
     if (is_up && !is_put)
-        lose(lane, "more messages than it takes");
+        lane_lose(lane, "more messages than it takes");
     return is_put ? ERROR_NONE : ERROR_BUSY;
 }
 
 /* ---- receiving --------------------------------------------------------------------------- */
 
 /* Behind a stage that is there; or it is over. */
-static bool comes_next(const struct lane *lane, uint32_t at)
+static bool lane_comes_next(const struct lane *lane, uint32_t at)
 {
     const uint32_t n_stages = lane->options.n_stages;
     return at == n_stages ||
            (at > 0 && at < n_stages && lane->stages[at - 1].here && !lane->stages[at].here);
 }
 
-static enum error_code take_message(struct lane *lane, struct error *err)
+static enum error_code lane_take_message(struct lane *lane, struct error *err)
 {
     struct microbatch_message message;
     enum error_code code = wire_read_message(lane->message.data, lane->message.size, &message, err);
@@ -215,7 +215,7 @@ static enum error_code take_message(struct lane *lane, struct error *err)
         return code;
     if (message.route.instance != lane->options.instance ||
         message.route.epoch != lane->options.epoch || wire_is_notice(&message.route) ||
-        !comes_next(lane, message.at))
+        !lane_comes_next(lane, message.at))
         return error_set(err, ERROR_INVALID, "a micro-batch for stage %u of another pipeline",
                          message.at);
     work_ends(lane, message.n_rows);
@@ -223,7 +223,7 @@ static enum error_code take_message(struct lane *lane, struct error *err)
     return lane->options.receive(lane->options.arg, &message, err);
 }
 
-static enum error_code take_refusal(struct lane *lane)
+static enum error_code lane_take_refusal(struct lane *lane)
 {
     struct bytes_reader reader = {(const unsigned char *)lane->message.data, lane->message.size,
                                   false};
@@ -233,11 +233,11 @@ static enum error_code take_refusal(struct lane *lane)
     snprintf(text, sizeof text, "a micro-batch was refused: %.*s",
              (int)(reader.left < sizeof text ? reader.left : sizeof text - 1),
              (const char *)reader.at);
-    lose(lane, text);
+    lane_lose(lane, text);
     return ERROR_NONE;
 }
 
-static enum error_code receive_one(struct lane *lane, bool *is_empty, struct error *err)
+static enum error_code lane_receive_one(struct lane *lane, bool *is_empty, struct error *err)
 {
     uint32_t kind;
     enum error_code code = ring_read(&lane->in, &kind, &lane->message, err);
@@ -245,24 +245,24 @@ static enum error_code receive_one(struct lane *lane, bool *is_empty, struct err
     if (code || !kind)
         return code;
     if (kind == RECORD_MESSAGE)
-        return take_message(lane, err);
+        return lane_take_message(lane, err);
     if (kind == RECORD_REFUSED)
-        return take_refusal(lane);
+        return lane_take_refusal(lane);
     if (kind == RECORD_ANSWER)
         return lane_take_answer(lane, err);
     return error_set(err, ERROR_INVALID, "a record of kind %u", kind);
 }
 
-static void *read_on(void *arg)
+static void *lane_read_on(void *arg)
 {
     struct lane *lane = arg;
     for (;;) {
-        const uint32_t bell = ring_bell(&lane->in), idle_ms = put_pending(lane);
+        const uint32_t bell = ring_bell(&lane->in), idle_ms = lane_put_pending(lane);
         struct error err = {0};
         bool is_empty;
         if (atomic_load(&lane->stops))
             return NULL;
-        if (receive_one(lane, &is_empty, &err)) {
+        if (lane_receive_one(lane, &is_empty, &err)) {
             error_wrap(&err, "what its process writes");
             child_suspect(lane->child, &err);
             return NULL;
@@ -274,7 +274,7 @@ static void *read_on(void *arg)
 
 /* ---- up and down -------------------------------------------------------------------------- */
 
-static enum error_code make_memory(struct lane *lane, struct error *err)
+static enum error_code lane_make_memory(struct lane *lane, struct error *err)
 {
     const uint64_t bytes = lane->ring_bytes + RING_HEAD_BYTES;
     lane->memory_fd = memfd_create("medley-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -294,7 +294,7 @@ static enum error_code make_memory(struct lane *lane, struct error *err)
     return ERROR_NONE;
 }
 
-static void drop_memory(struct lane *lane)
+static void lane_drop_memory(struct lane *lane)
 {
     if (lane->memory)
         munmap(lane->memory, 2 * (lane->ring_bytes + RING_HEAD_BYTES));
@@ -306,12 +306,12 @@ static void drop_memory(struct lane *lane)
 
 enum error_code lane_up(struct lane *lane, struct error *err)
 {
-    enum error_code code = make_memory(lane, err);
+    enum error_code code = lane_make_memory(lane, err);
     atomic_store(&lane->stops, false);
-    if (!code && pthread_create(&lane->reader, NULL, read_on, lane))
+    if (!code && pthread_create(&lane->reader, NULL, lane_read_on, lane))
         code = error_set(err, ERROR_IO, "the system refused a thread");
     if (code) {
-        drop_memory(lane);
+        lane_drop_memory(lane);
         return code;
     }
     pthread_mutex_lock(&lane->write_lock);
@@ -332,8 +332,8 @@ void lane_down(struct lane *lane)
     ring_wake(&lane->in);
     pthread_join(lane->reader, NULL);
     while (lane->pending)
-        drop_first(lane);
+        lane_drop_first(lane);
     lane_fail_jobs(lane);
     work_is_over(lane);
-    drop_memory(lane);
+    lane_drop_memory(lane);
 }

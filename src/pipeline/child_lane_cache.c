@@ -30,7 +30,7 @@ uint64_t lane_row_bytes(struct lane *lane, uint32_t stage)
 
 /* ---- asking ------------------------------------------------------------------------------ */
 
-static uint64_t enlist(struct lane *lane, struct lane_job *job)
+static uint64_t lane_job_enlist(struct lane *lane, struct lane_job *job)
 {
     pthread_mutex_lock(&lane->jobs_lock);
     const uint64_t number = job->number = ++lane->last_number;
@@ -54,13 +54,13 @@ static struct lane_job *take_job(struct lane *lane, uint64_t number)
 }
 
 /* From then on the job may be over at any time. */
-static enum error_code put(struct lane *lane, struct lane_job *job, struct buffer *record,
-                           struct error *err)
+static enum error_code lane_job_put(struct lane *lane, struct lane_job *job, struct buffer *record,
+                                    struct error *err)
 {
     const char *device = lane->child->device;
     if (!lane->is_up)
         return error_set(err, ERROR_IO, "device %s: its process is not there", device);
-    const uint64_t number = enlist(lane, job);
+    const uint64_t number = lane_job_enlist(lane, job);
     bytes_store((unsigned char *)record->data + CHILD_CACHE_NUMBER_AT, 8, number);
     work_begins(lane, 0);
     if (!lane_put(lane, RECORD_CACHE, record->data, record->size)) {
@@ -71,8 +71,8 @@ static enum error_code put(struct lane *lane, struct lane_job *job, struct buffe
     return ERROR_NONE;
 }
 
-static void submit(struct lane *lane, struct lane_job *job, enum child_cache_kind kind,
-                   uint32_t stage, const struct buffer *body)
+static void lane_job_submit(struct lane *lane, struct lane_job *job, enum child_cache_kind kind,
+                            uint32_t stage, const struct buffer *body)
 {
     struct error err = {0};
     struct buffer record = {0};
@@ -86,7 +86,7 @@ static void submit(struct lane *lane, struct lane_job *job, enum child_cache_kin
                   lane->child->device, record.size);
     pthread_mutex_lock(&lane->write_lock);
     if (!err.code)
-        put(lane, job, &record, &err);
+        lane_job_put(lane, job, &record, &err);
     pthread_mutex_unlock(&lane->write_lock);
     buffer_deinit(&record);
     if (err.code)
@@ -98,7 +98,7 @@ void lane_read(struct lane *lane, struct lane_job *job, uint32_t stage, const st
     struct buffer body = {0};
     child_cache_write_run(run, &body);
     job->n_bytes = (size_t)(run->n_rows * lane_row_bytes(lane, stage));
-    submit(lane, job, CHILD_CACHE_READ, stage, &body);
+    lane_job_submit(lane, job, CHILD_CACHE_READ, stage, &body);
     buffer_deinit(&body);
 }
 
@@ -106,14 +106,14 @@ void lane_write(struct lane *lane, struct lane_job *job, uint32_t stage,
                 const struct buffer *message)
 {
     job->n_bytes = 0;
-    submit(lane, job, CHILD_CACHE_WRITE, stage, message);
+    lane_job_submit(lane, job, CHILD_CACHE_WRITE, stage, message);
 }
 
 void lane_settle(struct lane *lane, struct lane_job *job, uint32_t stage,
                  const struct buffer *message)
 {
     job->n_bytes = 0;
-    submit(lane, job, CHILD_CACHE_SETTLE, stage, message);
+    lane_job_submit(lane, job, CHILD_CACHE_SETTLE, stage, message);
 }
 
 /* ---- answers ----------------------------------------------------------------------------- */

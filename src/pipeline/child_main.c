@@ -18,7 +18,7 @@ static struct gpu *gpu;
 static struct device *device;
 static struct room *rooms;
 
-static void add_room(const struct child_word *word, int descriptor)
+static void rooms_add(const struct child_word *word, int descriptor)
 {
     struct error err = {0};
     struct room *room = mem_new(sizeof *room);
@@ -49,7 +49,7 @@ static void free_room(struct room *room)
 
 /* Rooms whose threads have ended: what could not be opened waits here until its node has closed
  * it. */
-static void sweep(struct child_word *word)
+static void rooms_sweep(struct child_word *word)
 {
     for (struct room **at = &rooms; *at;) {
         struct room *room = *at;
@@ -65,7 +65,7 @@ static void sweep(struct child_word *word)
     }
 }
 
-static struct room *find_room(uint32_t lane)
+static struct room *rooms_find(uint32_t lane)
 {
     struct room *room = rooms;
     while (room && room->open.lane != lane)
@@ -73,9 +73,9 @@ static struct room *find_room(uint32_t lane)
     return room;
 }
 
-static void close_room(struct child_word *word)
+static void rooms_close(struct child_word *word)
 {
-    struct room *room = find_room(word->lane);
+    struct room *room = rooms_find(word->lane);
     if (!room) {
         child_say_closed(device, word->lane, word);
         return;
@@ -83,50 +83,50 @@ static void close_room(struct child_word *word)
     atomic_store(&room->closes, true);
     if (atomic_load(&room->has_rings))
         ring_wake(&room->in);
-    sweep(word);
+    rooms_sweep(word);
 }
 
-static void listen_on(void)
+static void child_listen(void)
 {
     static struct child_word word;
     struct error err = {0};
     int descriptor, got;
     while ((got = child_hear(CHILD_DESCRIPTOR, true, &word, &descriptor, &err)) > 0) {
         if (word.kind == CHILD_OPEN) {
-            add_room(&word, descriptor);
+            rooms_add(&word, descriptor);
             continue;
         }
         if (descriptor >= 0)
             close(descriptor);
         if (word.kind == CHILD_CLOSE) {
-            close_room(&word);
+            rooms_close(&word);
         } else if (word.kind == CHILD_BEAT) {
             device_set_duty(device, word.duty);
             child_tell_readings(device);
         } else if (word.kind == CHILD_PIN) {
-            child_pin(find_room(word.lane), &word);
+            child_pin(rooms_find(word.lane), &word);
         } else if (word.kind == CHILD_DROP) {
             child_drop(word.pin);
         }
-        sweep(&word);
+        rooms_sweep(&word);
     }
     _exit(0); /* the node has gone, or wants no more */
 }
 
-static const char *given(const char *text)
+static const char *argument_given(const char *text)
 {
     return text[0] ? text : NULL;
 }
 
-static enum error_code open_device(char **argv, struct error *err)
+static enum error_code child_open_device(char **argv, struct error *err)
 {
     const char *id = argv[2];
     const struct gpu_options options = {
         .n_cpu_threads = (uint32_t)strtoul(argv[4], NULL, 10),
-        .backend = given(argv[5]),
-        .sim_file = given(argv[6]),
-        .registry = given(argv[7]),
-        .skip_other = strcmp(id, "cpu") == 0 || given(argv[6]),
+        .backend = argument_given(argv[5]),
+        .sim_file = argument_given(argv[6]),
+        .registry = argument_given(argv[7]),
+        .skip_other = strcmp(id, "cpu") == 0 || argument_given(argv[6]),
         .only = id,
     };
     enum error_code code = gpu_open(&options, &gpu, err);
@@ -138,7 +138,7 @@ static enum error_code open_device(char **argv, struct error *err)
 }
 
 /* Nobody must have to clean up after it, and who ends the node says so to the node. */
-static void bind_to_parent(pid_t parent)
+static void child_bind_to_parent(pid_t parent)
 {
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     fcntl(CHILD_DESCRIPTOR, F_SETFD, FD_CLOEXEC);
@@ -157,12 +157,12 @@ void child_main(int argc, char **argv)
         return;
     static struct child_word hello;
     struct error err = {0};
-    bind_to_parent((pid_t)strtol(argv[3], NULL, 10));
+    child_bind_to_parent((pid_t)strtol(argv[3], NULL, 10));
     heap_return_large();
     hello.kind = CHILD_HELLO;
-    child_set_outcome(&hello, open_device(argv, &err), &err);
+    child_set_outcome(&hello, child_open_device(argv, &err), &err);
     child_tell(&hello);
     if (hello.code)
         _exit(1);
-    listen_on();
+    child_listen();
 }

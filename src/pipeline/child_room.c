@@ -62,13 +62,13 @@ void room_write(struct room *room, uint32_t kind, const struct buffer *bytes)
 }
 
 /* On the device's thread, or the lane's. Its node knows from the message where it goes. */
-static void send_out(void *arg, uint32_t stage, struct buffer *message)
+static void room_send_out(void *arg, uint32_t stage, struct buffer *message)
 {
     (void)stage;
     room_write(arg, RECORD_MESSAGE, message);
 }
 
-static void refuse(struct room *room, enum error_code code, const struct error *why)
+static void room_refuse(struct room *room, enum error_code code, const struct error *why)
 {
     struct buffer record = {0};
     bytes_put(&record, code, 2);
@@ -79,7 +79,7 @@ static void refuse(struct room *room, enum error_code code, const struct error *
     buffer_deinit(&record);
 }
 
-static enum error_code map_rings(struct room *room, struct error *err)
+static enum error_code room_map_rings(struct room *room, struct error *err)
 {
     const uint64_t bytes = room->open.ring_bytes + RING_HEAD_BYTES;
     struct stat facts;
@@ -100,7 +100,7 @@ static enum error_code map_rings(struct room *room, struct error *err)
     return ERROR_NONE;
 }
 
-static enum error_code open_runner(struct room *room, struct error *err)
+static enum error_code room_open_runner(struct room *room, struct error *err)
 {
     const struct child_word *open = &room->open;
     struct stage_plan plan[LIMIT_STAGES] = {0};
@@ -113,7 +113,7 @@ static enum error_code open_runner(struct room *room, struct error *err)
                              .epoch = open->epoch,
                              .type = open->type,
                              .types = room->types,
-                             .send = send_out,
+                             .send = room_send_out,
                              .arg = room};
     enum error_code code = child_model_open(open, &room->model, err);
     if (!code)
@@ -124,7 +124,7 @@ static enum error_code open_runner(struct room *room, struct error *err)
     return code;
 }
 
-static void note_bytes(const struct room *room, struct child_word *word)
+static void room_note_bytes(const struct room *room, struct child_word *word)
 {
     word->n_stages = room->open.n_stages;
     for (uint32_t i = 0; i < word->n_stages; i++) {
@@ -136,7 +136,7 @@ static void note_bytes(const struct room *room, struct child_word *word)
     }
 }
 
-static void take_record(struct room *room, uint32_t kind)
+static void room_take_record(struct room *room, uint32_t kind)
 {
     struct error err = {0};
     if (kind == RECORD_CACHE) {
@@ -148,10 +148,10 @@ static void take_record(struct room *room, uint32_t kind)
             ? runner_receive(room->runner, room->message.data, room->message.size, &err)
             : error_set(&err, ERROR_INVALID, "a record of kind %u", kind);
     if (code)
-        refuse(room, code, &err);
+        room_refuse(room, code, &err);
 }
 
-static void serve(struct room *room)
+static void room_serve(struct room *room)
 {
     for (;;) {
         const uint32_t bell = ring_bell(&room->in);
@@ -162,7 +162,7 @@ static void serve(struct room *room)
         if (ring_read(&room->in, &kind, &room->message, &err))
             child_leave(&err);
         if (kind)
-            take_record(room, kind);
+            room_take_record(room, kind);
         else
             ring_wait(&room->in, bell, 0, IDLE_MS);
     }
@@ -187,18 +187,18 @@ void *room_run(void *arg)
         error_set(&err, ERROR_NO_MEMORY, "no memory to open stages");
         child_leave(&err);
     }
-    enum error_code code = map_rings(room, &err);
+    enum error_code code = room_map_rings(room, &err);
     if (!code)
-        code = open_runner(room, &err);
+        code = room_open_runner(room, &err);
     word->kind = CHILD_OPENED;
     word->lane = room->open.lane;
     child_set_outcome(word, code, &err);
-    note_bytes(room, word);
+    room_note_bytes(room, word);
     atomic_store(&room->is_open, !code);
     child_tell_readings(room->device);
     child_tell(word);
     if (!code)
-        serve(room);
+        room_serve(room);
     runner_close(room->runner);
     child_model_close(room->model);
     if (!code) {

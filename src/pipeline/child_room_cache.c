@@ -14,8 +14,8 @@ struct piece {
     struct child_cache asked; /* points into it */
 };
 
-static enum error_code read_rows(const struct piece *piece, const struct stage *stage,
-                                 struct buffer *answer, struct error *err)
+static enum error_code room_read_rows(const struct piece *piece, const struct stage *stage,
+                                      struct buffer *answer, struct error *err)
 {
     const struct kv_run *run = &piece->asked.run;
     const uint64_t size = run->n_rows * stage_kv_row_bytes(stage);
@@ -60,8 +60,8 @@ static enum error_code check_offer(const struct piece *piece, struct error *err)
 }
 
 /* The lengths, all at once, and what the picker has to know of what stands before. */
-static enum error_code settle(const struct piece *piece, struct pipeline *pipeline,
-                              struct error *err)
+static enum error_code room_settle(const struct piece *piece, struct pipeline *pipeline,
+                                   struct error *err)
 {
     const struct cache_offer *offer = &piece->asked.message.offer;
     const bool last = piece->asked.stage + 1 == pipeline->n_stages;
@@ -76,7 +76,7 @@ static enum error_code settle(const struct piece *piece, struct pipeline *pipeli
     return code;
 }
 
-static enum error_code carry_out(struct piece *piece, struct buffer *answer, struct error *err)
+static enum error_code room_carry_out(struct piece *piece, struct buffer *answer, struct error *err)
 {
     struct pipeline *pipeline = runner_pipeline(piece->room->runner);
     const uint32_t at = piece->asked.stage;
@@ -85,22 +85,22 @@ static enum error_code carry_out(struct piece *piece, struct buffer *answer, str
         return error_set(err, ERROR_INVALID, "stage %u is not here", at);
     switch (piece->asked.kind) {
     case CHILD_CACHE_READ:
-        return read_rows(piece, stage, answer, err);
+        return room_read_rows(piece, stage, answer, err);
     case CHILD_CACHE_WRITE:
         return write_rows(piece, stage, err);
     case CHILD_CACHE_SETTLE:
-        return settle(piece, pipeline, err);
+        return room_settle(piece, pipeline, err);
     }
     return error_set(err, ERROR_INVALID, "nothing that is asked of a cache");
 }
 
-static void run(struct device_job *job)
+static void room_cache_run(struct device_job *job)
 {
     struct piece *piece = (struct piece *)job;
     struct error err = {0};
     struct buffer answer = {0};
     child_answer_write_head(piece->asked.number, ERROR_NONE, &answer);
-    const enum error_code code = carry_out(piece, &answer, &err);
+    const enum error_code code = room_carry_out(piece, &answer, &err);
     if (code) {
         buffer_clear(&answer);
         child_answer_write_head(piece->asked.number, code, &answer);
@@ -122,7 +122,7 @@ void room_take_cache(struct room *room)
         error_set(&err, ERROR_NO_MEMORY, "no memory for what is asked of a cache");
         child_leave(&err);
     }
-    piece->job.run = run;
+    piece->job.run = room_cache_run;
     piece->room = room;
     piece->record = room->message;
     room->message = (struct buffer){0};

@@ -23,7 +23,7 @@ static char *text_of(const char *text)
     return (char *)(uintptr_t)(text ? text : "");
 }
 
-static int spawn(const struct child *child, int socket, pid_t *pid)
+static int child_fork(const struct child *child, int socket, pid_t *pid)
 {
     const struct children_options *options = &child->children->options;
     char parent[16], threads[16];
@@ -50,7 +50,7 @@ enum error_code child_spawn(const struct child *child, pid_t *pid, int *out, str
     /* Above the number that it gets in the child, which must not be overwritten before it is
      * used. */
     const int theirs = fcntl(ends[1], F_DUPFD_CLOEXEC, CHILD_DESCRIPTOR + 1);
-    int failure = theirs < 0 ? errno : spawn(child, theirs, pid);
+    int failure = theirs < 0 ? errno : child_fork(child, theirs, pid);
     close(ends[1]);
     if (theirs >= 0)
         close(theirs);

@@ -31,7 +31,7 @@ void child_suspect(struct child *child, const struct error *why)
 
 /* ---- its life ---------------------------------------------------------------------------- */
 
-static void start(struct child *child)
+static void child_start(struct child *child)
 {
     struct error err = {0};
     pid_t pid;
@@ -83,8 +83,8 @@ static void fill_open(const struct lane *lane, struct child_word *word)
     memcpy(word->stages, lane->stages, word->n_stages * sizeof *word->stages);
 }
 
-static void set_state(struct lane *lane, enum lane_state from, enum lane_state to,
-                      const struct error *err)
+static void lane_set_state(struct lane *lane, enum lane_state from, enum lane_state to,
+                           const struct error *err)
 {
     struct child *child = lane->child;
     pthread_mutex_lock(&child->lock);
@@ -119,10 +119,10 @@ static void ask_open(struct lane *lane)
     memset(&word, 0, sizeof word);
     fill_open(lane, &word);
     lane->end_ns = clock_now_ns() + load_limit_ms(lane) * MS;
-    set_state(lane, LANE_WANTED, LANE_OPENING, NULL);
+    lane_set_state(lane, LANE_WANTED, LANE_OPENING, NULL);
     if (lane_up(lane, &err)) {
         error_wrap(&err, "device %s", lane->child->device);
-        set_state(lane, LANE_OPENING, LANE_FAILED, &err);
+        lane_set_state(lane, LANE_OPENING, LANE_FAILED, &err);
     } else if (child_say(lane->child->socket, &word, lane->memory_fd, &err)) {
         child_suspect(lane->child, &err);
     }
@@ -215,7 +215,7 @@ static bool is_there(const struct lane *lane)
 }
 
 /* Whether the child has something to do, or would have. */
-static bool is_needed(struct child *child)
+static bool child_is_needed(struct child *child)
 {
     pthread_mutex_lock(&child->lock);
     bool needed = child->pid && pins_needed(child);
@@ -326,7 +326,7 @@ static void take_closed(struct child *child, uint32_t id)
     if (!lane)
         return;
     lane_down(lane);
-    set_state(lane, LANE_CLOSING, LANE_CLOSED, NULL);
+    lane_set_state(lane, LANE_CLOSING, LANE_CLOSED, NULL);
 }
 
 /* False: it is to be buried for `text`. */
@@ -361,7 +361,7 @@ static bool take_word(struct child *child, const struct child_word *word, char *
     return false;
 }
 
-static void hear(struct child *child)
+static void child_hear_all(struct child *child)
 {
     static _Thread_local struct child_word word;
     struct error err = {0};
@@ -423,17 +423,17 @@ static void forgive(struct child *child, uint64_t now_ns)
     pthread_mutex_unlock(&child->lock);
 }
 
-static void step(struct child *child)
+static void child_step(struct child *child)
 {
     uint64_t now_ns = clock_now_ns();
     if (child->pid)
         forgive(child, now_ns);
-    const bool needed = is_needed(child);
+    const bool needed = child_is_needed(child);
     char text[400];
     if (child->pid && !needed)
         dismiss(child);
     if (!child->pid && needed && now_ns >= child->start_at_ns)
-        start(child);
+        child_start(child);
     do_all(child);
     if (!child->pid)
         return;
@@ -445,20 +445,20 @@ static void step(struct child *child)
         child_bury(child, text, hung);
 }
 
-static void wait(struct child *child)
+static void child_wait(struct child *child)
 {
     struct pollfd fds[2] = {{.fd = child->wake_fd, .events = POLLIN},
                             {.fd = child->socket, .events = POLLIN}};
-    const bool idle = !child->pid && !is_needed(child);
+    const bool idle = !child->pid && !child_is_needed(child);
     poll(fds, child->pid ? 2 : 1, idle ? -1 : child->pid ? BEAT_MS : 10);
     uint64_t count;
     if (fds[0].revents && read(child->wake_fd, &count, sizeof count) < 0)
         return; /* somebody was faster: there is but this thread */
     if (child->pid && fds[1].revents)
-        hear(child);
+        child_hear_all(child);
 }
 
-static bool leaves(struct child *child)
+static bool child_leaves(struct child *child)
 {
     pthread_mutex_lock(&child->lock);
     const bool leaving = child->leaving;
@@ -469,9 +469,9 @@ static bool leaves(struct child *child)
 void *child_watch(void *arg)
 {
     struct child *child = arg;
-    while (!leaves(child)) {
-        step(child);
-        wait(child);
+    while (!child_leaves(child)) {
+        child_step(child);
+        child_wait(child);
     }
     if (child->pid)
         dismiss(child);

@@ -155,7 +155,7 @@ pid_t children_pid(struct children *children, const char *device)
 
 /* ---- lanes ---------------------------------------------------------------------------- */
 
-static void free_lane(struct lane *lane)
+static void lane_free(struct lane *lane)
 {
     buffer_deinit(&lane->message);
     pthread_mutex_destroy(&lane->jobs_lock);
@@ -163,7 +163,7 @@ static void free_lane(struct lane *lane)
     mem_free(lane);
 }
 
-static struct lane *new_lane(struct child *child, const struct lane_options *options,
+static struct lane *lane_new(struct child *child, const struct lane_options *options,
                              struct error *err)
 {
     const uint64_t batch = wire_bytes_max(options->shape),
@@ -196,7 +196,7 @@ static struct lane *new_lane(struct child *child, const struct lane_options *opt
     return lane;
 }
 
-static enum error_code enlist(struct lane *lane, struct error *err)
+static enum error_code lane_enlist(struct lane *lane, struct error *err)
 {
     struct child *child = lane->child;
     uint32_t n = 0;
@@ -216,7 +216,7 @@ static enum error_code enlist(struct lane *lane, struct error *err)
     return ERROR_NONE;
 }
 
-static enum error_code wait_loaded(struct lane *lane, struct error *err)
+static enum error_code lane_wait_loaded(struct lane *lane, struct error *err)
 {
     struct child *child = lane->child;
     enum error_code code = ERROR_NONE;
@@ -240,15 +240,15 @@ enum error_code lane_open(struct children *children, const struct lane_options *
 {
     struct error why = {0};
     struct child *child = child_of(children, options->device, true, &why);
-    struct lane *lane = child ? new_lane(child, options, &why) : NULL;
+    struct lane *lane = child ? lane_new(child, options, &why) : NULL;
     if (!lane)
         return error_set(err, why.code, "%s", why.text);
-    enum error_code code = enlist(lane, err);
+    enum error_code code = lane_enlist(lane, err);
     if (code) {
-        free_lane(lane);
+        lane_free(lane);
         return code;
     }
-    code = wait_loaded(lane, err);
+    code = lane_wait_loaded(lane, err);
     if (code)
         lane_close(lane);
     else
@@ -285,7 +285,7 @@ void lane_close(struct lane *lane)
     *at = lane->next;
     pthread_mutex_unlock(&child->lock);
     child_wake(child);
-    free_lane(lane);
+    lane_free(lane);
 }
 
 bool lane_take_loss(struct lane *lane, struct error *why)

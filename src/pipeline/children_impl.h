@@ -52,7 +52,7 @@ struct lane {
     void *memory;
     uint64_t ring_bytes;
     struct ring out, in;
-    struct parcel *pending,
+    struct lane_record *pending,
         **pending_end; /* there was no room for in the ring; the reader writes them */
     uint32_t n_pending;
     uint64_t stuck_ns; /* when the first of them began to wait */

@@ -169,7 +169,8 @@ static enum error_code read_row(struct bytes_reader *reader, struct request_mess
 
 /* The text ends up in logs and on terminals. A code of a newer version is one that nobody here
  * expects. */
-static enum error_code read_error(struct bytes_reader *reader, struct error *out, struct error *err)
+static enum error_code request_read_error(struct bytes_reader *reader, struct error *out,
+                                          struct error *err)
 {
     unsigned code = (unsigned)bytes_get(reader, 2);
     size_t size = (size_t)bytes_get(reader, 2);
@@ -187,7 +188,7 @@ static enum error_code read_error(struct bytes_reader *reader, struct error *out
 static enum error_code read_refused(struct bytes_reader *reader, struct request_message *out,
                                     struct error *err)
 {
-    enum error_code code = read_error(reader, &out->error, err);
+    enum error_code code = request_read_error(reader, &out->error, err);
     if (!code && !out->error.code)
         code = error_set(err, ERROR_INVALID, "refused without an error");
     return code;
@@ -205,7 +206,7 @@ static enum error_code read_done(struct bytes_reader *reader, struct request_mes
     usage->queued_ns = bytes_get(reader, 8);
     usage->prefill_ns = bytes_get(reader, 8);
     usage->decode_ns = bytes_get(reader, 8);
-    enum error_code code = read_error(reader, &out->error, err);
+    enum error_code code = request_read_error(reader, &out->error, err);
     if (!code &&
         (reason > FINISH_ERROR || (reason == FINISH_ERROR) != (out->error.code != ERROR_NONE)))
         code = error_set(err, ERROR_INVALID, "done for reason %u with error %u", reason,

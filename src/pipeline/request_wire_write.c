@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Begins a message; its length is set when it ends. Returns where it begins. */
-static size_t begin(enum request_kind kind, uint64_t id, struct buffer *run)
+static size_t request_begin(enum request_kind kind, uint64_t id, struct buffer *run)
 {
     size_t at = run->size;
     bytes_put(run, 0, REQUEST_LENGTH_BYTES);
@@ -14,7 +14,7 @@ static size_t begin(enum request_kind kind, uint64_t id, struct buffer *run)
     return at;
 }
 
-static void end(size_t at, struct buffer *run)
+static void request_end(size_t at, struct buffer *run)
 {
     if (run->failed)
         return;
@@ -45,7 +45,7 @@ static void write_submit(uint64_t id, const char *instance, const struct request
     const struct sampler_params *sampler = &request->sampler;
     size_t name_bytes = strlen(instance);
     assert(name_bytes <= LIMIT_CLUSTER_ID_BYTES);
-    size_t at = begin(REQUEST_SUBMIT, id, run);
+    size_t at = request_begin(REQUEST_SUBMIT, id, run);
     bytes_put(run, request->n_predict, 4);
     bytes_put(run,
               flags | (request->logprobs ? REQUEST_LOGPROBS : 0U) |
@@ -62,7 +62,7 @@ static void write_submit(uint64_t id, const char *instance, const struct request
     biases_put(sampler->biases, sampler->n_biases, run);
     put_tokens(request->stop_tokens, request->n_stop_tokens, run);
     put_tokens(request->prompt, request->n_prompt, run);
-    end(at, run);
+    request_end(at, run);
 }
 
 void request_write_submit(uint64_t id, const char *instance, const struct request *request,
@@ -79,19 +79,19 @@ void request_write_submit_onward(uint64_t id, const char *instance, const struct
 
 void request_write_accepted(uint64_t id, struct buffer *run)
 {
-    end(begin(REQUEST_ACCEPTED, id, run), run);
+    request_end(request_begin(REQUEST_ACCEPTED, id, run), run);
 }
 
 void request_write_cancel(uint64_t id, struct buffer *run)
 {
-    end(begin(REQUEST_CANCEL, id, run), run);
+    request_end(request_begin(REQUEST_CANCEL, id, run), run);
 }
 
 void request_write_refused(uint64_t id, const struct error *why, struct buffer *run)
 {
-    size_t at = begin(REQUEST_REFUSED, id, run);
+    size_t at = request_begin(REQUEST_REFUSED, id, run);
     put_error(why, run);
-    end(at, run);
+    request_end(at, run);
 }
 
 /* Whether one more token of the request fits into the message at `at`, which is the run's last. */
@@ -111,7 +111,7 @@ void request_write_token(uint64_t id, const struct token_event *event, size_t *l
                          struct buffer *run)
 {
     if (!takes_token(run, *last, id)) {
-        *last = begin(REQUEST_TOKENS, id, run);
+        *last = request_begin(REQUEST_TOKENS, id, run);
         bytes_put(run, 0, 4);
     }
     bytes_put(run, (uint32_t)event->token, 4);
@@ -127,25 +127,25 @@ void request_write_token(uint64_t id, const struct token_event *event, size_t *l
     unsigned char *count =
         (unsigned char *)run->data + *last + REQUEST_LENGTH_BYTES + REQUEST_HEAD_BYTES;
     bytes_store(count, 4, bytes_load(count, 4) + 1);
-    end(*last, run);
+    request_end(*last, run);
 }
 
 void request_write_row(uint64_t id, uint32_t position, const float *values, uint32_t n_values,
                        struct buffer *run)
 {
-    size_t at = begin(REQUEST_ROW, id, run);
+    size_t at = request_begin(REQUEST_ROW, id, run);
     bytes_put(run, position, 4);
     bytes_put(run, n_values, 4);
     buffer_append(run, values,
                   (size_t)n_values *
                       sizeof *values); /* this machine is little-endian, as wire.h's are */
-    end(at, run);
+    request_end(at, run);
 }
 
 void request_write_done(uint64_t id, enum finish_reason reason, const struct request_usage *usage,
                         const struct error *why, bool lost, struct buffer *run)
 {
-    size_t at = begin(REQUEST_DONE, id, run);
+    size_t at = request_begin(REQUEST_DONE, id, run);
     bytes_put(run, reason, 1);
     bytes_put(run, lost ? REQUEST_DONE_LOST : 0, 1);
     bytes_put(run, usage->prompt_tokens, 4);
@@ -155,5 +155,5 @@ void request_write_done(uint64_t id, enum finish_reason reason, const struct req
     bytes_put(run, usage->prefill_ns, 8);
     bytes_put(run, usage->decode_ns, 8);
     put_error(why, run);
-    end(at, run);
+    request_end(at, run);
 }

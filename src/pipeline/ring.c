@@ -149,7 +149,7 @@ static uint64_t unread(const struct ring *ring)
     return atomic_load_explicit(&ring->shared->written, memory_order_seq_cst) - ring->position;
 }
 
-static void pass(struct ring *ring, uint64_t length)
+static void ring_pass(struct ring *ring, uint64_t length)
 {
     ring->position += length;
     atomic_store_explicit(&ring->shared->read, ring->position, memory_order_release);
@@ -173,14 +173,14 @@ enum error_code ring_read(struct ring *ring, uint32_t *kind, struct buffer *out,
             return error_set(err, ERROR_INVALID, "what stands in it is no record");
         if (record.kind != RECORD_SKIP)
             break;
-        pass(ring, record_bytes(record.size));
+        ring_pass(ring, record_bytes(record.size));
     }
     void *room = buffer_extend(out, (size_t)record.size);
     if (!room)
         return error_set(err, ERROR_NO_MEMORY, "no memory for a record of %llu bytes",
                          (unsigned long long)record.size);
     copy_out(ring, ring->position + sizeof record, room, (size_t)record.size);
-    pass(ring, record_bytes(record.size));
+    ring_pass(ring, record_bytes(record.size));
     *kind = record.kind;
     return ERROR_NONE;
 }

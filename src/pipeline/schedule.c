@@ -60,7 +60,7 @@ static uint32_t prompt_budget(const struct schedule_item *items, const uint32_t 
     return budget;
 }
 
-static void take(struct schedule *out, uint32_t item, uint32_t rows)
+static void schedule_take(struct schedule *out, uint32_t item, uint32_t rows)
 {
     out->shares[out->n_shares++] = (struct schedule_share){item, rows};
     out->n_rows += rows;
@@ -86,7 +86,7 @@ static uint32_t take_decode_rows(const struct schedule_item *items, uint32_t *or
         if (!items[order[i]].decoding)
             order[kept++] = order[i];
         else if (out->n_shares < most)
-            take(out, order[i], 1);
+            schedule_take(out, order[i], 1);
     }
     return kept;
 }
@@ -114,7 +114,7 @@ static void take_prompt_rows(const struct schedule_item *items, const uint32_t *
                 out->shares[at++].rows += rows;
                 out->n_rows += rows;
             } else if (rows && round == 0) {
-                take(out, order[i], rows);
+                schedule_take(out, order[i], rows);
                 at++;
             }
         }

@@ -3,8 +3,8 @@
 #include "base/limits.h"
 #include "model/model.h"
 
-static enum error_code check_stages(const struct stage_plan *stages, uint32_t n_stages,
-                                    uint32_t n_layers, struct error *err)
+static enum error_code pipeline_check_stages(const struct stage_plan *stages, uint32_t n_stages,
+                                             uint32_t n_layers, struct error *err)
 {
     if (!n_stages || n_stages > LIMIT_STAGES)
         return error_set(err, ERROR_INVALID, "%u stages; there can be 1 to %d", n_stages,
@@ -27,12 +27,12 @@ enum error_code pipeline_check(const struct model *model, const struct stage_pla
                                struct driver_options *options, struct error *err)
 {
     enum error_code code =
-        check_stages(stages, n_stages, model_hyperparameters(model)->n_layers, err);
+        pipeline_check_stages(stages, n_stages, model_hyperparameters(model)->n_layers, err);
     return code ? code : driver_options_fill(given, model, options, err);
 }
 
 /* Different ones; every stage elsewhere counts as one. */
-static uint32_t count_devices(const struct stage_plan *stages, uint32_t n_stages)
+static uint32_t pipeline_count_devices(const struct stage_plan *stages, uint32_t n_stages)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_stages; i++) {
@@ -44,7 +44,7 @@ static uint32_t count_devices(const struct stage_plan *stages, uint32_t n_stages
     return n;
 }
 
-static bool has_elsewhere(const struct stage_plan *stages, uint32_t n_stages)
+static bool pipeline_has_elsewhere(const struct stage_plan *stages, uint32_t n_stages)
 {
     for (uint32_t i = 0; i < n_stages; i++) {
         if (!stages[i].device)
@@ -62,7 +62,7 @@ void pipeline_settings_init(struct pipeline_settings *settings, const struct mod
     uint64_t outputs = options->n_slots + OUTPUT_ALL_ROWS;
     if (outputs > options->batch_rows)
         outputs = options->batch_rows;
-    settings->n_microbatches = count_devices(stages, n_stages);
+    settings->n_microbatches = pipeline_count_devices(stages, n_stages);
     settings->shape = (struct wire_shape){
         .n_stages = n_stages,
         .n_slots = options->n_slots,
@@ -78,7 +78,7 @@ void pipeline_settings_init(struct pipeline_settings *settings, const struct mod
         .shares = options->n_slots,
         .operations = settings->shape.operations,
         .hidden_width = n_stages > 1 ? n_embd : 0,
-        .second_hidden = n_stages > 2 || has_elsewhere(stages, n_stages),
+        .second_hidden = n_stages > 2 || pipeline_has_elsewhere(stages, n_stages),
         .output_floats = settings->shape.output_floats,
     };
 }

@@ -10,8 +10,8 @@ struct wire_header {
     uint32_t type, flags, error_code, error_bytes;
 };
 
-static enum error_code read_header(struct bytes_reader *reader, struct wire_header *header,
-                                   struct error *err)
+static enum error_code wire_read_header(struct bytes_reader *reader, struct wire_header *header,
+                                        struct error *err)
 {
     uint32_t magic = bytes_get_u32(reader);
     header->at = bytes_get_u32(reader);
@@ -37,7 +37,7 @@ enum error_code wire_read_route(const void *bytes, size_t size, struct wire_rout
 {
     struct bytes_reader reader = {bytes, size, false};
     struct wire_header header;
-    enum error_code code = read_header(&reader, &header, err);
+    enum error_code code = wire_read_header(&reader, &header, err);
     if (!code)
         *out = header.route;
     return code;
@@ -48,7 +48,7 @@ enum error_code wire_read_message(const void *bytes, size_t size, struct microba
 {
     struct bytes_reader reader = {bytes, size, false};
     struct wire_header header;
-    enum error_code code = read_header(&reader, &header, err);
+    enum error_code code = wire_read_header(&reader, &header, err);
     if (code)
         return code;
     *out = (struct microbatch_message){
@@ -61,8 +61,8 @@ enum error_code wire_read_message(const void *bytes, size_t size, struct microba
     return ERROR_NONE;
 }
 
-static enum error_code check_header(const struct wire_header *header,
-                                    const struct wire_shape *shape, struct error *err)
+static enum error_code wire_check_header(const struct wire_header *header,
+                                         const struct wire_shape *shape, struct error *err)
 {
     if (header->at > shape->n_stages)
         return error_set(err, ERROR_INVALID, "for stage %u of %u", header->at, shape->n_stages);
@@ -140,9 +140,9 @@ static enum error_code read_share(struct bytes_reader *reader, const struct wire
 }
 
 /* The rows of the shares that are not void. */
-static enum error_code read_rows(struct bytes_reader *reader, const struct wire_shape *shape,
-                                 struct microbatch *microbatch, const struct share *share,
-                                 uint32_t *n_outputs, struct error *err)
+static enum error_code wire_read_rows(struct bytes_reader *reader, const struct wire_shape *shape,
+                                      struct microbatch *microbatch, const struct share *share,
+                                      uint32_t *n_outputs, struct error *err)
 {
     *n_outputs = 0;
     for (uint32_t i = 0; i < share->n_rows; i++) {
@@ -176,7 +176,7 @@ static enum error_code read_all_rows(struct bytes_reader *reader, const struct w
         if (share_is_void(&shares[i]))
             continue;
         enum error_code code =
-            read_rows(reader, shape, microbatch, &shares[i], &shares[i].n_outputs, err);
+            wire_read_rows(reader, shape, microbatch, &shares[i], &shares[i].n_outputs, err);
         if (code)
             return code;
         n_outputs += shares[i].n_outputs;
@@ -207,8 +207,8 @@ static enum error_code read_pick(struct bytes_reader *reader, const struct wire_
     return ERROR_NONE;
 }
 
-static void read_error(struct bytes_reader *reader, const struct wire_header *header,
-                       struct error *out)
+static void wire_read_error(struct bytes_reader *reader, const struct wire_header *header,
+                            struct error *out)
 {
     const char *text = bytes_take(reader, header->error_bytes);
     *out = (struct error){.code = (enum error_code)header->error_code};
@@ -258,7 +258,7 @@ static void skip_padding(struct bytes_reader *reader, size_t size)
     bytes_take(reader, -(size - reader->left) & 7);
 }
 
-static enum error_code finish(const struct bytes_reader *reader, struct error *err)
+static enum error_code wire_finish(const struct bytes_reader *reader, struct error *err)
 {
     if (reader->short_)
         return error_set(err, ERROR_INVALID, "it ends too early");
@@ -303,9 +303,9 @@ enum error_code wire_read(const void *bytes, size_t size, const struct wire_shap
     struct bytes_reader reader = {bytes, size, false};
     struct wire_header header;
     microbatch_clear(microbatch);
-    enum error_code code = read_header(&reader, &header, err);
+    enum error_code code = wire_read_header(&reader, &header, err);
     if (!code)
-        code = check_header(&header, shape, err);
+        code = wire_check_header(&header, shape, err);
     if (!code && header.at == shape->n_stages)
         code = error_set(err, ERROR_INVALID, "behind the last stage");
     if (!code)
@@ -318,11 +318,11 @@ enum error_code wire_read(const void *bytes, size_t size, const struct wire_shap
         microbatch->n_shares = header.n_shares;
         microbatch->at = header.at;
         microbatch->slowest_ns = header.slowest_ns;
-        read_error(&reader, &header, &microbatch->error);
+        wire_read_error(&reader, &header, &microbatch->error);
         skip_padding(&reader, size);
         if (header.at)
             read_hidden(&reader, &header, shape, microbatch);
-        code = finish(&reader, err);
+        code = wire_finish(&reader, err);
     }
     if (code) {
         microbatch_clear(microbatch);
@@ -374,9 +374,9 @@ enum error_code wire_read_back(const void *bytes, size_t size, const struct wire
     struct bytes_reader reader = {bytes, size, false};
     struct wire_header header;
     struct share shares[LIMIT_SEQUENCES];
-    enum error_code code = read_header(&reader, &header, err);
+    enum error_code code = wire_read_header(&reader, &header, err);
     if (!code)
-        code = check_header(&header, shape, err);
+        code = wire_check_header(&header, shape, err);
     if (!code && header.at <= microbatch->at)
         code = error_set(err, ERROR_INVALID, "it is before stage %u and was at %u when it left",
                          header.at, microbatch->at);
@@ -395,13 +395,13 @@ enum error_code wire_read_back(const void *bytes, size_t size, const struct wire
         microbatch->at = header.at;
         if (header.slowest_ns > microbatch->slowest_ns)
             microbatch->slowest_ns = header.slowest_ns;
-        read_error(&reader, &header, &microbatch->error);
+        wire_read_error(&reader, &header, &microbatch->error);
         skip_padding(&reader, size);
         if (behind)
             read_outputs(&reader, shape, microbatch);
         else
             read_hidden(&reader, &header, shape, microbatch);
-        code = finish(&reader, err);
+        code = wire_finish(&reader, err);
     }
     return code ? error_wrap(err, "a micro-batch that comes back") : ERROR_NONE;
 }

@@ -2,9 +2,9 @@
 #include "pipeline/sampler_bytes.h"
 #include "pipeline/wire_format.h"
 
-static void write_header(const struct microbatch *microbatch, const struct wire_route *route,
-                         enum activation_type type, bool behind, size_t error_bytes,
-                         struct buffer *out)
+static void wire_write_header(const struct microbatch *microbatch, const struct wire_route *route,
+                              enum activation_type type, bool behind, size_t error_bytes,
+                              struct buffer *out)
 {
     bytes_put(out, WIRE_MAGIC, 4);
     bytes_put(out, microbatch->at, 4);
@@ -104,7 +104,7 @@ void wire_write_notice(const struct wire_route *route, struct buffer *out)
 {
     const struct wire_route nothing = {route->instance, route->epoch, 0};
     const struct microbatch empty = {0};
-    write_header(&empty, &nothing, ACTIVATION_F32, false, 0, out);
+    wire_write_header(&empty, &nothing, ACTIVATION_F32, false, 0, out);
 }
 
 bool wire_is_notice(const struct wire_route *route)
@@ -119,7 +119,7 @@ void wire_write(const struct microbatch *microbatch, const struct wire_route *ro
     size_t begin = out->size;
     bool behind = microbatch->at == shape->n_stages;
     size_t error_bytes = strlen(microbatch->error.text);
-    write_header(microbatch, route, type, behind, error_bytes, out);
+    wire_write_header(microbatch, route, type, behind, error_bytes, out);
     for (uint32_t i = 0; i < microbatch->n_setups && !behind; i++)
         write_setup(&microbatch->setups[i], out);
     for (uint32_t i = 0; i < microbatch->n_operations && !behind; i++) {
