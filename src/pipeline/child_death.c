@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,7 +46,8 @@ static void child_remember_death(uint64_t *list_ns, uint32_t n, uint64_t now_ns)
     list_ns[0] = now_ns;
 }
 
-static uint32_t count_recent(const uint64_t *list_ns, uint32_t n_max, uint64_t now_ns, uint64_t ms)
+static uint32_t deaths_count_recent(const uint64_t *list_ns, uint32_t n_max, uint64_t now_ns,
+                                    uint64_t ms)
 {
     uint32_t n = 0;
     while (n < n_max && list_ns[n] && now_ns - list_ns[n] < ms * MS)
@@ -60,8 +62,9 @@ struct death {
 };
 
 /* With the lock: whether the lane is to be given up, and what is said of that. */
-static bool gives_up(struct lane *lane, const struct death *death, struct error *out)
+static bool lane_is_given_up(struct lane *lane, const struct death *death, struct error *out)
 {
+    assert(death->n_deaths); /* this one */
     const bool was_ready = lane->state == LANE_READY;
     lane->n_deaths = was_ready ? 1 : lane->n_deaths + 1;
     lane->n_hangs = was_ready ? death->hung : lane->n_hangs + death->hung;
@@ -80,8 +83,9 @@ static bool gives_up(struct lane *lane, const struct death *death, struct error 
 }
 
 /* With the lock. */
-static void mourn(struct lane *lane, const struct death *death)
+static void lane_note_death(struct lane *lane, const struct death *death)
 {
+    assert(!lane->is_up); /* child_take_down() */
     struct error given_up = {0};
     switch (lane->state) {
     case LANE_CLOSING:
@@ -99,7 +103,7 @@ static void mourn(struct lane *lane, const struct death *death)
         lane->is_lost = true;
         lane->loss = *death->why;
     }
-    const bool is_over = gives_up(lane, death, &given_up);
+    const bool is_over = lane_is_given_up(lane, death, &given_up);
     lane->state = is_over ? LANE_FAILED : LANE_WANTED;
     if (is_over)
         lane->problem = given_up;
@@ -122,14 +126,16 @@ void child_take_down(struct child *child)
     pthread_mutex_unlock(&child->lock);
 }
 
-static void note_death(struct child *child, struct death *death, uint64_t now_ns)
+static void child_note_death(struct child *child, struct death *death, uint64_t now_ns)
 {
     child_remember_death(child->deaths_ns, LIMIT_CHILD_DEATHS, now_ns);
     if (death->hung)
         child_remember_death(child->hangs_ns, LIMIT_CHILD_HANGS, now_ns);
     death->n_deaths =
-        count_recent(child->deaths_ns, LIMIT_CHILD_DEATHS, now_ns, LIMIT_CHILD_DEATHS_MS);
-    death->n_hangs = count_recent(child->hangs_ns, LIMIT_CHILD_HANGS, now_ns, LIMIT_CHILD_HANGS_MS);
+        deaths_count_recent(child->deaths_ns, LIMIT_CHILD_DEATHS, now_ns, LIMIT_CHILD_DEATHS_MS);
+    death->n_hangs =
+        deaths_count_recent(child->hangs_ns, LIMIT_CHILD_HANGS, now_ns, LIMIT_CHILD_HANGS_MS);
+    assert(death->n_deaths && death->n_deaths <= LIMIT_CHILD_DEATHS); /* this one is among them */
     uint64_t pause_ms = (uint64_t)child->children->options.pause_ms << (death->n_deaths - 1);
     if (pause_ms > LIMIT_CHILD_PAUSE_MS)
         pause_ms = LIMIT_CHILD_PAUSE_MS;
@@ -139,7 +145,7 @@ static void note_death(struct child *child, struct death *death, uint64_t now_ns
 void child_died(struct child *child, const struct error *why, bool hung)
 {
     struct death death = {.why = why, .hung = hung};
-    note_death(child, &death, clock_now_ns());
+    child_note_death(child, &death, clock_now_ns());
     child_take_down(child);
     child_mirror(child, NULL);
     pthread_mutex_lock(&child->lock);
@@ -147,7 +153,7 @@ void child_died(struct child *child, const struct error *why, bool hung)
     child->suspicion = (struct error){0};
     child->last_death = *why;
     for (struct lane *lane = child->lanes; lane; lane = lane->next)
-        mourn(lane, &death);
+        lane_note_death(lane, &death);
     pins_end(child);
     pthread_mutex_unlock(&child->lock);
     child_tell_lanes(child);

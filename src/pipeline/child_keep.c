@@ -44,8 +44,8 @@ static enum error_code kept_check_file(const struct child_word *open, const stru
 }
 
 /* With the lock. */
-static enum error_code open_new(const struct child_word *open, struct opened **out,
-                                struct error *err)
+static enum error_code kept_open(const struct child_word *open, struct opened **out,
+                                 struct error *err)
 {
     struct opened *one = mem_new(sizeof *one);
     if (!one)
@@ -73,7 +73,7 @@ enum error_code child_model_open(const struct child_word *open, const struct mod
     while (one && one->number != open->model)
         one = one->next;
     if (!one)
-        code = open_new(open, &one, err);
+        code = kept_open(open, &one, err);
     if (!code) {
         one->n_users++;
         *out = one->model;
@@ -82,7 +82,7 @@ enum error_code child_model_open(const struct child_word *open, const struct mod
     return code;
 }
 
-static struct opened **kept_find(const struct model *model)
+static struct opened **opened_find(const struct model *model)
 {
     struct opened **at = &opened;
     while ((*at)->model != model)
@@ -90,10 +90,10 @@ static struct opened **kept_find(const struct model *model)
     return at;
 }
 
-static void use_again(const struct model *model)
+static void kept_use_again(const struct model *model)
 {
     pthread_mutex_lock(&lock);
-    (*kept_find(model))->n_users++;
+    (*opened_find(model))->n_users++;
     pthread_mutex_unlock(&lock);
 }
 
@@ -102,7 +102,7 @@ void child_model_close(const struct model *model)
     if (!model)
         return;
     pthread_mutex_lock(&lock);
-    struct opened **at = kept_find(model), *one = *at;
+    struct opened **at = opened_find(model), *one = *at;
     const bool is_last = --one->n_users == 0;
     if (is_last)
         *at = one->next;
@@ -122,7 +122,7 @@ void child_pin(const struct room *room, const struct child_word *word)
         return; /* they are loaded again */
     one->number = word->pin;
     one->model = room->model;
-    use_again(one->model);
+    kept_use_again(one->model);
     for (uint32_t i = 0; i < word->n_ranges; i++) {
         const struct stage *stage = runner_stage(room->runner, word->ranges[i].stage);
         struct stage_pin *pin =

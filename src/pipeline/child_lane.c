@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -67,6 +68,7 @@ void work_is_undone(struct lane *lane)
 static void work_is_over(struct lane *lane)
 {
     pthread_mutex_lock(&lane->child->work.lock);
+    assert(lane->child->work.n_under_way >= lane->n_under_way);
     lane->child->work.n_under_way -= lane->n_under_way;
     lane->n_under_way = 0;
     pthread_mutex_unlock(&lane->child->work.lock);
@@ -130,6 +132,7 @@ static bool lane_put_off(struct lane *lane, uint32_t kind, const void *bytes, si
 
 bool lane_put(struct lane *lane, uint32_t kind, const void *bytes, size_t size)
 {
+    assert(lane->is_up);
     if (lane->pending || !ring_has_room(&lane->out, size))
         return lane_put_off(lane, kind, bytes, size);
     lane_write_now(lane, kind, bytes, size);
@@ -138,6 +141,7 @@ bool lane_put(struct lane *lane, uint32_t kind, const void *bytes, size_t size)
 
 static void lane_drop_first(struct lane *lane)
 {
+    assert(lane->pending && lane->n_pending);
     struct lane_record *record = lane->pending;
     lane->pending = record->next;
     if (!lane->pending)
@@ -306,6 +310,7 @@ static void lane_drop_memory(struct lane *lane)
 
 enum error_code lane_up(struct lane *lane, struct error *err)
 {
+    assert(!lane->is_up && !lane->memory && !lane->n_pending);
     enum error_code code = lane_make_memory(lane, err);
     atomic_store(&lane->stops, false);
     if (!code && pthread_create(&lane->reader, NULL, lane_read_on, lane))
@@ -333,6 +338,7 @@ void lane_down(struct lane *lane)
     pthread_join(lane->reader, NULL);
     while (lane->pending)
         lane_drop_first(lane);
+    assert(!lane->n_pending);
     lane_fail_jobs(lane);
     work_is_over(lane);
     lane_drop_memory(lane);

@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "pipeline/child_cache.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ uint64_t lane_row_bytes(struct lane *lane, uint32_t stage)
 static uint64_t lane_job_enlist(struct lane *lane, struct lane_job *job)
 {
     pthread_mutex_lock(&lane->jobs_lock);
+    assert(job->done);
     const uint64_t number = job->number = ++lane->last_number;
     job->next = lane->jobs;
     lane->jobs = job;
@@ -40,7 +42,7 @@ static uint64_t lane_job_enlist(struct lane *lane, struct lane_job *job)
     return number;
 }
 
-static struct lane_job *take_job(struct lane *lane, uint64_t number)
+static struct lane_job *lane_job_take(struct lane *lane, uint64_t number)
 {
     pthread_mutex_lock(&lane->jobs_lock);
     struct lane_job **at = &lane->jobs, *job;
@@ -65,7 +67,7 @@ static enum error_code lane_job_put(struct lane *lane, struct lane_job *job, str
     work_begins(lane, 0);
     if (!lane_put(lane, RECORD_CACHE, record->data, record->size)) {
         work_is_undone(lane);
-        take_job(lane, number);
+        lane_job_take(lane, number);
         return error_set(err, ERROR_BUSY, "device %s: more messages than it takes", device);
     }
     return ERROR_NONE;
@@ -118,8 +120,8 @@ void lane_settle(struct lane *lane, struct lane_job *job, uint32_t stage,
 
 /* ---- answers ----------------------------------------------------------------------------- */
 
-static void end_badly(const struct lane *lane, struct lane_job *job,
-                      const struct child_answer *answer)
+static void lane_job_fail(const struct lane *lane, struct lane_job *job,
+                          const struct child_answer *answer)
 {
     struct error why = {0};
     const int size = answer->size < ERROR_TEXT_MAX / 2 ? (int)answer->size : ERROR_TEXT_MAX / 2;
@@ -132,14 +134,14 @@ enum error_code lane_take_answer(struct lane *lane, struct error *err)
 {
     struct child_answer answer;
     enum error_code code = child_answer_read(lane->message.data, lane->message.size, &answer, err);
-    struct lane_job *job = code ? NULL : take_job(lane, answer.number);
+    struct lane_job *job = code ? NULL : lane_job_take(lane, answer.number);
     if (code)
         return code;
     if (!job)
         return error_set(err, ERROR_INVALID, "an answer that nobody waits for");
     work_ends(lane, 0);
     if (answer.code) {
-        end_badly(lane, job, &answer);
+        lane_job_fail(lane, job, &answer);
     } else if (answer.size != job->n_bytes) {
         code = error_set(err, ERROR_INVALID, "%zu bytes of a cache, not %zu", answer.size,
                          job->n_bytes);

@@ -36,7 +36,7 @@ static void rooms_add(const struct child_word *word, int descriptor)
     }
 }
 
-static void free_room(struct room *room)
+static void room_free(struct room *room)
 {
     if (room->memory)
         munmap(room->memory, 2 * (room->open.ring_bytes + RING_HEAD_BYTES));
@@ -61,7 +61,7 @@ static void rooms_sweep(struct child_word *word)
         pthread_join(room->thread, NULL);
         if (!room->said_closed)
             child_say_closed(device, room->open.lane, word);
-        free_room(room);
+        room_free(room);
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct lane_pin *lane_pin(struct lane *lane, const struct child_range *ranges, uint32_t n)
@@ -31,8 +32,9 @@ struct lane_pin *lane_pin(struct lane *lane, const struct child_range *ranges, u
 void pin_forget(struct lane_pin *pin)
 {
     struct lane_pin **at = &pin->child->pins;
-    while (*at != pin)
+    while (*at && *at != pin)
         at = &(*at)->next;
+    assert(*at); /* it is on its child's list until now */
     *at = pin->next;
     mem_free(pin);
 }

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "pipeline/runner.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -52,6 +53,7 @@ void child_set_outcome(struct child_word *word, enum error_code code, const stru
 
 void room_write(struct room *room, uint32_t kind, const struct buffer *bytes)
 {
+    assert(atomic_load(&room->has_rings) && !bytes->failed);
     struct error err = {0};
     pthread_mutex_lock(&room->write_lock);
     if (ring_write(&room->out, kind, bytes->data, bytes->size, &err)) {
@@ -138,6 +140,7 @@ static void room_note_bytes(const struct room *room, struct child_word *word)
 
 static void room_take_record(struct room *room, uint32_t kind)
 {
+    assert(room->runner);
     struct error err = {0};
     if (kind == RECORD_CACHE) {
         room_take_cache(room);

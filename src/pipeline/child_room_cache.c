@@ -31,7 +31,8 @@ static enum error_code room_read_rows(const struct piece *piece, const struct st
     return stage_kv_read(stage, run, rows, err);
 }
 
-static enum error_code write_rows(const struct piece *piece, struct stage *stage, struct error *err)
+static enum error_code room_write_rows(const struct piece *piece, struct stage *stage,
+                                       struct error *err)
 {
     const struct cache_message *message = &piece->asked.message;
     if (message->rows.row_bytes != stage_kv_row_bytes(stage))
@@ -41,7 +42,7 @@ static enum error_code write_rows(const struct piece *piece, struct stage *stage
     return stage_kv_write(stage, &message->rows.run, message->rows.bytes, err);
 }
 
-static enum error_code check_offer(const struct piece *piece, struct error *err)
+static enum error_code room_check_offer(const struct piece *piece, struct error *err)
 {
     const struct driver_options *options = &piece->room->open.options;
     const struct cache_offer *offer = &piece->asked.message.offer;
@@ -65,7 +66,7 @@ static enum error_code room_settle(const struct piece *piece, struct pipeline *p
 {
     const struct cache_offer *offer = &piece->asked.message.offer;
     const bool last = piece->asked.stage + 1 == pipeline->n_stages;
-    enum error_code code = check_offer(piece, err);
+    enum error_code code = room_check_offer(piece, err);
     for (uint32_t i = 0; i < offer->n_slots && !code; i++) {
         const uint32_t slot = offer->slots[i].slot, n = offer->slots[i].n_tokens;
         stage_kv_set_length(pipeline->stages[piece->asked.stage].stage, slot, n);
@@ -87,7 +88,7 @@ static enum error_code room_carry_out(struct piece *piece, struct buffer *answer
     case CHILD_CACHE_READ:
         return room_read_rows(piece, stage, answer, err);
     case CHILD_CACHE_WRITE:
-        return write_rows(piece, stage, err);
+        return room_write_rows(piece, stage, err);
     case CHILD_CACHE_SETTLE:
         return room_settle(piece, pipeline, err);
     }

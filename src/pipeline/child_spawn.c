@@ -18,7 +18,7 @@ enum { REAP_MS = 5000 };
 
 /* ---- starting --------------------------------------------------------------------------- */
 
-static char *text_of(const char *text)
+static char *child_text_of(const char *text)
 {
     return (char *)(uintptr_t)(text ? text : "");
 }
@@ -29,14 +29,14 @@ static int child_fork(const struct child *child, int socket, pid_t *pid)
     char parent[16], threads[16];
     snprintf(parent, sizeof parent, "%ld", (long)getpid());
     snprintf(threads, sizeof threads, "%u", options->n_cpu_threads);
-    char *const arguments[CHILD_ARGUMENTS + 1] = {text_of(options->program),
-                                                  text_of(CHILD_ARGUMENT),
-                                                  text_of(child->device),
+    char *const arguments[CHILD_ARGUMENTS + 1] = {child_text_of(options->program),
+                                                  child_text_of(CHILD_ARGUMENT),
+                                                  child_text_of(child->device),
                                                   parent,
                                                   threads,
-                                                  text_of(options->backend),
-                                                  text_of(options->sim_file),
-                                                  text_of(options->registry),
+                                                  child_text_of(options->backend),
+                                                  child_text_of(options->sim_file),
+                                                  child_text_of(options->registry),
                                                   NULL};
     return spawn_child(options->program, arguments, socket, CHILD_DESCRIPTOR, true, pid);
 }
@@ -122,7 +122,7 @@ enum error_code child_say(int socket, const struct child_word *word, int descrip
 }
 
 /* The descriptor that came along; more than one, or anything else, is not taken. */
-static int take_descriptor(struct msghdr *message)
+static int child_take_descriptor(struct msghdr *message)
 {
     int taken = -1;
     for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {
@@ -164,7 +164,7 @@ int child_hear(int socket, bool waits, struct child_word *word, int *descriptor,
         error_set(err, ERROR_IO, "the other end is gone");
         return -1;
     }
-    *descriptor = take_descriptor(&message);
+    *descriptor = child_take_descriptor(&message);
     if (!(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
         !child_word_read(bytes, (size_t)got, word, err))
         return 1;

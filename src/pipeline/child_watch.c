@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "model/model.h"
 
+#include <assert.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +34,7 @@ void child_suspect(struct child *child, const struct error *why)
 
 static void child_start(struct child *child)
 {
+    assert(!child->pid && child->socket < 0);
     struct error err = {0};
     pid_t pid;
     if (child_spawn(child, &pid, &child->socket, &err)) {
@@ -50,17 +52,17 @@ static void child_start(struct child *child)
     log_line(LOG_INFO, "children", "device %s: process %ld", child->device, (long)pid);
 }
 
-static const char *path_of(const struct lane *lane)
+static const char *lane_path(const struct lane *lane)
 {
     return gguf_file_path(model_file(lane->options.model));
 }
 
 /* A process that is started again weeks later must not load what has the same name by then. */
-static void fill_file(const struct lane *lane, struct child_word *word)
+static void word_fill_file(const struct lane *lane, struct child_word *word)
 {
     const int descriptor = gguf_file_descriptor(model_file(lane->options.model));
     struct stat file;
-    snprintf(word->path, sizeof word->path, "%s", path_of(lane));
+    snprintf(word->path, sizeof word->path, "%s", lane_path(lane));
     word->model = (uintptr_t)lane->options.model;
     if (descriptor < 0 || fstat(descriptor, &file))
         return;
@@ -68,7 +70,7 @@ static void fill_file(const struct lane *lane, struct child_word *word)
     word->file_inode = file.st_ino;
 }
 
-static void fill_open(const struct lane *lane, struct child_word *word)
+static void word_fill_open(const struct lane *lane, struct child_word *word)
 {
     word->kind = CHILD_OPEN;
     word->lane = lane->id;
@@ -78,7 +80,7 @@ static void fill_open(const struct lane *lane, struct child_word *word)
     word->epoch = lane->options.epoch;
     word->type = lane->options.type;
     word->options = lane->driver_options;
-    fill_file(lane, word);
+    word_fill_file(lane, word);
     word->n_stages = lane->options.n_stages;
     memcpy(word->stages, lane->stages, word->n_stages * sizeof *word->stages);
 }
@@ -97,7 +99,7 @@ static void lane_set_state(struct lane *lane, enum lane_state from, enum lane_st
 }
 
 /* What the stages there may take to load, by the file's size and their part of its layers. */
-static uint64_t load_limit_ms(const struct lane *lane)
+static uint64_t lane_load_limit_ms(const struct lane *lane)
 {
     struct stat file;
     uint64_t n_here = 0, n_all = 0;
@@ -105,20 +107,21 @@ static uint64_t load_limit_ms(const struct lane *lane)
         n_all += lane->stages[i].n_layers;
         n_here += lane->stages[i].here ? lane->stages[i].n_layers : 0;
     }
-    if (stat(path_of(lane), &file) || file.st_size <= 0 || !n_all)
+    if (stat(lane_path(lane), &file) || file.st_size <= 0 || !n_all)
         return lane->child->children->options.load_ms; /* opening it says why */
     const double bytes = (double)file.st_size * (double)n_here / (double)n_all;
     return lane->child->children->options.load_ms +
            (uint64_t)(bytes * 1000 / (double)LIMIT_CHILD_LOAD_BYTES_PER_S);
 }
 
-static void ask_open(struct lane *lane)
+static void lane_ask_open(struct lane *lane)
 {
+    assert(lane->child->said_hello && !lane->is_up);
     static _Thread_local struct child_word word;
     struct error err = {0};
     memset(&word, 0, sizeof word);
-    fill_open(lane, &word);
-    lane->end_ns = clock_now_ns() + load_limit_ms(lane) * MS;
+    word_fill_open(lane, &word);
+    lane->end_ns = clock_now_ns() + lane_load_limit_ms(lane) * MS;
     lane_set_state(lane, LANE_WANTED, LANE_OPENING, NULL);
     if (lane_up(lane, &err)) {
         error_wrap(&err, "device %s", lane->child->device);
@@ -128,7 +131,7 @@ static void ask_open(struct lane *lane)
     }
 }
 
-static void ask_close(struct lane *lane)
+static void lane_ask_close(struct lane *lane)
 {
     static _Thread_local struct child_word word;
     struct error err = {0};
@@ -145,7 +148,7 @@ static void ask_close(struct lane *lane)
 enum todo { TODO_NOTHING, TODO_SAY, TODO_OPEN, TODO_CLOSE };
 
 /* With the lock: of weights that stay. */
-static bool fill_hold(struct child *child, struct child_word *word)
+static bool word_fill_pin(struct child *child, struct child_word *word)
 {
     struct lane_pin *pin = child->pid && child->said_hello ? pin_next(child) : NULL;
     if (!pin)
@@ -164,7 +167,7 @@ static bool fill_hold(struct child *child, struct child_word *word)
 
 /* With the lock: the next lane that something has to be done for; the list may only grow at its
  * head meanwhile. */
-static enum todo look_at_lanes(struct child *child, struct lane **out)
+static enum todo child_look_at_lanes(struct child *child, struct lane **out)
 {
     for (struct lane *lane = child->lanes; lane; lane = lane->next) {
         const bool is_closing = lane->state == LANE_CLOSING;
@@ -183,32 +186,32 @@ static enum todo look_at_lanes(struct child *child, struct lane **out)
 }
 
 /* What stays first: then its lane may be closed. */
-static enum todo next_to_do(struct child *child, struct lane **lane, struct child_word *word)
+static enum todo child_next_to_do(struct child *child, struct lane **lane, struct child_word *word)
 {
     pthread_mutex_lock(&child->lock);
-    const enum todo todo = fill_hold(child, word) ? TODO_SAY : look_at_lanes(child, lane);
+    const enum todo todo = word_fill_pin(child, word) ? TODO_SAY : child_look_at_lanes(child, lane);
     pthread_mutex_unlock(&child->lock);
     return todo;
 }
 
-static void do_all(struct child *child)
+static void child_do_all(struct child *child)
 {
     static _Thread_local struct child_word word;
     struct error err = {0};
     struct lane *lane;
     enum todo todo;
-    while ((todo = next_to_do(child, &lane, &word)) != TODO_NOTHING) {
+    while ((todo = child_next_to_do(child, &lane, &word)) != TODO_NOTHING) {
         if (todo == TODO_OPEN)
-            ask_open(lane);
+            lane_ask_open(lane);
         else if (todo == TODO_CLOSE)
-            ask_close(lane);
+            lane_ask_close(lane);
         else if (child_say(child->socket, &word, -1, &err))
             child_suspect(child, &err);
     }
 }
 
 /* What closes before it was loaded is not waited for. */
-static bool is_there(const struct lane *lane)
+static bool lane_is_there(const struct lane *lane)
 {
     return lane->state != LANE_FAILED && lane->state != LANE_CLOSED &&
            !(lane->state == LANE_CLOSING && lane->hurries);
@@ -220,13 +223,14 @@ static bool child_is_needed(struct child *child)
     pthread_mutex_lock(&child->lock);
     bool needed = child->pid && pins_needed(child);
     for (const struct lane *lane = child->lanes; lane; lane = lane->next)
-        needed |= child->pid ? is_there(lane) : lane->state == LANE_WANTED;
+        needed |= child->pid ? lane_is_there(lane) : lane->state == LANE_WANTED;
     pthread_mutex_unlock(&child->lock);
     return needed;
 }
 
-static void beat(struct child *child, uint64_t now_ns)
+static void child_beat(struct child *child, uint64_t now_ns)
 {
+    assert(child->pid);
     static _Thread_local struct child_word word;
     struct error err = {0};
     memset(&word, 0, sizeof word);
@@ -236,7 +240,7 @@ static void beat(struct child *child, uint64_t now_ns)
     child_say(child->socket, &word, -1, &err); /* a full socket: the silence says it */
 }
 
-static bool loads_too_long(struct child *child, uint64_t now_ns)
+static bool child_loads_too_long(struct child *child, uint64_t now_ns)
 {
     bool too_long = false;
     pthread_mutex_lock(&child->lock);
@@ -249,7 +253,8 @@ static bool loads_too_long(struct child *child, uint64_t now_ns)
 }
 
 /* Why it has to be killed; NULL: it has not. */
-static const char *fault(struct child *child, uint64_t now_ns, char *text, size_t size, bool *hung)
+static const char *child_fault(struct child *child, uint64_t now_ns, char *text, size_t size,
+                               bool *hung)
 {
     const struct children_options *options = &child->children->options;
     uint32_t rows = 0;
@@ -265,7 +270,7 @@ static const char *fault(struct child *child, uint64_t now_ns, char *text, size_
     else if (child->said_hello && now_ns - child->heard_ns > (uint64_t)options->silence_ms * MS)
         snprintf(text, size, "hangs: it has not answered for %.1f s",
                  (double)options->silence_ms / 1000);
-    else if (loads_too_long(child, now_ns))
+    else if (child_loads_too_long(child, now_ns))
         snprintf(text, size,
                  "hangs: its part of a model is not loaded, or given back, after %.1f s and more",
                  (double)options->load_ms / 1000);
@@ -281,7 +286,7 @@ static const char *fault(struct child *child, uint64_t now_ns, char *text, size_
 /* ---- what it says ------------------------------------------------------------------------ */
 
 /* False: it cannot be. */
-static bool note_stages(struct lane *lane, const struct child_word *word)
+static bool lane_note_stages(struct lane *lane, const struct child_word *word)
 {
     if (word->n_stages != lane->options.n_stages)
         return false;
@@ -296,7 +301,7 @@ static bool note_stages(struct lane *lane, const struct child_word *word)
 }
 
 /* False: it cannot be trusted. */
-static bool take_opened(struct child *child, const struct child_word *word)
+static bool child_take_opened(struct child *child, const struct child_word *word)
 {
     bool can_be = true;
     pthread_mutex_lock(&child->lock);
@@ -307,7 +312,7 @@ static bool take_opened(struct child *child, const struct child_word *word)
         error_set(&lane->problem, word->code, "%s", word->text);
         lane->state = LANE_FAILED;
     } else if (lane && lane->state == LANE_OPENING) {
-        can_be = note_stages(lane, word);
+        can_be = lane_note_stages(lane, word);
         lane->state = can_be ? LANE_READY : LANE_OPENING;
         lane->was_ready |= can_be;
     }
@@ -316,7 +321,7 @@ static bool take_opened(struct child *child, const struct child_word *word)
     return can_be;
 }
 
-static void take_closed(struct child *child, uint32_t id)
+static void child_take_closed(struct child *child, uint32_t id)
 {
     pthread_mutex_lock(&child->lock);
     struct lane *lane = child->lanes;
@@ -325,12 +330,14 @@ static void take_closed(struct child *child, uint32_t id)
     pthread_mutex_unlock(&child->lock);
     if (!lane)
         return;
+    assert(lane->child == child);
     lane_down(lane);
     lane_set_state(lane, LANE_CLOSING, LANE_CLOSED, NULL);
 }
 
 /* False: it is to be buried for `text`. */
-static bool take_word(struct child *child, const struct child_word *word, char *text, size_t size)
+static bool child_take_word(struct child *child, const struct child_word *word, char *text,
+                            size_t size)
 {
     child->heard_ns = clock_now_ns();
     switch (word->kind) {
@@ -340,12 +347,12 @@ static bool take_word(struct child *child, const struct child_word *word, char *
             snprintf(text, size, "cannot open it: %.300s", word->text);
         return child->said_hello;
     case CHILD_OPENED:
-        if (take_opened(child, word))
+        if (child_take_opened(child, word))
             return true;
         snprintf(text, size, "cannot be trusted: it has loaded what cannot be");
         return false;
     case CHILD_CLOSED:
-        take_closed(child, word->lane);
+        child_take_closed(child, word->lane);
         return true;
     case CHILD_ALIVE:
         child_mirror(child, &word->readings);
@@ -363,6 +370,7 @@ static bool take_word(struct child *child, const struct child_word *word, char *
 
 static void child_hear_all(struct child *child)
 {
+    assert(child->pid);
     static _Thread_local struct child_word word;
     struct error err = {0};
     int descriptor, got = 0;
@@ -372,7 +380,7 @@ static void child_hear_all(struct child *child)
          n++) {
         if (descriptor >= 0)
             close(descriptor);
-        if (!take_word(child, &word, text, sizeof text)) {
+        if (!child_take_word(child, &word, text, sizeof text)) {
             child_bury(child, text, false);
             return;
         }
@@ -384,8 +392,9 @@ static void child_hear_all(struct child *child)
 /* ---- the thread -------------------------------------------------------------------------- */
 
 /* Done with it: no lane is left. */
-static void dismiss(struct child *child)
+static void child_dismiss(struct child *child)
 {
+    assert(child->pid && child->socket >= 0);
     char end[128];
     child_reap(child->pid, end, sizeof end);
     close(child->socket);
@@ -398,24 +407,24 @@ static void dismiss(struct child *child)
     pthread_mutex_unlock(&child->lock);
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+static uint64_t time_earlier(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
 /* This process itself stood still (SIGSTOP, a machine without time for it): what its child did not
  * do meanwhile is not held against it. */
-static void forgive(struct child *child, uint64_t now_ns)
+static void child_forgive(struct child *child, uint64_t now_ns)
 {
     const uint64_t gap_ns = child->stepped_ns ? now_ns - child->stepped_ns : 0;
     child->stepped_ns = now_ns;
     if (gap_ns < (uint64_t)LATE_MS * MS)
         return;
     child->heard_ns =
-        earlier(child->heard_ns + gap_ns, now_ns); /* it may have been heard meanwhile */
-    child->started_ns = earlier(child->started_ns + gap_ns, now_ns);
+        time_earlier(child->heard_ns + gap_ns, now_ns); /* it may have been heard meanwhile */
+    child->started_ns = time_earlier(child->started_ns + gap_ns, now_ns);
     pthread_mutex_lock(&child->work.lock);
-    child->work.progress_ns = earlier(child->work.progress_ns + gap_ns, now_ns);
+    child->work.progress_ns = time_earlier(child->work.progress_ns + gap_ns, now_ns);
     pthread_mutex_unlock(&child->work.lock);
     pthread_mutex_lock(&child->lock);
     for (struct lane *lane = child->lanes; lane; lane = lane->next)
@@ -427,21 +436,21 @@ static void child_step(struct child *child)
 {
     uint64_t now_ns = clock_now_ns();
     if (child->pid)
-        forgive(child, now_ns);
+        child_forgive(child, now_ns);
     const bool needed = child_is_needed(child);
     char text[400];
     if (child->pid && !needed)
-        dismiss(child);
+        child_dismiss(child);
     if (!child->pid && needed && now_ns >= child->start_at_ns)
         child_start(child);
-    do_all(child);
+    child_do_all(child);
     if (!child->pid)
         return;
     now_ns = clock_now_ns(); /* after what it is compared with */
     if (now_ns - child->beat_ns >= (uint64_t)BEAT_MS * MS)
-        beat(child, now_ns);
+        child_beat(child, now_ns);
     bool hung;
-    if (fault(child, now_ns, text, sizeof text, &hung))
+    if (child_fault(child, now_ns, text, sizeof text, &hung))
         child_bury(child, text, hung);
 }
 
@@ -474,6 +483,6 @@ void *child_watch(void *arg)
         child_wait(child);
     }
     if (child->pid)
-        dismiss(child);
+        child_dismiss(child);
     return NULL;
 }

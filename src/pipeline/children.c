@@ -14,8 +14,9 @@ enum { UNWANTED_NS = 50 * 1000 * 1000 }; /* how often it is asked whether a lane
 
 /* ---- the devices' children --------------------------------------------------------------- */
 
-static void free_child(struct child *child)
+static void child_free(struct child *child)
 {
+    assert(!child->lanes); /* all are closed first */
     while (child->pins)
         pin_forget(child->pins);
     if (child->wake_fd >= 0)
@@ -26,7 +27,7 @@ static void free_child(struct child *child)
     mem_free(child);
 }
 
-static struct child *new_child(struct children *children, const char *device, struct error *err)
+static struct child *child_new(struct children *children, const char *device, struct error *err)
 {
     struct child *child = strlen(device) < sizeof child->device ? mem_new(sizeof *child) : NULL;
     if (!child) {
@@ -44,7 +45,7 @@ static struct child *new_child(struct children *children, const char *device, st
     if (child->wake_fd >= 0 && !pthread_create(&child->watcher, NULL, child_watch, child))
         return child;
     error_set(err, ERROR_IO, "the system refused what watches the process of device %s", device);
-    free_child(child);
+    child_free(child);
     return NULL;
 }
 
@@ -56,7 +57,7 @@ static struct child *child_of(struct children *children, const char *device, boo
     struct child *child = children->list;
     while (child && strcmp(child->device, device) != 0)
         child = child->next;
-    if (!child && makes && (child = new_child(children, device, err)) != NULL) {
+    if (!child && makes && (child = child_new(children, device, err)) != NULL) {
         child->next = children->list;
         children->list = child;
     }
@@ -64,7 +65,7 @@ static struct child *child_of(struct children *children, const char *device, boo
     return child;
 }
 
-static void set_defaults(struct children_options *options)
+static void children_set_defaults(struct children_options *options)
 {
     if (!options->program)
         options->program = "/proc/self/exe";
@@ -82,14 +83,14 @@ static void set_defaults(struct children_options *options)
         options->pause_ms = 100;
 }
 
-static bool copy_text(const char **text)
+static bool children_copy_text(const char **text)
 {
     if (*text)
         *text = mem_copy_text(*text, strlen(*text));
     return *text;
 }
 
-static void free_children(struct children *children)
+static void children_free(struct children *children)
 {
     const struct children_options *options = &children->options;
     mem_free((char *)(uintptr_t)options->program);
@@ -109,15 +110,16 @@ enum error_code children_open(const struct children_options *given, struct child
     pthread_mutex_init(&children->lock, NULL);
     struct children_options *options = &children->options;
     *options = *given;
-    set_defaults(options);
+    children_set_defaults(options);
     const bool has_backend = options->backend, has_sim = options->sim_file,
                has_registry = options->registry;
-    bool ok = copy_text(&options->program); /* all, for what is not copied is the caller's */
-    ok &= copy_text(&options->backend) == has_backend;
-    ok &= copy_text(&options->sim_file) == has_sim;
-    ok &= copy_text(&options->registry) == has_registry;
+    bool ok =
+        children_copy_text(&options->program); /* all, for what is not copied is the caller's */
+    ok &= children_copy_text(&options->backend) == has_backend;
+    ok &= children_copy_text(&options->sim_file) == has_sim;
+    ok &= children_copy_text(&options->registry) == has_registry;
     if (!ok) {
-        free_children(children);
+        children_free(children);
         return error_set(err, ERROR_NO_MEMORY, "no memory for the devices' processes");
     }
     *out = children;
@@ -137,9 +139,9 @@ void children_close(struct children *children)
         pthread_mutex_unlock(&child->lock);
         child_wake(child);
         pthread_join(child->watcher, NULL);
-        free_child(child);
+        child_free(child);
     }
-    free_children(children);
+    children_free(children);
 }
 
 pid_t children_pid(struct children *children, const char *device)
@@ -157,6 +159,7 @@ pid_t children_pid(struct children *children, const char *device)
 
 static void lane_free(struct lane *lane)
 {
+    assert(!lane->is_up && !lane->memory && !lane->pending && !lane->jobs);
     buffer_deinit(&lane->message);
     pthread_mutex_destroy(&lane->jobs_lock);
     pthread_mutex_destroy(&lane->write_lock);
@@ -199,6 +202,7 @@ static struct lane *lane_new(struct child *child, const struct lane_options *opt
 static enum error_code lane_enlist(struct lane *lane, struct error *err)
 {
     struct child *child = lane->child;
+    assert(lane->state == LANE_WANTED);
     uint32_t n = 0;
     pthread_mutex_lock(&child->lock);
     for (const struct lane *other = child->lanes; other; other = other->next)
@@ -279,6 +283,7 @@ void lane_close(struct lane *lane)
     struct child *child = lane->child;
     lane_disconnect(lane);
     pthread_mutex_lock(&child->lock);
+    assert(lane->state == LANE_CLOSED);
     struct lane **at = &child->lanes;
     while (*at != lane)
         at = &(*at)->next;

@@ -23,6 +23,7 @@ static bool driver_has_wishes(const struct driver *driver)
 /* With the lock. */
 static void driver_take_wishes(struct driver *driver, struct driver_wishes *out)
 {
+    assert(driver->active); /* by the baton holder */
     if (driver->incoming) {
         *driver->queue_end = driver->incoming;
         driver->queue_end = driver->incoming_end;
@@ -102,6 +103,7 @@ static void driver_run_locked(struct driver *driver)
         driver_step_locked(driver);
         if (!driver->has_settled || driver->is_quiescent)
             continue;
+        assert(driver->quiesces && !driver->n_in_flight && !driver->queue);
         driver->is_quiescent = true;
         pthread_mutex_unlock(&driver->lock);
         driver->on_quiescent(driver->quiescent_arg);
@@ -120,6 +122,7 @@ static void *driver_own_thread(void *arg)
         else
             pthread_cond_wait(&driver->wake, &driver->lock);
     }
+    assert(!driver->completed && !driver->incoming && !driver->queue && !driver->to_cancel);
     pthread_mutex_unlock(&driver->lock);
     return NULL;
 }
@@ -128,7 +131,9 @@ static void *driver_own_thread(void *arg)
 static void driver_on_done(void *arg, struct microbatch *microbatch)
 {
     struct driver *driver = arg;
+    assert(microbatch->at == driver->pipeline.n_stages);
     pthread_mutex_lock(&driver->lock);
+    assert(!microbatch->away);
     microbatch->next = NULL;
     *driver->completed_end = microbatch;
     driver->completed_end = &microbatch->next;
@@ -151,6 +156,7 @@ static void driver_on_done(void *arg, struct microbatch *microbatch)
 static void driver_end_early(struct driver *driver, struct microbatch *microbatch,
                              const struct error *err)
 {
+    assert(err->code);
     microbatch_fail(microbatch);
     microbatch->error = *err;
     microbatch->at = driver->pipeline.n_stages;
@@ -264,6 +270,7 @@ enum error_code driver_receive(struct driver *driver, const void *bytes, size_t 
 
 void driver_lost(struct driver *driver, const struct error *why)
 {
+    assert(why->code);
     pthread_mutex_lock(&driver->lock);
     driver->lost = *why;
     driver->found = false;
@@ -286,6 +293,7 @@ void driver_found(struct driver *driver)
 
 void driver_quiesce(struct driver *driver, void (*quiescent)(void *arg), void *arg)
 {
+    assert(quiescent);
     pthread_mutex_lock(&driver->lock);
     driver->on_quiescent = quiescent;
     driver->quiescent_arg = arg;
@@ -319,6 +327,7 @@ uint64_t driver_prompt_row_ns(struct driver *driver)
 enum error_code driver_seed(struct driver *driver, const struct cached_slot *slots, uint32_t n,
                             struct error *err)
 {
+    assert(n <= LIMIT_SEQUENCES);
     size_t n_tokens = 0;
     for (uint32_t i = 0; i < n; i++)
         n_tokens += slots[i].n_tokens;
@@ -353,6 +362,7 @@ struct pipeline *driver_pipeline(struct driver *driver)
 
 static void driver_accept(struct driver *driver, struct sequence *sequence)
 {
+    assert(!driver->closing && !driver->quiesces);
     sequence->id = ++driver->last_id;
     sequence->live_next = driver->live;
     if (driver->live)
@@ -501,6 +511,7 @@ static enum error_code driver_make_microbatches(struct driver *driver,
 /* What driver_open() has built so far; every part may be missing. */
 static void driver_dismantle(struct driver *driver)
 {
+    assert(!driver->n_in_flight && !driver->live);
     if (driver->pipeline.stages)
         pipeline_unload(&driver->pipeline);
     for (uint32_t i = 0; driver->microbatches && i < driver->n_devices; i++)
@@ -587,6 +598,7 @@ enum error_code driver_open_far(const struct model *model, const struct stage_pl
 
 void driver_stop(struct driver *driver)
 {
+    assert(!driver->stopped);
     pthread_mutex_lock(&driver->lock);
     driver->closing = true;
     for (struct sequence *sequence = driver->live; sequence; sequence = sequence->live_next)

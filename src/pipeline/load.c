@@ -22,6 +22,7 @@ static enum error_code pipeline_note_stages(struct pipeline *pipeline,
     const struct far *far = &pipeline->far;
     for (uint32_t i = 0; i < pipeline->n_stages; i++) {
         struct pipeline_stage *stage = &pipeline->stages[i];
+        assert(!stage->stage && !stage->lane);
         stage->impl = pipeline_impl_of(&plan[i], far);
         stage->device = plan[i].device;
         stage->n_layers = plan[i].n_layers;
@@ -35,6 +36,7 @@ static enum error_code pipeline_note_stages(struct pipeline *pipeline,
 
 void pipeline_opened(struct pipeline_opening *opening)
 {
+    assert(opening->pipeline->stages[opening->at].impl->open);
     latch_arrive(opening->latch);
 }
 
@@ -59,6 +61,7 @@ enum error_code pipeline_load(struct pipeline *pipeline, const struct model *mod
                               struct error *err)
 {
     assert(pipeline->owner && pipeline->shape.n_stages == pipeline->n_stages);
+    assert(!atomic_load(&pipeline->serves));
     enum error_code code = pipeline_note_stages(pipeline, plan, err);
     if (code)
         return code;

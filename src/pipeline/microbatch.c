@@ -9,6 +9,7 @@ enum error_code microbatch_init(struct microbatch *microbatch, struct pipeline *
                                 const struct microbatch_sizes *sizes, struct error *err)
 {
     *microbatch = (struct microbatch){.pipeline = pipeline};
+    assert(sizes->rows && sizes->shares && sizes->operations);
     microbatch->rows = mem_new_array(sizes->rows, sizeof *microbatch->rows);
     microbatch->shares = mem_new_array(sizes->shares, sizeof *microbatch->shares);
     microbatch->operations = mem_new_array(sizes->operations, sizeof *microbatch->operations);
@@ -49,6 +50,7 @@ void microbatch_deinit(struct microbatch *microbatch)
 
 void microbatch_clear(struct microbatch *microbatch)
 {
+    assert(!microbatch->away);
     microbatch->n_setups = microbatch->n_operations = microbatch->n_shares = microbatch->n_rows = 0;
     microbatch->embeddings = false;
     microbatch->at = 0;
@@ -75,6 +77,7 @@ void microbatch_go_on(struct microbatch *microbatch)
 
 void microbatch_send(struct microbatch *microbatch)
 {
+    assert(!microbatch->away && !microbatch->error.code);
     microbatch->at = 0;
     microbatch_go_on(microbatch);
 }

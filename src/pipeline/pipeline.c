@@ -56,6 +56,7 @@ bool pipeline_take_loss(struct pipeline *pipeline, struct error *why)
     bool is_lost = false;
     for (uint32_t i = 0; i < pipeline->n_stages; i++) {
         const struct pipeline_impl *impl = pipeline->stages[i].impl;
+        assert(impl); /* loaded */
         if (impl->take_loss)
             is_lost |= impl->take_loss(pipeline, i, why);
     }
@@ -67,6 +68,7 @@ enum pipeline_look pipeline_look(struct pipeline *pipeline, struct error *why)
     enum pipeline_look worst = PIPELINE_LOADED;
     for (uint32_t i = 0; i < pipeline->n_stages; i++) {
         const struct pipeline_impl *impl = pipeline->stages[i].impl;
+        assert(impl);
         struct error problem = {0};
         const enum pipeline_look look =
             impl->look ? impl->look(pipeline, i, &problem) : PIPELINE_LOADED;

@@ -57,8 +57,9 @@ static uint64_t record_bytes(uint64_t size)
 
 /* ---- writing ---------------------------------------------------------------------------- */
 
-static void copy_in(struct ring *ring, uint64_t position, const void *bytes, size_t size)
+static void ring_copy_in(struct ring *ring, uint64_t position, const void *bytes, size_t size)
 {
+    assert(size <= ring->bytes);
     const uint64_t at = position & (ring->bytes - 1);
     const size_t first = size < ring->bytes - at ? size : (size_t)(ring->bytes - at);
     if (first)
@@ -67,7 +68,7 @@ static void copy_in(struct ring *ring, uint64_t position, const void *bytes, siz
         memcpy(ring->data, (const char *)bytes + first, size - first);
 }
 
-static enum error_code used_by_reader(const struct ring *ring, uint64_t *used, struct error *err)
+static enum error_code ring_used(const struct ring *ring, uint64_t *used, struct error *err)
 {
     const uint64_t read = atomic_load_explicit(&ring->shared->read, memory_order_acquire);
     *used = ring->position - read;
@@ -76,12 +77,12 @@ static enum error_code used_by_reader(const struct ring *ring, uint64_t *used, s
     return ERROR_NONE;
 }
 
-static enum error_code wait_for_room(struct ring *ring, uint64_t needed, uint64_t *used,
-                                     struct error *err)
+static enum error_code ring_wait_for_room(struct ring *ring, uint64_t needed, uint64_t *used,
+                                          struct error *err)
 {
     const uint64_t begin_ns = clock_now_ns();
     enum error_code code;
-    while ((code = used_by_reader(ring, used, err)) == ERROR_NONE && ring->bytes - *used < needed) {
+    while ((code = ring_used(ring, used, err)) == ERROR_NONE && ring->bytes - *used < needed) {
         if (clock_now_ns() - begin_ns > (uint64_t)LIMIT_RING_WAIT_MS * 1000000)
             return error_set(err, ERROR_BUSY, "its reader does not read");
         nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
@@ -89,13 +90,14 @@ static enum error_code wait_for_room(struct ring *ring, uint64_t needed, uint64_
     return code;
 }
 
-static void put_record(struct ring *ring, uint32_t kind, const void *bytes, uint64_t size,
-                       uint64_t length)
+static void ring_put_record(struct ring *ring, uint32_t kind, const void *bytes, uint64_t size,
+                            uint64_t length)
 {
+    assert(length <= ring->bytes && length % RECORD_UNIT == 0 && size + RECORD_UNIT <= length);
     const struct record record = {RECORD_MAGIC, kind, size};
-    copy_in(ring, ring->position, &record, sizeof record);
+    ring_copy_in(ring, ring->position, &record, sizeof record);
     if (bytes)
-        copy_in(ring, ring->position + sizeof record, bytes, (size_t)size);
+        ring_copy_in(ring, ring->position + sizeof record, bytes, (size_t)size);
     ring->position += length;
     atomic_store_explicit(&ring->shared->written, ring->position, memory_order_seq_cst);
     if (atomic_load_explicit(&ring->shared->sleeps, memory_order_seq_cst))
@@ -115,7 +117,7 @@ enum error_code ring_write(struct ring *ring, uint32_t kind, const void *bytes, 
     assert(kind && kind != RECORD_SKIP);
     const uint64_t length = size <= ring->bytes ? record_bytes(size) : UINT64_MAX;
     uint64_t used;
-    enum error_code code = used_by_reader(ring, &used, err);
+    enum error_code code = ring_used(ring, &used, err);
     if (code)
         return code;
     if (length > ring->bytes / 2)
@@ -124,19 +126,20 @@ enum error_code ring_write(struct ring *ring, uint32_t kind, const void *bytes, 
     const uint64_t at = ring->position & (ring->bytes - 1);
     if (!used && at >= FAR_BYTES && at >= length) { /* it has room there at once */
         const uint64_t rest = ring->bytes - at;
-        put_record(ring, RECORD_SKIP, NULL, rest - RECORD_UNIT, rest);
+        ring_put_record(ring, RECORD_SKIP, NULL, rest - RECORD_UNIT, rest);
     }
-    code = wait_for_room(ring, length, &used, err);
+    code = ring_wait_for_room(ring, length, &used, err);
     if (code)
         return code;
-    put_record(ring, kind, bytes, size, length);
+    ring_put_record(ring, kind, bytes, size, length);
     return ERROR_NONE;
 }
 
 /* ---- reading ---------------------------------------------------------------------------- */
 
-static void copy_out(const struct ring *ring, uint64_t position, void *bytes, size_t size)
+static void ring_copy_out(const struct ring *ring, uint64_t position, void *bytes, size_t size)
 {
+    assert(size <= ring->bytes);
     const uint64_t at = position & (ring->bytes - 1);
     const size_t first = size < ring->bytes - at ? size : (size_t)(ring->bytes - at);
     memcpy(bytes, ring->data + at, first);
@@ -144,13 +147,14 @@ static void copy_out(const struct ring *ring, uint64_t position, void *bytes, si
         memcpy((char *)bytes + first, ring->data, size - first);
 }
 
-static uint64_t unread(const struct ring *ring)
+static uint64_t ring_unread(const struct ring *ring)
 {
     return atomic_load_explicit(&ring->shared->written, memory_order_seq_cst) - ring->position;
 }
 
 static void ring_pass(struct ring *ring, uint64_t length)
 {
+    assert(length <= ring->bytes && length % RECORD_UNIT == 0);
     ring->position += length;
     atomic_store_explicit(&ring->shared->read, ring->position, memory_order_release);
 }
@@ -162,12 +166,12 @@ enum error_code ring_read(struct ring *ring, uint32_t *kind, struct buffer *out,
     *kind = 0;
     buffer_clear(out);
     for (;;) {
-        there = unread(ring);
+        there = ring_unread(ring);
         if (!there)
             return ERROR_NONE;
         if (there > ring->bytes || there < RECORD_UNIT)
             return error_set(err, ERROR_INVALID, "its writer is where it cannot be");
-        copy_out(ring, ring->position, &record, sizeof record);
+        ring_copy_out(ring, ring->position, &record, sizeof record);
         if (record.magic != RECORD_MAGIC || !record.kind || record.size > ring->bytes ||
             record_bytes(record.size) > there)
             return error_set(err, ERROR_INVALID, "what stands in it is no record");
@@ -179,7 +183,7 @@ enum error_code ring_read(struct ring *ring, uint32_t *kind, struct buffer *out,
     if (!room)
         return error_set(err, ERROR_NO_MEMORY, "no memory for a record of %llu bytes",
                          (unsigned long long)record.size);
-    copy_out(ring, ring->position + sizeof record, room, (size_t)record.size);
+    ring_copy_out(ring, ring->position + sizeof record, room, (size_t)record.size);
     ring_pass(ring, record_bytes(record.size));
     *kind = record.kind;
     return ERROR_NONE;
@@ -193,14 +197,14 @@ void ring_wake(struct ring *ring)
     syscall(SYS_futex, &ring->shared->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-static bool spin(const struct ring *ring, uint64_t spin_ns)
+static bool ring_spin(const struct ring *ring, uint64_t spin_ns)
 {
     if (!spin_ns)
         return false;
     const uint64_t begin_ns = clock_now_ns();
     do {
         for (int i = 0; i < 64; i++) {
-            if (unread(ring))
+            if (ring_unread(ring))
                 return true;
 #if defined __x86_64__ || defined __i386__
             __builtin_ia32_pause();
@@ -220,10 +224,10 @@ void ring_wait(struct ring *ring, uint32_t bell, uint64_t spin_ns, uint32_t limi
     struct ring_shared *shared = ring->shared;
     const struct timespec limit = {.tv_sec = limit_ms / 1000,
                                    .tv_nsec = (long)(limit_ms % 1000) * 1000000};
-    if (unread(ring) || spin(ring, spin_ns))
+    if (ring_unread(ring) || ring_spin(ring, spin_ns))
         return;
     atomic_store_explicit(&shared->sleeps, 1, memory_order_seq_cst);
-    if (!unread(ring))
+    if (!ring_unread(ring))
         syscall(SYS_futex, &shared->bell, FUTEX_WAIT, bell, &limit, NULL, 0);
     atomic_store_explicit(&shared->sleeps, 0, memory_order_seq_cst);
 }

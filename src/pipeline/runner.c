@@ -24,6 +24,7 @@ static struct microbatch *runner_take_microbatch(struct runner *runner)
     pthread_mutex_lock(&runner->lock);
     struct microbatch *microbatch = runner->unused;
     if (microbatch) {
+        assert(!microbatch->away && runner->n_in_flight < runner->n_microbatches);
         runner->unused = microbatch->next;
         runner->n_in_flight++;
     }
@@ -34,6 +35,7 @@ static struct microbatch *runner_take_microbatch(struct runner *runner)
 static void runner_give_back(struct runner *runner, struct microbatch *microbatch)
 {
     pthread_mutex_lock(&runner->lock);
+    assert(runner->n_in_flight);
     microbatch->next = runner->unused;
     runner->unused = microbatch;
     runner->n_in_flight--;
@@ -45,6 +47,7 @@ static void runner_give_back(struct runner *runner, struct microbatch *microbatc
 static void runner_send_on(void *arg, struct microbatch *microbatch)
 {
     struct runner *runner = arg;
+    assert(runner->pipeline.far.send);
     if (!pipeline_post(&runner->pipeline, microbatch, microbatch->number)) {
         /* Back to the driver without its values, which takes hardly any memory. */
         microbatch_fail(microbatch);
@@ -73,6 +76,7 @@ static enum error_code runner_arrive(void *arg, const struct microbatch_message 
     if (!microbatch)
         return error_set(err, ERROR_BUSY, "more than %u micro-batches are under way",
                          runner->n_microbatches);
+    assert(runner->pipeline.stages[message->at].device); /* only such a stage brings it here */
     enum error_code code =
         wire_read(message->bytes, message->size, &runner->pipeline.shape, microbatch, err);
     if (code) {

@@ -14,7 +14,8 @@ static uint32_t larger(uint32_t a, uint32_t b)
 
 /* Indices of the items that wait, longest waiting first; the lower index on a tie. Insertion
  * sort: the items of one micro-batch were served together and mostly stand in order already. */
-static uint32_t sort_by_age(const struct schedule_item *items, uint32_t n_items, uint32_t *order)
+static uint32_t schedule_sort_by_age(const struct schedule_item *items, uint32_t n_items,
+                                     uint32_t *order)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_items; i++) {
@@ -29,7 +30,7 @@ static uint32_t sort_by_age(const struct schedule_item *items, uint32_t n_items,
 }
 
 /* Sequences that are decoding, also those whose token is under way. */
-static uint32_t count_decoding(const struct schedule_item *items, uint32_t n_items)
+static uint32_t schedule_count_decoding(const struct schedule_item *items, uint32_t n_items)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_items; i++)
@@ -40,10 +41,12 @@ static uint32_t count_decoding(const struct schedule_item *items, uint32_t n_ite
 /* Rows for prompts. A pipeline of d devices is full for k of k + d - 1 turns when a prompt is cut
  * into k chunks: 2 d chunks lose a third at most, and smaller ones would cost more than they
  * save. */
-static uint32_t prompt_budget(const struct schedule_item *items, const uint32_t *order,
-                              uint32_t n_order, uint32_t n_decoding,
-                              const struct schedule_limits *limits, const struct schedule *out)
+static uint32_t schedule_prompt_budget(const struct schedule_item *items, const uint32_t *order,
+                                       uint32_t n_order, uint32_t n_decoding,
+                                       const struct schedule_limits *limits,
+                                       const struct schedule *out)
 {
+    assert(out->n_rows <= limits->rows);
     uint32_t budget = limits->rows - out->n_rows;
     if (n_decoding)
         budget = smaller(budget, limits->prefill_rows_mixed);
@@ -62,6 +65,7 @@ static uint32_t prompt_budget(const struct schedule_item *items, const uint32_t 
 
 static void schedule_take(struct schedule *out, uint32_t item, uint32_t rows)
 {
+    assert(rows && out->n_shares < LIMIT_SEQUENCES);
     out->shares[out->n_shares++] = (struct schedule_share){item, rows};
     out->n_rows += rows;
 }
@@ -69,9 +73,10 @@ static void schedule_take(struct schedule *out, uint32_t item, uint32_t rows)
 /* Rule 2, and rule 4's reserve. Moves what is not a decode row to the front of `order` and returns
  * how many those are.
  */
-static uint32_t take_decode_rows(const struct schedule_item *items, uint32_t *order,
-                                 uint32_t n_order, uint32_t n_decoding,
-                                 const struct schedule_limits *limits, struct schedule *out)
+static uint32_t schedule_take_decode_rows(const struct schedule_item *items, uint32_t *order,
+                                          uint32_t n_order, uint32_t n_decoding,
+                                          const struct schedule_limits *limits,
+                                          struct schedule *out)
 {
     uint32_t n_prompts = 0;
     for (uint32_t i = 0; i < n_order; i++)
@@ -79,6 +84,7 @@ static uint32_t take_decode_rows(const struct schedule_item *items, uint32_t *or
     uint32_t reserve = 0;
     if (n_prompts)
         reserve = larger(limits->rows / 4, items[order[0]].decoding ? 0 : 1);
+    assert(reserve <= limits->rows);
     uint32_t most =
         smaller((n_decoding + limits->devices - 1) / limits->devices, limits->rows - reserve);
     uint32_t kept = 0;
@@ -92,9 +98,9 @@ static uint32_t take_decode_rows(const struct schedule_item *items, uint32_t *or
 }
 
 /* Rule 3: first an even share each, then what is left over to the longest waiting. */
-static void take_prompt_rows(const struct schedule_item *items, const uint32_t *order,
-                             uint32_t n_order, uint32_t budget, uint32_t output_all_budget,
-                             struct schedule *out)
+static void schedule_take_prompt_rows(const struct schedule_item *items, const uint32_t *order,
+                                      uint32_t n_order, uint32_t budget, uint32_t output_all_budget,
+                                      struct schedule *out)
 {
     uint32_t first = out->n_shares;
     uint32_t share = n_order ? larger(SCHEDULE_QUANTUM, budget / n_order) : 0;
@@ -128,7 +134,7 @@ void schedule_next(const struct schedule_item *items, uint32_t n_items,
     assert(limits->rows && limits->devices && limits->prefill_rows_mixed &&
            limits->output_all_rows && limits->embedding_rows);
     uint32_t order[LIMIT_SEQUENCES];
-    uint32_t n_order = sort_by_age(items, n_items, order);
+    uint32_t n_order = schedule_sort_by_age(items, n_items, order);
     out->n_shares = out->n_rows = 0;
     if (!n_order) {
         out->embeddings = false;
@@ -140,8 +146,9 @@ void schedule_next(const struct schedule_item *items, uint32_t n_items,
         if (items[order[i]].embeddings == out->embeddings)
             order[kept++] = order[i];
     }
-    uint32_t n_decoding = count_decoding(items, n_items);
-    n_order = take_decode_rows(items, order, kept, n_decoding, limits, out);
-    uint32_t budget = prompt_budget(items, order, n_order, n_decoding, limits, out);
-    take_prompt_rows(items, order, n_order, budget, limits->output_all_rows, out);
+    uint32_t n_decoding = schedule_count_decoding(items, n_items);
+    n_order = schedule_take_decode_rows(items, order, kept, n_decoding, limits, out);
+    uint32_t budget = schedule_prompt_budget(items, order, n_order, n_decoding, limits, out);
+    schedule_take_prompt_rows(items, order, n_order, budget, limits->output_all_rows, out);
+    assert(out->n_rows <= limits->rows && out->n_shares <= n_items);
 }

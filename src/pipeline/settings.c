@@ -3,6 +3,8 @@
 #include "base/limits.h"
 #include "model/model.h"
 
+#include <assert.h>
+
 static enum error_code pipeline_check_stages(const struct stage_plan *stages, uint32_t n_stages,
                                              uint32_t n_layers, struct error *err)
 {
@@ -58,11 +60,13 @@ void pipeline_settings_init(struct pipeline_settings *settings, const struct mod
                             const struct driver_options *options)
 {
     const struct hyperparameters *hyperparameters = model_hyperparameters(model);
+    assert(options->n_slots && options->context && options->batch_rows); /* filled in */
     uint32_t n_vocab = hyperparameters->n_vocab, n_embd = hyperparameters->n_embd;
     uint64_t outputs = options->n_slots + OUTPUT_ALL_ROWS;
     if (outputs > options->batch_rows)
         outputs = options->batch_rows;
     settings->n_microbatches = pipeline_count_devices(stages, n_stages);
+    assert(settings->n_microbatches && settings->n_microbatches <= n_stages);
     settings->shape = (struct wire_shape){
         .n_stages = n_stages,
         .n_slots = options->n_slots,

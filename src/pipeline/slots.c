@@ -1,12 +1,16 @@
 #include "pipeline/slots.h"
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "pipeline/sequence.h"
+
+#include <assert.h>
 
 enum error_code slot_table_init(struct slot_table *table, uint32_t n_slots, uint32_t context,
                                 struct error *err)
 {
     *table = (struct slot_table){.n_slots = n_slots};
+    assert(n_slots && n_slots <= LIMIT_SEQUENCES && context);
     table->slots = mem_new_array(n_slots, sizeof *table->slots);
     table->tokens = mem_new_array((size_t)n_slots * context, sizeof *table->tokens);
     if (!table->slots || !table->tokens) {
@@ -26,7 +30,8 @@ void slot_table_deinit(struct slot_table *table)
     *table = (struct slot_table){0};
 }
 
-static uint32_t common_prefix(const struct slot *slot, const int32_t *prompt, uint32_t reusable)
+static uint32_t slot_common_prefix(const struct slot *slot, const int32_t *prompt,
+                                   uint32_t reusable)
 {
     uint32_t most = slot->broken ? 0 : slot->n_placed;
     if (most > reusable)
@@ -39,7 +44,7 @@ static uint32_t common_prefix(const struct slot *slot, const int32_t *prompt, ui
 
 /* The free slot other than `except` whose cache is worth least: an empty one, else the longest
  * unused. */
-static uint32_t least_valuable(const struct slot_table *table, uint32_t except)
+static uint32_t slot_table_least_valuable(const struct slot_table *table, uint32_t except)
 {
     uint32_t best = SLOT_NONE;
     for (uint32_t i = 0; i < table->n_slots; i++) {
@@ -59,7 +64,7 @@ bool slot_table_choose(const struct slot_table *table, const int32_t *prompt, ui
 {
     uint32_t source = SLOT_NONE, longest = 0, own = SLOT_NONE, own_longest = 0;
     for (uint32_t i = 0; i < table->n_slots; i++) {
-        uint32_t n = common_prefix(&table->slots[i], prompt, reusable);
+        uint32_t n = slot_common_prefix(&table->slots[i], prompt, reusable);
         if (n > longest) {
             longest = n;
             source = i;
@@ -69,7 +74,7 @@ bool slot_table_choose(const struct slot_table *table, const int32_t *prompt, ui
             own = i;
         }
     }
-    uint32_t other = least_valuable(table, own);
+    uint32_t other = slot_table_least_valuable(table, own);
     if (own == SLOT_NONE && other == SLOT_NONE)
         return false;
     bool own_is_good =
@@ -79,7 +84,9 @@ bool slot_table_choose(const struct slot_table *table, const int32_t *prompt, ui
         return true;
     }
     *out = (struct slot_choice){.slot = own_is_good && other == SLOT_NONE ? own : other};
+    assert(out->slot != SLOT_NONE && !table->slots[out->slot].sequence);
     if (longest >= SLOT_COPY_MIN) {
+        assert(source != out->slot); /* else it would be kept, not copied */
         out->copy_from = source;
         out->copy = longest;
     }

@@ -36,6 +36,7 @@ static struct share *microbatch_share_of(struct microbatch *microbatch, uint32_t
     struct share *share = microbatch->shares;
     while (share->slot != slot)
         share++;
+    assert(share < microbatch->shares + microbatch->n_shares); /* every row belongs to one */
     return share;
 }
 
@@ -140,8 +141,11 @@ static void device_stage_compute(struct microbatch *microbatch)
     for (uint32_t i = 0; i < microbatch->n_operations; i++)
         device_stage_operate(stage, &microbatch->operations[i]);
     float *in = microbatch->at ? microbatch->hidden[(microbatch->at - 1) & 1] : NULL;
+    assert(stage->stage && (!microbatch->at || in));
     device_stage_drop_poisoned(microbatch, stage, in);
     bool last = microbatch->at + 1 == pipeline->n_stages;
+    assert(!last || pipeline->picker);
+    assert(microbatch->n_rows <= pipeline->shape.rows);
     if (last)
         microbatch_tell_picker(microbatch, pipeline->picker);
     if (microbatch->n_rows)
@@ -155,6 +159,7 @@ static void device_stage_run(struct device_job *job)
     struct microbatch *microbatch = (struct microbatch *)job; /* its first member */
     struct pipeline *pipeline = microbatch->pipeline;
     struct device *here = pipeline->stages[microbatch->at].device;
+    assert(here);
     do {
         device_stage_compute(microbatch);
         microbatch->at++;
@@ -186,6 +191,7 @@ static void device_stage_run_opening(struct device_job *job)
 {
     struct pipeline_opening *opening = (struct pipeline_opening *)job; /* its first member */
     struct pipeline_stage *stage = &opening->pipeline->stages[opening->at];
+    assert(!stage->stage);
     const struct driver_options *options = opening->options;
     const struct stage_options stage_options = {
         .first_layer = opening->first_layer,
@@ -208,6 +214,7 @@ static void device_stage_run_opening(struct device_job *job)
 
 static void device_stage_open(struct pipeline_opening *opening)
 {
+    assert(opening->latch);
     opening->job.run = device_stage_run_opening;
     device_submit(opening->pipeline->stages[opening->at].device, &opening->job);
 }
@@ -242,6 +249,7 @@ static void device_stage_close(struct pipeline *pipeline, uint32_t at)
 
 static uint64_t device_stage_bytes(struct pipeline *pipeline, uint32_t at)
 {
+    assert(pipeline->stages[at].stage);
     const struct stage_memory memory = stage_memory(pipeline->stages[at].stage);
     return memory.weights + memory.kv + memory.compute + memory.host;
 }

@@ -29,6 +29,7 @@ static void *lane_stage_run_opening(void *arg)
     struct pipeline_opening *opening = arg;
     struct pipeline *pipeline = opening->pipeline;
     const struct lane_source *lanes = &pipeline->far.lanes;
+    assert(lanes->children && lanes->changed);
     struct child_stage stages[LIMIT_STAGES] = {0};
     struct lane *lane = NULL;
     for (uint32_t i = 0; i < pipeline->n_stages; i++)
@@ -97,6 +98,7 @@ static void lane_stage_close(struct pipeline *pipeline, uint32_t at)
 
 static void lane_stage_send(struct pipeline *pipeline, struct microbatch *microbatch)
 {
+    assert(pipeline->stages[microbatch->at].lane);
     pipeline->owner->leave(pipeline->arg, microbatch);
 }
 
@@ -116,11 +118,13 @@ static enum error_code lane_stage_pass(struct pipeline *pipeline,
 
 static bool lane_stage_take_loss(struct pipeline *pipeline, uint32_t at, struct error *why)
 {
+    assert(pipeline->stages[at].lane);
     return lane_take_loss(pipeline->stages[at].lane, why);
 }
 
 static enum pipeline_look lane_stage_look(struct pipeline *pipeline, uint32_t at, struct error *why)
 {
+    assert(pipeline->stages[at].lane);
     return lane_look(pipeline->stages[at].lane, why);
 }
 

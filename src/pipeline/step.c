@@ -23,6 +23,7 @@ enum {
 static void step_finish(struct driver *driver, struct sequence *sequence, enum finish_reason reason,
                         const struct error *err)
 {
+    assert(sequence->slot == SLOT_NONE || driver->slots.slots[sequence->slot].sequence == sequence);
     uint64_t now_ns = clock_now_ns();
     struct request_usage usage = {
         .prompt_tokens = sequence->request.n_prompt,
@@ -81,6 +82,7 @@ static void step_push_setup(struct driver *driver, uint32_t slot, const struct r
         at++;
     if (at == driver->n_setups)
         driver->n_setups++;
+    assert(driver->n_setups <= driver->options.n_slots); /* each slot once */
     pick_setup_fill(&driver->setups[at], slot, &request->sampler, request->logprobs,
                     request->n_top_logprobs);
 }
@@ -99,6 +101,8 @@ static void step_occupy(struct driver *driver, struct sequence *sequence,
                         const struct slot_choice *choice)
 {
     struct slot *slot = &driver->slots.slots[choice->slot];
+    assert(!slot->sequence && sequence->slot == SLOT_NONE);
+    assert(choice->keep <= slot->n_placed && (!choice->copy || !choice->keep));
     if (choice->keep == 0) {
         step_empty_slot(driver, choice->slot);
     } else if (choice->keep < slot->n_placed) {
@@ -115,6 +119,7 @@ static void step_occupy(struct driver *driver, struct sequence *sequence,
     }
     if (sequence->request.n_predict)
         step_push_setup(driver, choice->slot, &sequence->request);
+    assert(slot->n_placed < sequence->request.n_prompt); /* the last token is computed */
     memcpy(slot->tokens, sequence->request.prompt,
            sequence->request.n_prompt * sizeof *slot->tokens);
     slot->n_known = sequence->request.n_prompt;
@@ -189,6 +194,7 @@ static void step_add_share(struct driver *driver, struct microbatch *microbatch,
     struct slot *slot = &driver->slots.slots[index];
     struct sequence *sequence = slot->sequence;
     struct share *share = &microbatch->shares[microbatch->n_shares++];
+    assert(n_rows && slot->n_placed + n_rows <= slot->n_known);
     *share = (struct share){.slot = index,
                             .epoch = slot->epoch,
                             .position = slot->n_placed,
@@ -231,6 +237,7 @@ static bool step_form(struct driver *driver, struct microbatch *microbatch)
     microbatch->embeddings = schedule.embeddings;
     for (uint32_t i = 0; i < schedule.n_shares; i++)
         step_add_share(driver, microbatch, slots[schedule.shares[i].item], schedule.shares[i].rows);
+    assert(microbatch->n_rows <= driver->options.batch_rows);
     memcpy(microbatch->operations, driver->operations,
            driver->n_operations * sizeof *driver->operations);
     microbatch->n_operations = driver->n_operations;
@@ -309,6 +316,7 @@ void step_advance(struct driver *driver, const struct driver_wishes *wishes)
     step_admit(driver);
     while (driver->unused && step_form(driver, driver->unused)) {
         struct microbatch *microbatch = driver->unused;
+        assert(driver->n_in_flight < driver->n_devices);
         driver->unused = microbatch->next;
         driver->n_in_flight++;
         driver->n_sent++;
@@ -358,6 +366,7 @@ static void step_decode(struct driver *driver, struct sequence *sequence, const 
         step_finish(driver, sequence, FINISH_STOP, NULL);
         return;
     }
+    assert(slot->n_known < driver->options.context); /* there is room for it */
     bool go_on = step_give_token(sequence, pick);
     slot->tokens[slot->n_known++] = pick->token;
     sequence->generated++;
@@ -379,6 +388,7 @@ static void step_deliver(struct driver *driver, struct sequence *sequence,
 {
     const struct request *request = &sequence->request;
     uint32_t end = share->position + share->n_rows;
+    assert(end <= driver->slots.slots[share->slot].n_known);
     if (share->gives_rows) {
         for (uint32_t i = 0; i < share->n_rows; i++)
             request->handlers.row(request->arg, share->position + i, outputs + (size_t)i * width,
@@ -423,6 +433,7 @@ static void step_settle(struct driver *driver, struct microbatch *microbatch, ui
 
 void step_complete(struct driver *driver, struct microbatch *microbatch)
 {
+    assert(driver->n_in_flight && microbatch->at == driver->pipeline.n_stages);
     step_measure(driver, microbatch);
     uint32_t width =
         microbatch->embeddings ? driver->pipeline.shape.n_embd : driver->pipeline.shape.n_vocab;

@@ -2,6 +2,8 @@
 #include "pipeline/sampler_bytes.h"
 #include "pipeline/wire_format.h"
 
+#include <assert.h>
+
 struct wire_header {
     struct wire_route route;
     uint32_t at;
@@ -82,8 +84,8 @@ static enum error_code wire_check_header(const struct wire_header *header,
     return ERROR_NONE;
 }
 
-static enum error_code read_setup(struct bytes_reader *reader, const struct wire_shape *shape,
-                                  struct pick_setup *setup, struct error *err)
+static enum error_code wire_read_setup(struct bytes_reader *reader, const struct wire_shape *shape,
+                                       struct pick_setup *setup, struct error *err)
 {
     struct sampler_params *params = &setup->params;
     setup->slot = bytes_get_u32(reader);
@@ -100,8 +102,9 @@ static enum error_code read_setup(struct bytes_reader *reader, const struct wire
     return sampler_check(params, shape->n_vocab, err);
 }
 
-static enum error_code read_operation(struct bytes_reader *reader, const struct wire_shape *shape,
-                                      struct cache_operation *operation, struct error *err)
+static enum error_code wire_read_operation(struct bytes_reader *reader,
+                                           const struct wire_shape *shape,
+                                           struct cache_operation *operation, struct error *err)
 {
     operation->slot = bytes_get_u32(reader);
     operation->length = bytes_get_u32(reader);
@@ -118,8 +121,8 @@ static enum error_code read_operation(struct bytes_reader *reader, const struct 
     return ERROR_NONE;
 }
 
-static enum error_code read_share(struct bytes_reader *reader, const struct wire_shape *shape,
-                                  struct share *share, struct error *err)
+static enum error_code wire_read_share(struct bytes_reader *reader, const struct wire_shape *shape,
+                                       struct share *share, struct error *err)
 {
     *share = (struct share){.slot = bytes_get_u32(reader)};
     share->epoch = bytes_get_u32(reader);
@@ -160,9 +163,11 @@ static enum error_code wire_read_rows(struct bytes_reader *reader, const struct 
     return ERROR_NONE;
 }
 
-static enum error_code read_all_rows(struct bytes_reader *reader, const struct wire_header *header,
-                                     const struct wire_shape *shape, struct microbatch *microbatch,
-                                     struct share *shares, struct error *err)
+static enum error_code wire_read_all_rows(struct bytes_reader *reader,
+                                          const struct wire_header *header,
+                                          const struct wire_shape *shape,
+                                          struct microbatch *microbatch, struct share *shares,
+                                          struct error *err)
 {
     uint64_t n_rows = 0, n_outputs = 0;
     for (uint32_t i = 0; i < header->n_shares; i++)
@@ -190,8 +195,8 @@ static enum error_code read_all_rows(struct bytes_reader *reader, const struct w
     return ERROR_NONE;
 }
 
-static enum error_code read_pick(struct bytes_reader *reader, const struct wire_shape *shape,
-                                 struct pick *pick, struct error *err)
+static enum error_code wire_read_pick(struct bytes_reader *reader, const struct wire_shape *shape,
+                                      struct pick *pick, struct error *err)
 {
     pick->token = (int32_t)bytes_get_u32(reader);
     pick->logprob = bytes_get_float(reader);
@@ -217,8 +222,8 @@ static void wire_read_error(struct bytes_reader *reader, const struct wire_heade
             (unsigned char)text[i] < ' ' ? '?' : text[i]; /* it ends up in logs and on terminals */
 }
 
-static void read_outputs(struct bytes_reader *reader, const struct wire_shape *shape,
-                         struct microbatch *microbatch)
+static void wire_read_outputs(struct bytes_reader *reader, const struct wire_shape *shape,
+                              struct microbatch *microbatch)
 {
     float *outputs = microbatch->outputs;
     size_t width = microbatch->embeddings ? shape->n_embd : shape->n_vocab;
@@ -235,25 +240,25 @@ static void read_outputs(struct bytes_reader *reader, const struct wire_shape *s
 }
 
 /* No numbers: whoever computed them is broken, and what would come of them is worth nothing. */
-static void fail_shares(struct microbatch *microbatch)
+static void wire_fail_shares(struct microbatch *microbatch)
 {
     microbatch_fail(microbatch);
     error_set(&microbatch->error, ERROR_DEVICE, "what came from before stage %u is not a number",
               microbatch->at);
 }
 
-static void read_hidden(struct bytes_reader *reader, const struct wire_header *header,
-                        const struct wire_shape *shape, struct microbatch *microbatch)
+static void wire_read_hidden(struct bytes_reader *reader, const struct wire_header *header,
+                             const struct wire_shape *shape, struct microbatch *microbatch)
 {
     enum activation_type type = (enum activation_type)header->type;
     const void *bytes =
         bytes_take(reader, activation_bytes(type, shape->n_embd, microbatch->n_rows));
     if (bytes && !activation_decode(type, bytes, shape->n_embd, microbatch->n_rows,
                                     microbatch->hidden[(microbatch->at - 1) & 1]))
-        fail_shares(microbatch);
+        wire_fail_shares(microbatch);
 }
 
-static void skip_padding(struct bytes_reader *reader, size_t size)
+static void wire_skip_padding(struct bytes_reader *reader, size_t size)
 {
     bytes_take(reader, -(size - reader->left) & 7);
 }
@@ -267,13 +272,14 @@ static enum error_code wire_finish(const struct bytes_reader *reader, struct err
     return ERROR_NONE;
 }
 
-static enum error_code read_shares(struct bytes_reader *reader, const struct wire_header *header,
-                                   const struct wire_shape *shape, struct share *shares,
-                                   struct error *err)
+static enum error_code wire_read_shares(struct bytes_reader *reader,
+                                        const struct wire_header *header,
+                                        const struct wire_shape *shape, struct share *shares,
+                                        struct error *err)
 {
     bool seen[LIMIT_SEQUENCES] = {false};
     for (uint32_t i = 0; i < header->n_shares; i++) {
-        enum error_code code = read_share(reader, shape, &shares[i], err);
+        enum error_code code = wire_read_share(reader, shape, &shares[i], err);
         if (code)
             return code;
         if (seen[shares[i].slot])
@@ -283,15 +289,16 @@ static enum error_code read_shares(struct bytes_reader *reader, const struct wir
     return ERROR_NONE;
 }
 
-static enum error_code read_changes(struct bytes_reader *reader, const struct wire_header *header,
-                                    const struct wire_shape *shape, struct microbatch *microbatch,
-                                    struct error *err)
+static enum error_code wire_read_changes(struct bytes_reader *reader,
+                                         const struct wire_header *header,
+                                         const struct wire_shape *shape,
+                                         struct microbatch *microbatch, struct error *err)
 {
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; !code && i < header->n_setups; i++)
-        code = read_setup(reader, shape, &microbatch->setups[i], err);
+        code = wire_read_setup(reader, shape, &microbatch->setups[i], err);
     for (uint32_t i = 0; !code && i < header->n_operations; i++)
-        code = read_operation(reader, shape, &microbatch->operations[i], err);
+        code = wire_read_operation(reader, shape, &microbatch->operations[i], err);
     microbatch->n_setups = header->n_setups;
     microbatch->n_operations = header->n_operations;
     return code;
@@ -309,19 +316,19 @@ enum error_code wire_read(const void *bytes, size_t size, const struct wire_shap
     if (!code && header.at == shape->n_stages)
         code = error_set(err, ERROR_INVALID, "behind the last stage");
     if (!code)
-        code = read_changes(&reader, &header, shape, microbatch, err);
+        code = wire_read_changes(&reader, &header, shape, microbatch, err);
     if (!code)
-        code = read_shares(&reader, &header, shape, microbatch->shares, err);
+        code = wire_read_shares(&reader, &header, shape, microbatch->shares, err);
     if (!code)
-        code = read_all_rows(&reader, &header, shape, microbatch, microbatch->shares, err);
+        code = wire_read_all_rows(&reader, &header, shape, microbatch, microbatch->shares, err);
     if (!code) {
         microbatch->n_shares = header.n_shares;
         microbatch->at = header.at;
         microbatch->slowest_ns = header.slowest_ns;
         wire_read_error(&reader, &header, &microbatch->error);
-        skip_padding(&reader, size);
+        wire_skip_padding(&reader, size);
         if (header.at)
-            read_hidden(&reader, &header, shape, microbatch);
+            wire_read_hidden(&reader, &header, shape, microbatch);
         code = wire_finish(&reader, err);
     }
     if (code) {
@@ -333,7 +340,7 @@ enum error_code wire_read(const void *bytes, size_t size, const struct wire_shap
 
 /* ---- one that comes back --------------------------------------------------------------- */
 
-static bool same_share(const struct share *a, const struct share *b)
+static bool wire_same_share(const struct share *a, const struct share *b)
 {
     return a->slot == b->slot && a->epoch == b->epoch && a->position == b->position &&
            a->n_rows == b->n_rows && a->sequence == b->sequence && a->pick == b->pick &&
@@ -341,15 +348,17 @@ static bool same_share(const struct share *a, const struct share *b)
 }
 
 /* Takes over what happened to the shares on the way. */
-static enum error_code match_shares(struct microbatch *microbatch, const struct wire_header *header,
-                                    const struct share *shares, struct error *err)
+static enum error_code wire_match_shares(struct microbatch *microbatch,
+                                         const struct wire_header *header,
+                                         const struct share *shares, struct error *err)
 {
     if (header->n_shares != microbatch->n_shares)
         return error_set(err, ERROR_INVALID, "%u shares came back of %u", header->n_shares,
                          microbatch->n_shares);
     for (uint32_t i = 0; i < header->n_shares; i++) {
         struct share *share = &microbatch->shares[i];
-        if (!same_share(share, &shares[i]) || (share_is_void(share) && !share_is_void(&shares[i])))
+        if (!wire_same_share(share, &shares[i]) ||
+            (share_is_void(share) && !share_is_void(&shares[i])))
             return error_set(err, ERROR_INVALID, "share %u is not the one that was sent", i);
         share->failed = shares[i].failed;
         share->dropped = shares[i].dropped;
@@ -357,13 +366,13 @@ static enum error_code match_shares(struct microbatch *microbatch, const struct 
     return ERROR_NONE;
 }
 
-static enum error_code read_picks(struct bytes_reader *reader, const struct wire_shape *shape,
-                                  struct microbatch *microbatch, struct error *err)
+static enum error_code wire_read_picks(struct bytes_reader *reader, const struct wire_shape *shape,
+                                       struct microbatch *microbatch, struct error *err)
 {
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < microbatch->n_shares && !code; i++) {
         if (microbatch->shares[i].pick && !share_is_void(&microbatch->shares[i]))
-            code = read_pick(reader, shape, &microbatch->picks[i], err);
+            code = wire_read_pick(reader, shape, &microbatch->picks[i], err);
     }
     return code;
 }
@@ -371,6 +380,7 @@ static enum error_code read_picks(struct bytes_reader *reader, const struct wire
 enum error_code wire_read_back(const void *bytes, size_t size, const struct wire_shape *shape,
                                struct microbatch *microbatch, struct error *err)
 {
+    assert(microbatch->at <= shape->n_stages && shape->n_slots <= LIMIT_SEQUENCES);
     struct bytes_reader reader = {bytes, size, false};
     struct wire_header header;
     struct share shares[LIMIT_SEQUENCES];
@@ -382,25 +392,25 @@ enum error_code wire_read_back(const void *bytes, size_t size, const struct wire
                          header.at, microbatch->at);
     bool behind = !code && header.at == shape->n_stages;
     if (!code)
-        code = read_changes(&reader, &header, shape, microbatch, err); /* for a stage here */
+        code = wire_read_changes(&reader, &header, shape, microbatch, err); /* for a stage here */
     if (!code)
-        code = read_shares(&reader, &header, shape, shares, err);
+        code = wire_read_shares(&reader, &header, shape, shares, err);
     if (!code)
-        code = match_shares(microbatch, &header, shares, err);
+        code = wire_match_shares(microbatch, &header, shares, err);
     if (!code && behind)
-        code = read_picks(&reader, shape, microbatch, err);
+        code = wire_read_picks(&reader, shape, microbatch, err);
     else if (!code)
-        code = read_all_rows(&reader, &header, shape, microbatch, shares, err);
+        code = wire_read_all_rows(&reader, &header, shape, microbatch, shares, err);
     if (!code) {
         microbatch->at = header.at;
         if (header.slowest_ns > microbatch->slowest_ns)
             microbatch->slowest_ns = header.slowest_ns;
         wire_read_error(&reader, &header, &microbatch->error);
-        skip_padding(&reader, size);
+        wire_skip_padding(&reader, size);
         if (behind)
-            read_outputs(&reader, shape, microbatch);
+            wire_read_outputs(&reader, shape, microbatch);
         else
-            read_hidden(&reader, &header, shape, microbatch);
+            wire_read_hidden(&reader, &header, shape, microbatch);
         code = wire_finish(&reader, err);
     }
     return code ? error_wrap(err, "a micro-batch that comes back") : ERROR_NONE;

@@ -2,6 +2,8 @@
 #include "pipeline/sampler_bytes.h"
 #include "pipeline/wire_format.h"
 
+#include <assert.h>
+
 static void wire_write_header(const struct microbatch *microbatch, const struct wire_route *route,
                               enum activation_type type, bool behind, size_t error_bytes,
                               struct buffer *out)
@@ -22,7 +24,7 @@ static void wire_write_header(const struct microbatch *microbatch, const struct 
     bytes_put(out, error_bytes, 4);
 }
 
-static void write_setup(const struct pick_setup *setup, struct buffer *out)
+static void wire_write_setup(const struct pick_setup *setup, struct buffer *out)
 {
     const struct sampler_params *params = &setup->params;
     bytes_put(out, setup->slot, 4);
@@ -33,7 +35,7 @@ static void write_setup(const struct pick_setup *setup, struct buffer *out)
     biases_put(setup->biases, params->n_biases, out);
 }
 
-static void write_share(const struct share *share, struct buffer *out)
+static void wire_write_share(const struct share *share, struct buffer *out)
 {
     unsigned flags =
         (share->pick ? WIRE_SHARE_PICK : 0U) | (share->gives_rows ? WIRE_SHARE_ROWS : 0U) |
@@ -46,7 +48,7 @@ static void write_share(const struct share *share, struct buffer *out)
     bytes_put(out, flags, 1);
 }
 
-static void write_pick(const struct pick *pick, struct buffer *out)
+static void wire_write_pick(const struct pick *pick, struct buffer *out)
 {
     bytes_put(out, (uint32_t)pick->token, 4);
     bytes_put_float(out, pick->logprob);
@@ -57,7 +59,8 @@ static void write_pick(const struct pick *pick, struct buffer *out)
     }
 }
 
-static void write_outputs(const struct microbatch *microbatch, uint32_t width, struct buffer *out)
+static void wire_write_outputs(const struct microbatch *microbatch, uint32_t width,
+                               struct buffer *out)
 {
     const float *outputs = microbatch->outputs;
     for (uint32_t i = 0; i < microbatch->n_shares; i++) {
@@ -71,13 +74,13 @@ static void write_outputs(const struct microbatch *microbatch, uint32_t width, s
     }
 }
 
-static void pad(size_t begin, struct buffer *out)
+static void wire_pad(size_t begin, struct buffer *out)
 {
     bytes_put(out, 0, (unsigned)(-(out->size - begin) & 7));
 }
 
-static void write_hidden(const struct microbatch *microbatch, enum activation_type type,
-                         uint32_t width, float *scratch, struct buffer *out)
+static void wire_write_hidden(const struct microbatch *microbatch, enum activation_type type,
+                              uint32_t width, float *scratch, struct buffer *out)
 {
     void *room = buffer_extend(out, activation_bytes(type, width, microbatch->n_rows));
     if (room)
@@ -85,7 +88,8 @@ static void write_hidden(const struct microbatch *microbatch, enum activation_ty
                           microbatch->n_rows, scratch, room);
 }
 
-enum { /* what write_setup(), write_share(), write_pick() and an operation take at most */
+enum { /* what wire_write_setup(), wire_write_share(), wire_write_pick() and an operation take at
+          most */
        SETUP_BYTES = 57 + 8 * LIMIT_LOGIT_BIAS,
        SHARE_BYTES = 25,
        PICK_BYTES = 12 + 8 * LIMIT_TOP_LOGPROBS,
@@ -116,12 +120,14 @@ void wire_write(const struct microbatch *microbatch, const struct wire_route *ro
                 enum activation_type type, const struct wire_shape *shape, float *scratch,
                 struct buffer *out)
 {
+    assert(microbatch->at <= shape->n_stages && microbatch->n_rows <= shape->rows);
+    assert(microbatch->n_shares <= shape->n_slots && microbatch->n_operations <= shape->operations);
     size_t begin = out->size;
     bool behind = microbatch->at == shape->n_stages;
     size_t error_bytes = strlen(microbatch->error.text);
     wire_write_header(microbatch, route, type, behind, error_bytes, out);
     for (uint32_t i = 0; i < microbatch->n_setups && !behind; i++)
-        write_setup(&microbatch->setups[i], out);
+        wire_write_setup(&microbatch->setups[i], out);
     for (uint32_t i = 0; i < microbatch->n_operations && !behind; i++) {
         const struct cache_operation *operation = &microbatch->operations[i];
         bytes_put(out, operation->slot, 4);
@@ -129,7 +135,7 @@ void wire_write(const struct microbatch *microbatch, const struct wire_route *ro
         bytes_put(out, operation->copy ? operation->from : UINT32_MAX, 4);
     }
     for (uint32_t i = 0; i < microbatch->n_shares; i++)
-        write_share(&microbatch->shares[i], out);
+        wire_write_share(&microbatch->shares[i], out);
     for (uint32_t i = 0; i < microbatch->n_rows && !behind; i++)
         bytes_put(out,
                   (uint32_t)microbatch->rows[i].token |
@@ -137,12 +143,13 @@ void wire_write(const struct microbatch *microbatch, const struct wire_route *ro
                   4);
     for (uint32_t i = 0; i < microbatch->n_shares && behind; i++) {
         if (microbatch->shares[i].pick && !share_is_void(&microbatch->shares[i]))
-            write_pick(&microbatch->picks[i], out);
+            wire_write_pick(&microbatch->picks[i], out);
     }
     buffer_append(out, microbatch->error.text, error_bytes);
-    pad(begin, out);
+    wire_pad(begin, out);
     if (behind)
-        write_outputs(microbatch, microbatch->embeddings ? shape->n_embd : shape->n_vocab, out);
+        wire_write_outputs(microbatch, microbatch->embeddings ? shape->n_embd : shape->n_vocab,
+                           out);
     else if (microbatch->at)
-        write_hidden(microbatch, type, shape->n_embd, scratch, out);
+        wire_write_hidden(microbatch, type, shape->n_embd, scratch, out);
 }
