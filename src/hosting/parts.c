@@ -395,4 +395,5 @@ void parts_deinit(struct parts *parts)
         return;
     assert(!parts->first && !parts->freed);
     worker_actions_clear(&parts->actions);
+    *parts = (struct parts){0};
 }

@@ -149,6 +149,7 @@ static struct hosted *host_new(struct world *w, struct node *node, uint32_t inst
         w->out_of_memory = true;
         return NULL;
     }
+    assert(n_layers && instance < w->scenario->n_instances);
     *h = (struct hosted){.next = node->hosted,
                          .key = ++w->n_keys,
                          .instance = instance,
@@ -165,6 +166,7 @@ static bool host_take_route(struct world *w, struct node *node, const struct sim
                             struct hosted *h)
 {
     (void)node;
+    assert(!h->route && part->life.n_stages);
     h->n_route = part->life.n_stages;
     h->route = mem_new_array((size_t)h->n_route + 1, sizeof *h->route);
     w->out_of_memory |= !h->route;
@@ -218,6 +220,7 @@ static void host_open(struct world *w, struct node *node, struct sim_part *part)
         parts_fail(&node->parts, &part->life, &why);
         return;
     }
+    assert(!part->job);
     parts_opening(&node->parts, &part->life);
     part->job = ++w->n_keys;
     host_look_later(w, node, part->job, LOAD_MS + ms);
@@ -226,6 +229,7 @@ static void host_open(struct world *w, struct node *node, struct sim_part *part)
 static void host_opened(struct node *node, struct sim_part *part, const char *problem)
 {
     struct error why = {0};
+    assert(part->life.state == PART_LOADING && part->job);
     if (problem) {
         host_free_stages(node, part);
         error_set(&why, ERROR_IO, "%s", problem);
@@ -339,6 +343,7 @@ static void host_make(struct world *w, struct node *node, const struct parts_eff
 static void host_unwanted(struct world *w, struct node *node, const struct parts_effect *effect)
 {
     struct sim_part *part = (struct sim_part *)effect->life;
+    assert(!effect->from || effect->placement);
     if (effect->placement)
         host_pin(w, node, part, effect->placement);
     if (!effect->from || !kept_hand_over(w, node, part, effect->from))
@@ -451,6 +456,7 @@ void host_drop_all(struct node *node)
         mem_free(part);
     }
     kept_drop_jobs(node);
+    assert(!node->hosted && !node->cache_jobs);
     parts_deinit(&node->parts);
     memset(node->fetches, 0, sizeof node->fetches);
 }
@@ -458,6 +464,8 @@ void host_drop_all(struct node *node)
 void host_device_gone(struct world *w, struct node *node, uint32_t device, const char *why)
 {
     struct error problem = {0};
+    if (!node->up)
+        return; /* nothing is loaded */
     error_set(&problem, ERROR_IO, "%s", why);
     for (struct part_life *life = node->parts.first; life; life = life->next) {
         struct sim_part *part = (struct sim_part *)life;
@@ -505,6 +513,7 @@ static void host_job_ended(struct node *node, struct sim_part *part)
     }
     host_free_stages(node, part);
     parts_closed(&node->parts, &part->life);
+    assert(part->life.state == PART_GONE || part->life.state == PART_FAILED);
 }
 
 void host_event(struct world *w, struct node *node, const struct event *event)
