@@ -41,7 +41,7 @@ struct carrier {
 
 /* ---- parcels -------------------------------------------------------------------------- */
 
-static struct parcel *take_parcel(struct carrier *carrier)
+static struct parcel *carrier_take_parcel(struct carrier *carrier)
 {
     pthread_mutex_lock(&carrier->lock);
     struct parcel *parcel = carrier->spare;
@@ -56,13 +56,13 @@ static struct parcel *take_parcel(struct carrier *carrier)
     return parcel;
 }
 
-static void free_parcel(struct parcel *parcel)
+static void carrier_free_parcel(struct parcel *parcel)
 {
     buffer_deinit(&parcel->message);
     mem_free(parcel);
 }
 
-static void free_when_done(struct carrier *carrier)
+static void carrier_free_when_done(struct carrier *carrier)
 {
     if (!carrier->handle_closed || carrier->n_parcels)
         return;
@@ -71,7 +71,7 @@ static void free_when_done(struct carrier *carrier)
 }
 
 /* On the loop's thread. */
-static void give_back(struct parcel *parcel)
+static void carrier_give_back(struct parcel *parcel)
 {
     struct carrier *carrier = parcel->carrier;
     pthread_mutex_lock(&carrier->lock);
@@ -86,24 +86,24 @@ static void give_back(struct parcel *parcel)
     pthread_mutex_unlock(&carrier->lock);
     if (keep)
         return;
-    free_parcel(parcel);
-    free_when_done(carrier);
+    carrier_free_parcel(parcel);
+    carrier_free_when_done(carrier);
 }
 
 /* ---- sending -------------------------------------------------------------------------- */
 
-static void on_sent(struct link_send *send, enum error_code code)
+static void carrier_on_sent(struct link_send *send, enum error_code code)
 {
     (void)code; /* a link that went down is told by its event */
-    give_back(send->data);
+    carrier_give_back(send->data);
 }
 
-static void send_parcel(struct carrier *carrier, struct parcel *parcel)
+static void carrier_send_parcel(struct carrier *carrier, struct parcel *parcel)
 {
     struct error err = {0};
     struct link *link = mesh_find(carrier->mesh, parcel->node_id);
-    parcel->send =
-        (struct link_send){.type = parcel->type, .n_pieces = 1, .done = on_sent, .data = parcel};
+    parcel->send = (struct link_send){
+        .type = parcel->type, .n_pieces = 1, .done = carrier_on_sent, .data = parcel};
     parcel->send.pieces[0] = (struct link_piece){parcel->message.data, parcel->message.size};
     enum error_code code = link ? link_send(link, LINK_DATA, &parcel->send, &err)
                                 : error_set(&err, ERROR_IO, "there is no link to it");
@@ -111,11 +111,11 @@ static void send_parcel(struct carrier *carrier, struct parcel *parcel)
         return;
     uint8_t node_id[NODE_ID_BYTES];
     memcpy(node_id, parcel->node_id, sizeof node_id);
-    give_back(parcel);
+    carrier_give_back(parcel);
     carrier->handlers.lost(carrier->handlers.arg, node_id, &err);
 }
 
-static void on_wake(uv_async_t *wake)
+static void carrier_on_wake(uv_async_t *wake)
 {
     struct carrier *carrier = (struct carrier *)wake;
     pthread_mutex_lock(&carrier->lock);
@@ -134,15 +134,15 @@ static void on_wake(uv_async_t *wake)
     }
     while (parcel) {
         struct parcel *next = parcel->next;
-        send_parcel(carrier, parcel);
+        carrier_send_parcel(carrier, parcel);
         parcel = next;
     }
 }
 
-static void queue_message(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],
+static void carrier_queue(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],
                           uint16_t type, struct buffer *message)
 {
-    struct parcel *parcel = take_parcel(carrier);
+    struct parcel *parcel = carrier_take_parcel(carrier);
     if (!parcel) {
         pthread_mutex_lock(&carrier->lock);
         carrier->starved = true;
@@ -168,18 +168,18 @@ static void queue_message(struct carrier *carrier, const uint8_t node_id[NODE_ID
 void carrier_send(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],
                   struct buffer *message)
 {
-    queue_message(carrier, node_id, FRAME_PIPELINE, message);
+    carrier_queue(carrier, node_id, FRAME_PIPELINE, message);
 }
 
 void carrier_send_cache(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],
                         struct buffer *message)
 {
-    queue_message(carrier, node_id, FRAME_CACHE, message);
+    carrier_queue(carrier, node_id, FRAME_CACHE, message);
 }
 
 /* ---- receiving ------------------------------------------------------------------------ */
 
-static struct end *find_end(struct carrier *carrier, uint64_t instance)
+static struct end *carrier_find_end(struct carrier *carrier, uint64_t instance)
 {
     for (uint32_t i = 0; i < LIMIT_CARRIER_ENDS; i++) {
         if (carrier->ends[i].receive && carrier->ends[i].instance == instance)
@@ -191,7 +191,7 @@ static struct end *find_end(struct carrier *carrier, uint64_t instance)
 enum error_code carrier_attach(struct carrier *carrier, uint64_t instance,
                                carrier_receive_fn receive, void *arg, struct error *err)
 {
-    struct end *end = find_end(carrier, instance);
+    struct end *end = carrier_find_end(carrier, instance);
     for (uint32_t i = 0; i < LIMIT_CARRIER_ENDS && !end && receive; i++) {
         if (!carrier->ends[i].receive)
             end = &carrier->ends[i];
@@ -204,7 +204,7 @@ enum error_code carrier_attach(struct carrier *carrier, uint64_t instance,
     return ERROR_NONE;
 }
 
-static void break_off(struct link *link, const struct error *why)
+static void carrier_break_off(struct link *link, const struct error *why)
 {
     log_line(LOG_WARN, "carrier", "a peer breaks the rules: %s", why->text);
     link_abort(link, why);
@@ -219,11 +219,11 @@ void carrier_frame(struct carrier *carrier, struct link *link, const struct fram
         if (carrier->handlers.cache &&
             carrier->handlers.cache(carrier->handlers.arg, link_peer(link), payload, header->length,
                                     &err))
-            break_off(link, &err);
+            carrier_break_off(link, &err);
         return;
     }
     enum error_code code = wire_read_route(payload, header->length, &route, &err);
-    struct end *end = code ? NULL : find_end(carrier, route.instance);
+    struct end *end = code ? NULL : carrier_find_end(carrier, route.instance);
     if (end)
         code = end->receive(end->arg, payload, header->length, &err);
     else if (!code)
@@ -235,7 +235,7 @@ void carrier_frame(struct carrier *carrier, struct link *link, const struct fram
         if (carrier->handlers.stray)
             carrier->handlers.stray(carrier->handlers.arg, link_peer(link), &route);
     } else if (code) {
-        break_off(link, &err);
+        carrier_break_off(link, &err);
     }
 }
 
@@ -253,7 +253,7 @@ enum error_code carrier_open(uv_loop_t *loop, struct mesh *mesh,
     struct carrier *carrier = mem_new(sizeof *carrier);
     if (!carrier)
         return error_set(err, ERROR_NO_MEMORY, "no memory for the carrier");
-    int problem = uv_async_init(loop, &carrier->wake, on_wake);
+    int problem = uv_async_init(loop, &carrier->wake, carrier_on_wake);
     if (problem) {
         mem_free(carrier);
         return error_set(err, ERROR_IO, "cannot wake the event loop: %s", uv_strerror(problem));
@@ -266,19 +266,19 @@ enum error_code carrier_open(uv_loop_t *loop, struct mesh *mesh,
     return ERROR_NONE;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void carrier_on_closed(uv_handle_t *handle)
 {
     struct carrier *carrier = (struct carrier *)handle;
     carrier->handle_closed = true;
-    free_when_done(carrier);
+    carrier_free_when_done(carrier);
 }
 
-static uint32_t free_list(struct parcel *parcel)
+static uint32_t carrier_free_list(struct parcel *parcel)
 {
     uint32_t n = 0;
     while (parcel) {
         struct parcel *next = parcel->next;
-        free_parcel(parcel);
+        carrier_free_parcel(parcel);
         parcel = next;
         n++;
     }
@@ -290,7 +290,7 @@ void carrier_close(struct carrier *carrier)
     if (!carrier)
         return;
     carrier->closing = true;
-    carrier->n_parcels -= free_list(carrier->first) + free_list(carrier->spare);
+    carrier->n_parcels -= carrier_free_list(carrier->first) + carrier_free_list(carrier->spare);
     carrier->first = carrier->spare = NULL;
-    uv_close((uv_handle_t *)&carrier->wake, on_closed);
+    uv_close((uv_handle_t *)&carrier->wake, carrier_on_closed);
 }

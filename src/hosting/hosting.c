@@ -17,7 +17,7 @@ void hosting_tell(struct hosting *hosting)
     uv_async_send(&hosting->wake);
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+static void hosting_on_handle_closed(uv_handle_t *handle)
 {
     struct hosting *hosting = handle->data;
     if (--hosting->n_handles)
@@ -30,19 +30,19 @@ static void on_handle_closed(uv_handle_t *handle)
     closed(arg);
 }
 
-static void close_when_done(struct hosting *hosting)
+static void hosting_close_when_done(struct hosting *hosting)
 {
     if (!hosting->parts.closing || hosting->parts.first || hosting->n_leaving_pins ||
         hosting->handles_closing)
         return;
     hosting->handles_closing = true;
-    uv_close((uv_handle_t *)&hosting->wake, on_handle_closed);
-    uv_close((uv_handle_t *)&hosting->timer, on_handle_closed);
-    uv_close((uv_handle_t *)&hosting->cache_wake, on_handle_closed);
+    uv_close((uv_handle_t *)&hosting->wake, hosting_on_handle_closed);
+    uv_close((uv_handle_t *)&hosting->timer, hosting_on_handle_closed);
+    uv_close((uv_handle_t *)&hosting->cache_wake, hosting_on_handle_closed);
 }
 
 /* A part that leaves has been told of once this has raised `changed`; only then is it closed. */
-static void on_wake(uv_async_t *wake)
+static void hosting_on_wake(uv_async_t *wake)
 {
     struct hosting *hosting = wake->data;
     const bool is_changed = hosting->is_changed && !hosting->parts.closing;
@@ -55,10 +55,10 @@ static void on_wake(uv_async_t *wake)
         hosting->options.changed(hosting->options.self);
     parts_jobs(&hosting->parts);
     hosting_pump(hosting);
-    close_when_done(hosting);
+    hosting_close_when_done(hosting);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void hosting_on_timer(uv_timer_t *timer)
 {
     struct hosting *hosting = timer->data;
     hosting_mend(hosting);
@@ -75,7 +75,7 @@ void hosting_watch(struct hosting *hosting)
     if (hosting->parts.closing || !waits)
         uv_timer_stop(&hosting->timer);
     else if (!uv_is_active((uv_handle_t *)&hosting->timer))
-        uv_timer_start(&hosting->timer, on_timer, HOSTING_PAUSE_MS, HOSTING_PAUSE_MS);
+        uv_timer_start(&hosting->timer, hosting_on_timer, HOSTING_PAUSE_MS, HOSTING_PAUSE_MS);
 }
 
 /* ---- parts that come and go ------------------------------------------------------------- */
@@ -210,7 +210,7 @@ enum error_code hosting_open(const struct hosting_options *options, struct hosti
     struct hosting *hosting = mem_new(sizeof *hosting);
     if (!hosting)
         return error_set(err, ERROR_NO_MEMORY, "no memory for this node's stages");
-    int problem = uv_async_init(options->loop, &hosting->wake, on_wake);
+    int problem = uv_async_init(options->loop, &hosting->wake, hosting_on_wake);
     if (problem) {
         mem_free(hosting);
         return error_set(err, ERROR_IO, "cannot wake the event loop: %s", uv_strerror(problem));

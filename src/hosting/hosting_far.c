@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-static bool is_stage_of(const struct part_stage *stage, const uint8_t node_id[NODE_ID_BYTES])
+static bool part_stage_is_of(const struct part_stage *stage, const uint8_t node_id[NODE_ID_BYTES])
 {
     return !stage->here && memcmp(stage->node_id, node_id, NODE_ID_BYTES) == 0;
 }
@@ -22,8 +22,8 @@ void part_send(void *arg, uint32_t stage, struct buffer *message)
     carrier_send(part->hosting->options.carrier, to->node_id, message);
 }
 
-static void send_notice(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], uint64_t key,
-                        uint64_t epoch)
+static void hosting_send_notice(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
+                                uint64_t key, uint64_t epoch)
 {
     struct buffer message = {0};
     wire_write_notice(&(struct wire_route){.instance = key, .epoch = epoch}, &message);
@@ -35,7 +35,7 @@ static void send_notice(struct hosting *hosting, const uint8_t node_id[NODE_ID_B
 
 void part_notify_driver(struct part *part)
 {
-    send_notice(part->hosting, part->life.stages[0].node_id, part->key, part->life.epoch);
+    hosting_send_notice(part->hosting, part->life.stages[0].node_id, part->key, part->life.epoch);
 }
 
 /* ---- receiving ------------------------------------------------------------------------ */
@@ -80,11 +80,11 @@ void hosting_stray(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES]
                    const struct wire_route *route)
 {
     if (!hosting->parts.closing && !wire_is_notice(route)) /* a notice is never answered */
-        send_notice(hosting, node_id, route->instance, route->epoch);
+        hosting_send_notice(hosting, node_id, route->instance, route->epoch);
 }
 
 /* An end of the carrier is an instance; it may have parts of two placements. */
-static struct part *other_attached(const struct part *part)
+static struct part *part_other_attached(const struct part *part)
 {
     struct part *other = hosting_first(part->hosting);
     while (other && (other == part || !other->attached || other->key != part->key))
@@ -94,7 +94,7 @@ static struct part *other_attached(const struct part *part)
 
 enum error_code part_attach(struct part *part, struct error *err)
 {
-    const struct part *other = other_attached(part);
+    const struct part *other = part_other_attached(part);
     if (other && strcmp(other->life.instance, part->life.instance) != 0)
         return error_set(err, ERROR_INVALID,
                          "instances %s and %s look alike on the wire: name one otherwise",
@@ -108,7 +108,7 @@ enum error_code part_attach(struct part *part, struct error *err)
 
 void part_detach(struct part *part)
 {
-    if (part->attached && !other_attached(part))
+    if (part->attached && !part_other_attached(part))
         carrier_attach(part->hosting->options.carrier, part->key, NULL, NULL, NULL);
     part->attached = false;
 }
@@ -141,7 +141,7 @@ void part_lose(struct part *part, const struct error *why)
     hosting_watch(part->hosting);
 }
 
-static bool is_whole(const struct part *part)
+static bool part_is_whole(const struct part *part)
 {
     const struct hosting_options *options = &part->hosting->options;
     for (uint32_t i = 0; i < part->life.n_stages; i++) {
@@ -162,7 +162,7 @@ void hosting_mend(struct hosting *hosting)
             part->owes_notice = false;
             part_notify_driver(part);
         }
-        if (!part->lost || now_ms < part->retry_ms || !is_whole(part))
+        if (!part->lost || now_ms < part->retry_ms || !part_is_whole(part))
             continue;
         driver_found(part->driver);
         part->lost = false;
@@ -172,20 +172,20 @@ void hosting_mend(struct hosting *hosting)
 }
 
 /* A runner's: whether it sends to that node. */
-static bool sends_to(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
+static bool part_sends_to(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
 {
     for (uint32_t i = 0; i + 1 < part->life.n_stages; i++) {
-        if (part->life.stages[i].here && is_stage_of(&part->life.stages[i + 1], node_id))
+        if (part->life.stages[i].here && part_stage_is_of(&part->life.stages[i + 1], node_id))
             return true;
     }
     return false;
 }
 
-static void runner_lost(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
-                        const struct error *why)
+static void part_runner_lost(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
+                             const struct error *why)
 {
-    if (!is_stage_of(&part->life.stages[0], node_id)) {
-        if (sends_to(part, node_id))
+    if (!part_stage_is_of(&part->life.stages[0], node_id)) {
+        if (part_sends_to(part, node_id))
             part_notify_driver(part);
     } else if (why->code == ERROR_BUSY || why->code == ERROR_NO_MEMORY) {
         part->owes_notice = true; /* the link is still up: the driver does not know */
@@ -199,13 +199,13 @@ void hosting_lost(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
     for (struct part *part = hosting_first(hosting); part; part = part_next(part)) {
         bool concerned = false;
         for (uint32_t i = 0; i < part->life.n_stages && part->attached; i++)
-            concerned |= is_stage_of(&part->life.stages[i], node_id);
+            concerned |= part_stage_is_of(&part->life.stages[i], node_id);
         if (!concerned)
             continue;
         if (part->driver)
             part_lose(part, why);
         else
-            runner_lost(part, node_id, why);
+            part_runner_lost(part, node_id, why);
     }
 }
 

@@ -9,7 +9,7 @@
 
 /* ---- on a thread of the pool ------------------------------------------------------------ */
 
-static enum error_code open_part(struct part *part, struct error *err)
+static enum error_code part_open_now(struct part *part, struct error *err)
 {
     if (!part_drives(part))
         return runner_open(part->model, part->plan, part->life.n_stages, &part->options, &part->far,
@@ -18,18 +18,18 @@ static enum error_code open_part(struct part *part, struct error *err)
                            &part->driver, err);
 }
 
-static void open_work(uv_work_t *work)
+static void part_open_work(uv_work_t *work)
 {
     struct part *part = work->data;
-    part->code = open_part(part, &part->problem);
+    part->code = part_open_now(part, &part->problem);
 }
 
-static void stop_work(uv_work_t *work)
+static void part_stop_work(uv_work_t *work)
 {
     driver_stop(((struct part *)work->data)->driver);
 }
 
-static void close_work(uv_work_t *work)
+static void part_close_work(uv_work_t *work)
 {
     struct part *part = work->data;
     driver_close(part->driver);
@@ -38,7 +38,7 @@ static void close_work(uv_work_t *work)
 
 /* ---- on the loop's thread --------------------------------------------------------------- */
 
-static void release_model(struct part *part)
+static void part_release_model(struct part *part)
 {
     const struct hosting_options *options = &part->hosting->options;
     if (part->model)
@@ -48,7 +48,7 @@ static void release_model(struct part *part)
 
 void part_failed(struct part *part)
 {
-    release_model(part);
+    part_release_model(part);
     part->attached = false;
     for (uint32_t i = 0; i < part->life.n_stages; i++)
         part->life.stages[i].bytes = 0;
@@ -63,7 +63,7 @@ static void part_after_close(uv_work_t *work, int status)
     part->driver = NULL;
     part->runner = NULL;
     part->life.has_driver = false;
-    release_model(part);
+    part_release_model(part);
     parts_closed(&part->hosting->parts, &part->life);
     if (part->life.state == PART_GONE)
         log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: unloaded", part->life.instance,
@@ -81,14 +81,14 @@ static void part_after_stop(uv_work_t *work, int status)
 
 void part_close(struct part *part, bool stops)
 {
-    const int failure =
-        uv_queue_work(part->hosting->options.loop, &part->work, stops ? stop_work : close_work,
-                      stops ? part_after_stop : part_after_close);
+    const int failure = uv_queue_work(part->hosting->options.loop, &part->work,
+                                      stops ? part_stop_work : part_close_work,
+                                      stops ? part_after_stop : part_after_close);
     assert(failure == 0); /* it fails only without a function */
     (void)failure;
 }
 
-static void note_bytes(struct part *part)
+static void part_note_bytes(struct part *part)
 {
     for (uint32_t i = 0; i < part->life.n_stages; i++) {
         part->life.stages[i].bytes = pipeline_stage_bytes(part_pipeline(part), i);
@@ -97,7 +97,7 @@ static void note_bytes(struct part *part)
 
 static void part_be_ready(struct part *part)
 {
-    note_bytes(part);
+    part_note_bytes(part);
     log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: loaded", part->life.instance,
              (unsigned long long)part->life.epoch);
     if (part->driver && part_is_far(part)) {
@@ -127,7 +127,7 @@ static void part_after_open(uv_work_t *work, int status)
     hosting_pump(hosting);
 }
 
-static enum error_code make_plan(struct part *part, struct error *err)
+static enum error_code part_make_plan(struct part *part, struct error *err)
 {
     for (uint32_t i = 0; i < part->life.n_stages; i++) {
         const struct part_stage *stage = &part->life.stages[i];
@@ -148,7 +148,7 @@ void part_open(struct part *part)
 {
     struct hosting *hosting = part->hosting;
     const struct hosting_options *options = &hosting->options;
-    if (make_plan(part, &part->problem)) {
+    if (part_make_plan(part, &part->problem)) {
         parts_fail(&hosting->parts, &part->life, &part->problem);
         return;
     }
@@ -167,7 +167,7 @@ void part_open(struct part *part)
                                        .arg = part,
                                        .unwanted = &part->cancels}};
     parts_opening(&hosting->parts, &part->life);
-    const int failure = uv_queue_work(options->loop, &part->work, open_work, part_after_open);
+    const int failure = uv_queue_work(options->loop, &part->work, part_open_work, part_after_open);
     assert(failure == 0);
     (void)failure;
 }

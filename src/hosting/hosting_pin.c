@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* On a thread of the pool: the system may take long to take gigabytes back. */
-static void drop(uv_work_t *work)
+static void part_pin_drop(uv_work_t *work)
 {
     const struct part_pin *pin = (struct part_pin *)work;
     for (uint32_t i = 0; i < pin->n; i++)
@@ -19,7 +19,7 @@ static void drop(uv_work_t *work)
         lane_unpin(pin->lanes[i]);
 }
 
-static void free_pin(struct part_pin *pin)
+static void part_pin_free(struct part_pin *pin)
 {
     const struct hosting_options *options = &pin->hosting->options;
     if (pin->model)
@@ -29,25 +29,26 @@ static void free_pin(struct part_pin *pin)
     mem_free(pin);
 }
 
-static void after_drop(uv_work_t *work, int status)
+static void part_pin_dropped(uv_work_t *work, int status)
 {
     struct part_pin *pin = (struct part_pin *)work;
     struct hosting *hosting = pin->hosting;
     assert(status == 0);
     hosting->n_leaving_pins--;
-    free_pin(pin);
+    part_pin_free(pin);
     hosting_tell(hosting);
 }
 
-static void let_go(struct part_pin *pin)
+static void part_pin_let_go(struct part_pin *pin)
 {
     pin->hosting->n_leaving_pins++;
-    const int failure = uv_queue_work(pin->hosting->options.loop, &pin->work, drop, after_drop);
+    const int failure =
+        uv_queue_work(pin->hosting->options.loop, &pin->work, part_pin_drop, part_pin_dropped);
     assert(failure == 0); /* it fails only without a function */
     (void)failure;
 }
 
-static bool has_pin(const struct hosting *hosting, const struct part *part, uint64_t epoch)
+static bool hosting_has_pin(const struct hosting *hosting, const struct part *part, uint64_t epoch)
 {
     for (const struct part_pin *pin = hosting->pins; pin; pin = pin->next) {
         if (pin->epoch == epoch && strcmp(pin->instance, part->life.instance) == 0)
@@ -57,8 +58,8 @@ static bool has_pin(const struct hosting *hosting, const struct part *part, uint
 }
 
 /* The layers that both have on the device. False: there are none. */
-static bool find_range(const struct part *part, uint32_t index, const Cluster__Stage *next,
-                       struct child_range *out)
+static bool part_pin_range(const struct part *part, uint32_t index, const Cluster__Stage *next,
+                           struct child_range *out)
 {
     const struct part_stage *old = &part->life.stages[index];
     const uint32_t first =
@@ -73,7 +74,7 @@ static bool find_range(const struct part *part, uint32_t index, const Cluster__S
     return true;
 }
 
-static void pin_stage(struct part_pin *pin, struct part *part, const struct child_range *range)
+static void part_pin_stage(struct part_pin *pin, struct part *part, const struct child_range *range)
 {
     struct pipeline *pipeline = part_pipeline(part);
     const struct stage *stage = pipeline ? pipeline->stages[range->stage].stage : NULL;
@@ -85,8 +86,8 @@ static void pin_stage(struct part_pin *pin, struct part *part, const struct chil
 }
 
 /* All ranges of one lane at once. */
-static void pin_lanes(struct part_pin *pin, struct part *part, const struct child_range *ranges,
-                      uint32_t n)
+static void part_pin_lanes(struct part_pin *pin, struct part *part,
+                           const struct child_range *ranges, uint32_t n)
 {
     const struct pipeline *pipeline = part_pipeline(part);
     struct child_range own[CHILD_RANGES_MAX];
@@ -105,7 +106,7 @@ static void pin_lanes(struct part_pin *pin, struct part *part, const struct chil
     }
 }
 
-static struct part_pin *new_pin(struct part *part, uint64_t epoch)
+static struct part_pin *part_pin_new(struct part *part, uint64_t epoch)
 {
     const struct hosting_options *options = &part->hosting->options;
     struct part_pin *pin = mem_new(sizeof *pin);
@@ -119,7 +120,7 @@ static struct part_pin *new_pin(struct part *part, uint64_t epoch)
         pin->model = options->model(options->self, pin->model_record);
     if (pin->model == part->model && pin->model)
         return pin;
-    free_pin(pin); /* no memory, or the file is open another time by now */
+    part_pin_free(pin); /* no memory, or the file is open another time by now */
     return NULL;
 }
 
@@ -130,30 +131,30 @@ void part_pin_for(struct part *part, const Cluster__Placement *next)
     const bool is_there =
         heir && heir->life.state != PART_WAITING; /* it has, or loads, what it needs */
     if (part->life.state != PART_READY || is_there || next->epoch <= part->life.epoch ||
-        has_pin(hosting, part, next->epoch))
+        hosting_has_pin(hosting, part, next->epoch))
         return;
-    struct part_pin *pin = new_pin(part, next->epoch);
+    struct part_pin *pin = part_pin_new(part, next->epoch);
     struct child_range ranges[CHILD_RANGES_MAX];
     uint32_t n = 0;
     for (uint32_t i = 0; pin && i < part->life.n_stages; i++) {
         for (uint32_t k = 0;
              k < next->n_stages && part->life.stages[i].here && n < CHILD_RANGES_MAX; k++)
-            n += find_range(part, i, next->stages[k], &ranges[n]);
+            n += part_pin_range(part, i, next->stages[k], &ranges[n]);
     }
     for (uint32_t i = 0; i < n && !hosting->options.children; i++)
-        pin_stage(pin, part, &ranges[i]);
+        part_pin_stage(pin, part, &ranges[i]);
     if (n && hosting->options.children)
-        pin_lanes(pin, part, ranges, n);
+        part_pin_lanes(pin, part, ranges, n);
     if (pin && (pin->n || pin->n_lanes)) {
         pin->next = hosting->pins;
         hosting->pins = pin;
     } else if (pin) {
-        free_pin(pin);
+        part_pin_free(pin);
     }
 }
 
-static bool is_needed(const struct hosting *hosting, const struct state *state,
-                      const struct part_pin *pin)
+static bool part_pin_is_needed(const struct hosting *hosting, const struct state *state,
+                               const struct part_pin *pin)
 {
     const struct part *part = hosting_find(hosting, pin->instance, pin->epoch);
     if (part)
@@ -166,11 +167,11 @@ void hosting_drop_pins(struct hosting *hosting, const struct state *state)
 {
     for (struct part_pin **at = &hosting->pins; *at;) {
         struct part_pin *pin = *at;
-        if (state && is_needed(hosting, state, pin)) {
+        if (state && part_pin_is_needed(hosting, state, pin)) {
             at = &pin->next;
             continue;
         }
         *at = pin->next;
-        let_go(pin);
+        part_pin_let_go(pin);
     }
 }

@@ -58,6 +58,7 @@ static void kept_sync(struct node *node, struct sim_part *part)
     about->is_loaded = part->life.state == PART_READY;
     about->is_current = part->life.is_current;
     about->is_lost = driver && driver->lost;
+    assert(!about->is_loaded || part->give.state != GIVE_HANDING);
 }
 
 /* ---- parts that come and go ---- */
@@ -107,6 +108,7 @@ void kept_init(struct world *w, struct node *node, struct sim_part *part,
     }
     cache_give_init(&part->give, about);
     cache_take_init(&part->take, about);
+    assert(handover_drives(about) == part->life.stages[0].here);
     if (!from || !state_is_ready(from))
         return;
     kept_read(w, from, &before);
@@ -134,6 +136,7 @@ static void kept_job_begin(struct world *w, struct node *node, struct sim_part *
                              .epoch = part->life.epoch,
                              .effect = *effect};
     *effect = (struct handover_effect){0};
+    assert(part->life.state == PART_READY || part->life.state == PART_HANDING);
     part->n_jobs++;
     part->life.is_busy = true;
     while (*at)
@@ -187,7 +190,8 @@ static void kept_carry_out(struct world *w, struct node *node, struct sim_part *
     case HANDOVER_READ:
     case HANDOVER_WRITE:
     case HANDOVER_SETTLE:
-        kept_job_begin(w, node, part, effect);
+        if (part->life.state == PART_READY || part->life.state == PART_HANDING)
+            kept_job_begin(w, node, part, effect);
         break;
     case HANDOVER_BEGIN:
         part->is_full = effect->is_full;
@@ -325,6 +329,7 @@ bool kept_hand_over(struct world *w, struct node *node, struct sim_part *part,
     kept_read(w, next, &to);
     const bool may = part->about.is_loaded && !part->about.is_lost && part->life.has_served &&
                      state_is_ready(next);
+    assert(to.epoch == next->epoch && to.n_stages);
     const bool gives = cache_give_begin(&part->give, w->now_ms, &to, may);
     if (gives && part->life.state == PART_READY)
         parts_hand_over(&node->parts, &part->life);

@@ -20,6 +20,7 @@ static bool kept_grow(uint64_t **rows, uint32_t *capacity, uint32_t n)
         return false;
     *rows = grown;
     *capacity = wanted;
+    assert(*capacity >= n);
     return true;
 }
 
@@ -75,6 +76,7 @@ static uint64_t kept_layer_mark(uint32_t layer)
 const char *kept_read_rows(struct hosted *h, struct handover_effect *effect)
 {
     const struct kv_run *run = &effect->run;
+    assert(effect->message.size == CACHE_ROWS_BYTES && run->layer - h->first_layer < h->n_layers);
     const struct cached *cached = run->slot < h->n_cached ? &h->cached[run->slot] : NULL;
     if (!cached || cached->n < run->first + run->n_rows)
         return "the slot does not have them";
@@ -143,5 +145,6 @@ const char *kept_settle(struct hosted *h, const struct offered *offer)
     for (uint32_t i = 0; i < offer->n_slots && !why; i++)
         why = kept_settle_slot(h, offer->slots[i].slot, offer->slots[i].n_tokens);
     kept_forget_written(h);
+    assert(!h->written);
     return why;
 }

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The slot, cut to where the step begins. NULL: it lacks what stands before. */
@@ -15,6 +16,7 @@ static struct cached *stage_slot(struct world *w, struct hosted *h, const struct
     w->out_of_memory |= !cached;
     if (!cached || m->position > cached->n)
         return NULL;
+    assert(h->state == WORKER_READY && m->round >= cached->round);
     cached->n = (uint32_t)m->position;
     cached->round = m->round;
     return cached;
@@ -29,6 +31,7 @@ static bool stage_is_late(const struct hosted *h, const struct message *m)
 
 static uint64_t stage_compute(struct world *w, struct cached *cached, const struct message *m)
 {
+    assert(cached->n == m->position && m->n_tokens);
     uint64_t hash = cached->n ? cached->rows[cached->n - 1] : 0;
     for (uint32_t i = 0; i < m->n_tokens; i++) {
         hash = reference_fold(hash, m->tokens[i]);
@@ -37,17 +40,18 @@ static uint64_t stage_compute(struct world *w, struct cached *cached, const stru
     return hash;
 }
 
-static uint64_t work_ms(const struct world *w, const struct node *node, const struct hosted *h,
-                        uint32_t n_tokens)
+static uint64_t stage_work_ms(const struct world *w, const struct node *node,
+                              const struct hosted *h, uint32_t n_tokens)
 {
     const uint64_t ms = (h->bytes >> 20) / w->scenario->nodes[node->index].gb_per_s;
     return 1 + ms + n_tokens / 64;
 }
 
 /* The stage has computed; on to the next. */
-static void pass_on(struct world *w, struct node *node, const struct hosted *h,
-                    const struct message *m)
+static void stage_pass_on(struct world *w, struct node *node, const struct hosted *h,
+                          const struct message *m)
 {
+    assert(h->stage == m->stage && m->stage < h->n_route);
     const bool last = m->stage + 1 == h->n_route;
     const uint32_t to = h->route[last ? 0 : m->stage + 1];
     struct message *next = message_new(last ? MESSAGE_RESULT : MESSAGE_STEP, node, to);
@@ -95,13 +99,13 @@ void stage_step(struct world *w, struct node *node, const struct message *m)
         memcpy(done->tokens, m->tokens, m->n_tokens * sizeof *m->tokens);
     w->out_of_memory |= !done->tokens;
     done->value = m->stage == 0 || m->value == hash ? hash : random_mix(m->value ^ hash);
-    world_push(w,
-               (struct event){.at_ms = w->now_ms + heat_work_ms(node, h->device,
-                                                                work_ms(w, node, h, m->n_tokens)),
-                              .type = EVENT_STEP,
-                              .node = node->index,
-                              .a = h->key,
-                              .message = done});
+    world_push(
+        w, (struct event){.at_ms = w->now_ms + heat_work_ms(node, h->device,
+                                                            stage_work_ms(w, node, h, m->n_tokens)),
+                          .type = EVENT_STEP,
+                          .node = node->index,
+                          .a = h->key,
+                          .message = done});
 }
 
 /* What was lost meanwhile computes nothing. */
@@ -110,5 +114,5 @@ void serve_event(struct world *w, struct node *node, const struct event *event)
     const struct message *m = event->message;
     const struct hosted *h = host_find(node, m->instance, m->epoch, m->stage);
     if (h && h->key == event->a && h->state == WORKER_READY)
-        pass_on(w, node, h, m);
+        stage_pass_on(w, node, h, m);
 }
