@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "clusterfile/cluster_rates.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,9 @@ void cluster_device_describe(const struct cluster_device *device,
                              const struct placement_model *model, struct placement_device *out)
 {
     uint64_t most = 0, all = 0, known = 0;
+    /* The reader of files and placing, which hears what nodes say, let nothing else in. */
+    assert(unit_is_plausible(UNIT_SHARE, device->share));
+    assert(unit_is_plausible(UNIT_SHARE, device->share_error) && device->full_s >= 0);
     *out = (struct placement_device){
         .memory_free_bytes = device->memory_bytes,
         .reserve_bytes = device->reserve_bytes,

@@ -449,5 +449,6 @@ struct thermal_action thermal_governor_step(struct thermal_governor *governor,
     governor->action.prospect = look_ahead(governor, step_s);
     governor_predict(governor);
     assert(governor->action.paused == (governor->action.duty == 0));
+    assert(unit_is_plausible(UNIT_SHARE, governor->action.duty));
     return governor->action;
 }
