@@ -106,7 +106,7 @@ static void test_wrong_words_are_named_as_they_are_written(void **state)
         {"-n 1", "-n takes a whole number from 2 to 9, not '1'"},
         {"--number 10", "-n takes a whole number from 2 to 9, not '10'"},
         {"--warmth much", "--warmth takes a number, not 'much'"},
-        {"--seed -1", "--seed takes a whole number from 0 on, not '-1'"},
+        {"--seed -1", "--seed takes a whole number, not '-1'"},
         {"--text", "unknown or incomplete option '--text'"},
         {"--colour", "unknown or incomplete option '--colour'"},
         {"-x", "unknown or incomplete option '-x'"},
