@@ -195,10 +195,13 @@ static void get_open(struct bytes_reader *reader, struct child_word *word)
     get_stages(reader, word);
 }
 
+/* A child tells only what can be, and 0 where it knows nothing: anything else is no word of one. */
 static struct reading get_reading(struct bytes_reader *reader, enum unit unit)
 {
     const bool valid = get_below(reader, 1, 1);
     const uint64_t value = bytes_get(reader, 8);
+    if (valid ? !unit_is_plausible(unit, (double)value) : value != 0)
+        reader->short_ = true;
     return valid ? reading_of(unit, (double)value) : (struct reading){0};
 }
 
