@@ -100,7 +100,14 @@ static void cmd_status_add_model(struct answer *answer, yyjson_val *model, struc
     table_cell(table, "%s", answer_text(answer, model, "name"));
     table_cell(table, "%s", size_text(answer_count(answer, model, "bytes")).text);
     table_cell(table, "%" PRIu64, answer_count(answer, model, "n_layers"));
-    table_cell(table, "%s", answer_text(answer, model, "architecture"));
+    const char *architecture = answer_text(answer, model, "architecture");
+    yyjson_val *fetching = answer_object_if(answer, model, "fetching");
+    if (fetching)
+        table_cell(table, "%s; %s of %s fetched here", architecture,
+                   size_text(answer_count(answer, fetching, "verified_bytes")).text,
+                   size_text(answer_count(answer, fetching, "wanted_bytes")).text);
+    else
+        table_cell(table, "%s", architecture);
 }
 
 static void add_instance(struct answer *answer, yyjson_val *instance, struct table *table)

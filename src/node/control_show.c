@@ -6,11 +6,13 @@
 #include "clusterfile/cluster_write.h"
 #include "join/admission.h"
 #include "mesh/probe.h"
+#include "node/catalogue.h"
 #include "node/finder.h"
 #include "node/lead.h"
 #include "node/peers.h"
 #include "placing/placing.h"
 #include "topology/link.h"
+#include "weights/weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -107,6 +109,21 @@ static void put_cluster(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_v
     yyjson_mut_obj_add_uint(doc, object, "nodes", state ? state->n_nodes : 0);
 }
 
+/* What this node fetches of it just now; nothing: no field. */
+static void put_fetching(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
+                         const Cluster__Model *model)
+{
+    struct digest digest;
+    if (!daemon->weights || !catalogue_manifest_of(model, &digest))
+        return;
+    const struct fetch_progress progress = weights_progress(daemon->weights, &digest);
+    if (!progress.n_wanted)
+        return;
+    yyjson_mut_val *fetching = yyjson_mut_obj_add_obj(doc, object, "fetching");
+    yyjson_mut_obj_add_uint(doc, fetching, "verified_bytes", progress.verified_bytes);
+    yyjson_mut_obj_add_uint(doc, fetching, "wanted_bytes", progress.wanted_bytes);
+}
+
 static void put_models(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *root)
 {
     const Cluster__State *state = daemon_state(daemon)->root;
@@ -118,6 +135,7 @@ static void put_models(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_va
         yyjson_mut_obj_add_uint(doc, item, "bytes", model->bytes);
         yyjson_mut_obj_add_uint(doc, item, "n_layers", model->n_layers);
         control_show_put_text(doc, item, "architecture", model->architecture);
+        put_fetching(daemon, doc, item, model);
     }
 }
 

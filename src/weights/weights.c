@@ -151,9 +151,8 @@ const char *weights_problem(struct weights *weights, const struct digest *model)
 struct fetch_progress weights_progress(struct weights *weights, const struct digest *model)
 {
     const struct weights_entry *entry = weights_find(weights, model);
-    if (!entry)
-        return (struct fetch_progress){0};
-    return entry->fetching.fetch ? fetch_progress(entry->fetching.fetch) : entry->fetching.progress;
+    return entry && entry->fetching.fetch ? fetch_progress(entry->fetching.fetch)
+                                          : (struct fetch_progress){0};
 }
 
 const struct model *weights_model(struct weights *weights, const struct digest *model)

@@ -87,7 +87,7 @@ void weights_fetch(struct weights *weights, const struct digest *model, uint32_t
 
 /* Why it could not be fetched; NULL: nothing is known against it. Good until the loop goes on. */
 const char *weights_problem(struct weights *weights, const struct digest *model);
-/* Of the step that is under way, or of the last one. */
+/* Of the fetch that is under way; zeroed: none is. */
 struct fetch_progress weights_progress(struct weights *weights, const struct digest *model);
 
 /* The model, opened: its own file, else the shelf's. NULL while the header is not here. It stays

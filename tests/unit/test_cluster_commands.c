@@ -158,7 +158,7 @@ static void test_links(void **state)
                              "  n0 -> n1 [label=\"ethernet\\n250 µs\\n118 MB/s\"];\n"
                              "  n1 -> n0 [label=\"wifi\\n2.5 ms\\ndown\", style=dashed];\n}\n");
     EXPECT(2, "links --dots", "unknown or incomplete option '--dots'", "medley links --help");
-    EXPECT(2, "links all", "'all' is one word too many");
+    EXPECT(2, "links all", "unexpected argument 'all'");
 }
 
 #define STAGES                                                                                     \
@@ -181,7 +181,8 @@ static void test_status(void **state)
           "true,"
           "\"state\":\"loading\",\"problem\":null,\"epoch\":3,\"stages\":" STAGES "}],"
           "\"models\":[{\"name\":\"demo\",\"bytes\":2645056,\"n_layers\":11,\"architecture\":"
-          "\"llama\"}]}\n"}});
+          "\"llama\"},{\"name\":\"new\",\"bytes\":2645056,\"n_layers\":11,\"architecture\":"
+          "\"llama\",\"fetching\":{\"verified_bytes\":1048576,\"wanted_bytes\":2097152}}]}\n"}});
     assert_int_equal(medley("status"), 0);
     assert_string_equal(
         out,
@@ -193,6 +194,7 @@ static void test_status(void **state)
         "\n"
         "MODEL  SIZE     LAYERS  ARCHITECTURE\n"
         "demo   2.5 MiB  11      llama\n"
+        "new    2.5 MiB  11      llama; 1.0 MiB of 2.0 MiB fetched here\n"
         "\n"
         "INSTANCE  MODEL  STATE    WHERE\n"
         "demo-1    demo   loading  tower cuda0 layers 0-9, laptop cpu layer 10 (loading: disk is "
