@@ -200,7 +200,8 @@ static struct survey survey(struct replica *r, const struct members *members)
 /* Everything that is stored counts from now on; then the state is asked for. */
 static void found_anew(struct replica *r)
 {
-    assert(!r->founding && !r->former.kept && r->raft.last_stored == log_last(&r->log));
+    assert(!r->founding && !r->former.kept && !r->taking.index);
+    assert(r->raft.last_stored == log_last(&r->log));
     const uint64_t last = log_last(&r->log);
     const struct log_entry *entry = log_at(&r->log, last);
     for (uint64_t index = r->applied + 1; index <= last && !r->failed; index++) {
@@ -272,6 +273,10 @@ void replica_watch(struct replica *r)
 {
     if (r->now_ms < r->status_due_ms)
         return;
+    /* Whoever stood still (SIGSTOP, a closed lid) has not asked, nor could it hear: its grace
+     * begins now. Else it would found the log anew before it has heard those who went on. */
+    if (r->now_ms - r->status_due_ms > 3 * r->options.status_ms)
+        r->leader_heard_ms = r->now_ms;
     r->status_due_ms = r->now_ms + r->options.status_ms;
     if (return_to_former(r))
         return;
@@ -286,8 +291,9 @@ void replica_watch(struct replica *r)
     }
     const uint64_t grace =
         2 * found.reached >= found.members ? r->options.grace_ms : r->options.minority_grace_ms;
-    const bool settled =
-        r->raft.last_stored == log_last(&r->log) && !r->installing.index && log_last(&r->log) > 0;
+    /* A snapshot of the old log that is being written would take the place of the new one's. */
+    const bool settled = r->raft.last_stored == log_last(&r->log) && !r->installing.index &&
+                         !r->taking.index && log_last(&r->log) > 0;
     if (r->options.grace_ms && settled && !found.led && found.best &&
         2 * found.voters_reached <= found.voters && r->now_ms - r->leader_heard_ms >= grace)
         found_anew(r);
