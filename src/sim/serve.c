@@ -206,9 +206,24 @@ static void on_result(struct world *w, struct node *node, const struct message *
         feed(w, node, s);
 }
 
+/* For the driver, or for one stage of it that is asked to pass it on. */
+static void serve_take_notice(struct world *w, struct node *node, const struct message *m)
+{
+    for (struct hosted *h = node->hosted; h; h = h->next) {
+        if (h->instance != m->instance || h->epoch != m->epoch)
+            continue;
+        if (h->stage == 0)
+            lose(w, node, h);
+        else if (h->route[0] != node->index)
+            serve_notice(w, node, h->route[0], m);
+        else
+            continue;
+        return;
+    }
+}
+
 void serve_receive(struct world *w, struct node *node, const struct message *m)
 {
-    struct hosted *driver;
     switch (m->kind) {
     case MESSAGE_REQUEST:
         begin(w, node, m);
@@ -220,9 +235,7 @@ void serve_receive(struct world *w, struct node *node, const struct message *m)
         on_result(w, node, m);
         break;
     case MESSAGE_NOTICE:
-        driver = host_find(node, m->instance, m->epoch, 0);
-        if (driver)
-            lose(w, node, driver);
+        serve_take_notice(w, node, m);
         break;
     case MESSAGE_FRAME:
     case MESSAGE_RAFT:

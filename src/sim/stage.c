@@ -81,10 +81,14 @@ void stage_step(struct world *w, struct node *node, const struct message *m)
         return;
     struct cached *cached = serves ? stage_slot(w, h, m) : NULL;
     if (!cached) {
-        if (h || placement)
-            serve_notice(w, node,
-                         h ? h->route[0] : world_node(w, placement->stages[0]->node)->index, m);
-        return; /* else it is over: its driver will see that, too */
+        /* Who has just started knows no placement, and its driver may not hear of that from the
+         * log. */
+        serve_notice(w, node,
+                     h           ? h->route[0]
+                     : placement ? world_node(w, placement->stages[0]->node)->index
+                                 : m->from,
+                     m);
+        return;
     }
     const uint64_t hash = stage_compute(w, cached, m);
     struct message *done = message_new(MESSAGE_STEP, node, node->index);
