@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const char *const fault_names[FAULT_TYPES] = {
@@ -13,6 +14,7 @@ static const char *const bug_names[SCENARIO_BUGS] = {"none", "half-cache", "no-l
 
 const char *scenario_bug_name(enum scenario_bug bug)
 {
+    assert((size_t)bug < sizeof bug_names / sizeof *bug_names);
     return bug_names[bug];
 }
 
@@ -43,6 +45,7 @@ static bool copy_array(const void *from, uint32_t n, size_t size, void *out)
 
 enum error_code scenario_copy(struct scenario *to, const struct scenario *from, struct error *err)
 {
+    assert(to != from);
     *to = *from;
     to->nodes = NULL, to->instances = NULL, to->streams = NULL, to->faults = NULL;
     if (copy_array(from->nodes, from->n_nodes, sizeof *from->nodes, &to->nodes) &&
@@ -65,6 +68,7 @@ static const uint64_t most_of[FAULT_TYPES] = {
 
 static enum error_code check_fault(const struct scenario *s, uint32_t i, struct error *err)
 {
+    assert(i < s->n_faults);
     const struct scenario_fault *fault = &s->faults[i];
     const bool device = fault->kind == FAULT_DEVICE || fault->kind == FAULT_RUNNER;
     if (fault->node >= s->n_nodes || fault->other >= s->n_nodes)

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -249,6 +250,7 @@ enum error_code scenario_parse(const char *text, size_t size, struct scenario *o
 
 static void write_record(const struct section *section, void *record, struct buffer *out)
 {
+    assert(record);
     buffer_printf(out, "[%s]\n", section->name);
     for (const struct key *key = section->keys; key < section->keys + KEYS_MAX && key->name;
          key++) {

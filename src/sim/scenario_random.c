@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "base/random.h"
 
+#include <assert.h>
+
 struct dice {
     uint64_t seed, at;
 };
@@ -59,6 +61,7 @@ static void draw_instances(struct dice *d, struct scenario *s)
 
 static void draw_streams(struct dice *d, struct scenario *s)
 {
+    assert(s->n_nodes && s->n_instances);
     for (uint32_t i = 0; i < s->n_streams; i++) {
         s->streams[i] =
             (struct scenario_stream){.node = scenario_draw(d, 0, s->n_nodes - 1),
@@ -73,6 +76,7 @@ static void draw_streams(struct dice *d, struct scenario *s)
 
 static void draw_fault(struct dice *d, const struct scenario *s, struct scenario_fault *fault)
 {
+    assert(s->n_nodes && s->chaos_ms);
     /* Kills are what it is about. */
     const uint64_t kind = scenario_draw(d, 0, FAULT_TYPES + 2);
     fault->kind = kind < FAULT_TYPES ? kind : kind == FAULT_TYPES ? FAULT_POWER : FAULT_KILL;
