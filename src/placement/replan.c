@@ -16,8 +16,8 @@ struct replan_options replan_options_default(void)
                                      .worth = 2,
                                      .switch_s = 0.05,
                                      .settle_s = 10,
-                                     .hold_s_min = 60,
-                                     .hold_s_max = 3600};
+                                     .cooldown_s_min = 60,
+                                     .cooldown_s_max = 3600};
     options.solve.max_nodes = 20 * 1000;
     return options;
 }
@@ -89,9 +89,10 @@ static void replan_tidy(struct replan_state *state, const struct replan_options 
 {
     state->moved_s = fmin(state->moved_s, now_s);
     state->pending_since_s = fmin(state->pending_since_s, now_s);
-    if (!(state->hold_s >= options->hold_s_min) || now_s - state->moved_s >= options->hold_s_max)
-        state->hold_s = options->hold_s_min;
-    state->hold_s = fmin(state->hold_s, options->hold_s_max);
+    if (!(state->cooldown_s >= options->cooldown_s_min) ||
+        now_s - state->moved_s >= options->cooldown_s_max)
+        state->cooldown_s = options->cooldown_s_min;
+    state->cooldown_s = fmin(state->cooldown_s, options->cooldown_s_max);
 }
 
 static void replan_note_move(struct replan_state *state, const struct replan_options *options,
@@ -99,7 +100,7 @@ static void replan_note_move(struct replan_state *state, const struct replan_opt
 {
     /* A forced move does not lengthen the hold, but begins it anew. */
     if (optional && state->has_moved)
-        state->hold_s = fmin(2 * state->hold_s, options->hold_s_max);
+        state->cooldown_s = fmin(2 * state->cooldown_s, options->cooldown_s_max);
     state->has_moved = true;
     state->moved_s = now_s;
     state->pending = (struct replan_layout){0};
@@ -136,7 +137,7 @@ static void replan_decide(const struct replan_context *context, const struct rep
     out->gain_s = out->stay_s - plan->total_s;
     out->wait_s = state->pending_since_s + options->settle_s - now_s;
     if (state->has_moved)
-        out->wait_s = fmax(out->wait_s, state->moved_s + state->hold_s - now_s);
+        out->wait_s = fmax(out->wait_s, state->moved_s + state->cooldown_s - now_s);
     out->wait_s = fmax(out->wait_s, 0);
     out->verdict = out->wait_s > 0 ? REPLAN_WAIT : REPLAN_MOVE;
     if (out->verdict == REPLAN_MOVE)
@@ -164,8 +165,9 @@ enum error_code replan(const struct replan_input *input, const struct replan_opt
     struct replan_context *context = mem_new(sizeof *context);
     struct replan_found *found = mem_new(sizeof *found);
     struct replan_state state = *before;
-    enum error_code code =
-        context && found ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "replan: no memory");
+    enum error_code code = context && found
+                               ? ERROR_NONE
+                               : error_set(err, ERROR_NO_MEMORY, "replan: not enough memory");
     *out = (struct replan_decision){0};
     if (!code)
         code = replan_context_init(context, input, options, err);
@@ -199,7 +201,7 @@ enum error_code replan_to(const struct replan_input *input, const struct replan_
     struct replan_context *context = mem_new(sizeof *context);
     *out = (struct replan_plan){0};
     if (!context)
-        return error_set(err, ERROR_NO_MEMORY, "replan: no memory");
+        return error_set(err, ERROR_NO_MEMORY, "replan: not enough memory");
     enum error_code code = replan_context_init(context, input, options, err);
     if (!code)
         code = placement_check(input->problem, target, err);

@@ -28,12 +28,12 @@
  * the cuts that minimise time and moving together (dynamic programming over layers).
  *
  * Never flapping. An optional move must have paid at every call for settle_s, towards one target;
- * then it is held back until hold_s after the last move, where hold_s begins with hold_s_min,
- * doubles with each optional move up to hold_s_max, and begins anew after hold_s_max without a
- * move. Hence, whatever comes in,
+ * then it is held back until cooldown_s after the last move, where cooldown_s begins with
+ * cooldown_s_min, doubles with each optional move up to cooldown_s_max, and begins anew after
+ * cooldown_s_max without a move. Hence, whatever comes in,
  *
- *  F1. in any hold_s_max seconds there are at most 2 + log2(hold_s_max / hold_s_min) optional
- *  moves;
+ *  F1. in any cooldown_s_max seconds there are at most 2 + log2(cooldown_s_max / cooldown_s_min)
+ * optional moves;
  *
  * and if each forecast rate is within a factor 1 + e of a truth that stays, with (1 + e)^2 < 1 +
  * margin,
@@ -93,8 +93,8 @@ struct replan_options {
     double worth;
     double switch_s;
     double settle_s;
-    double hold_s_min;
-    double hold_s_max;
+    double cooldown_s_min;
+    double cooldown_s_max;
 };
 /* 0.1, 2, 0.05 s, 10 s, 60 s, 1 hour; 20,000 nodes. */
 struct replan_options replan_options_default(void);
@@ -103,7 +103,7 @@ struct replan_options replan_options_default(void);
 struct replan_state {
     bool has_moved;
     double moved_s;
-    double hold_s;
+    double cooldown_s;
     double pending_since_s;
     struct replan_layout pending; /* where to; n_runs of 0: nothing is pending */
 };

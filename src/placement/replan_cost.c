@@ -23,10 +23,11 @@ static enum error_code replan_cost_check(const struct replan_input *input,
         return error_set(err, ERROR_INVALID, "replan: tokens, seconds or now_s is not an amount");
     if (!is_amount(options->margin) || !is_amount(options->worth) ||
         !is_amount(options->switch_s) || !is_amount(options->settle_s) ||
-        !is_amount(options->hold_s_min) || !is_amount(options->hold_s_max) ||
-        options->hold_s_max < options->hold_s_min)
-        return error_set(err, ERROR_INVALID,
-                         "replan: margin, worth, switch_s, settle_s or hold_s is not an amount");
+        !is_amount(options->cooldown_s_min) || !is_amount(options->cooldown_s_max) ||
+        options->cooldown_s_max < options->cooldown_s_min)
+        return error_set(
+            err, ERROR_INVALID,
+            "replan: margin, worth, switch_s, settle_s or cooldown_s is not an amount");
     const struct placement_demand *demand = &input->problem->demand;
     if (input->kv_tokens > (uint64_t)demand->context_tokens * demand->streams)
         return error_set(

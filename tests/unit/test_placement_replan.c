@@ -206,7 +206,7 @@ static void a_move_must_pay_and_settle(void **unused)
     assert_int_equal(decision.verdict, REPLAN_WAIT);
     step(180);
     assert_int_equal(decision.verdict, REPLAN_MOVE);
-    near(state.hold_s, 120);
+    near(state.cooldown_s, 120);
 }
 
 static void a_lost_device_moves_its_layers_only(void **unused)
@@ -530,7 +530,7 @@ static void noisy(uint64_t seed, double noise, bool assert_it)
     double rate = true_rate(&truth), now_s = 0;
     if (!assert_it) {
         options.margin = options.worth = options.settle_s = options.switch_s = 0;
-        options.hold_s_min = options.hold_s_max = 0;
+        options.cooldown_s_min = options.cooldown_s_max = 0;
     }
     for (uint32_t i = 0; i < 100; i++) {
         now_s += 30 * world_random(&world);
@@ -600,10 +600,10 @@ static void wild_input_moves_seldom(void **unused)
         }
         for (uint32_t i = 0; i < n; i++) {
             uint32_t in_window = 0;
-            for (uint32_t j = i; j < n && moved_s[j] - moved_s[i] < options.hold_s_max; j++)
+            for (uint32_t j = i; j < n && moved_s[j] - moved_s[i] < options.cooldown_s_max; j++)
                 in_window++;
-            assert_true(i == 0 || moved_s[i] - moved_s[i - 1] >= options.hold_s_min);
-            assert_true(in_window <= 2 + log2(options.hold_s_max / options.hold_s_min));
+            assert_true(i == 0 || moved_s[i] - moved_s[i - 1] >= options.cooldown_s_min);
+            assert_true(in_window <= 2 + log2(options.cooldown_s_max / options.cooldown_s_min));
             most = in_window > most ? in_window : most;
         }
     }
@@ -638,7 +638,7 @@ static void wrong_input_is_refused(void **unused)
     REFUSED(layout.n_runs = LIMIT_STAGES + 1);
     REFUSED(disks[2].disk_bytes_per_s = NAN);
     REFUSED(options.margin = -0.1);
-    REFUSED(options.hold_s_max = 1);
+    REFUSED(options.cooldown_s_max = 1);
     REFUSED(options.settle_s = NAN);
     /* Layouts that are none: they must go, and nothing is read beyond them. */
     const struct replan_run wrong[] = {
@@ -652,7 +652,7 @@ static void wrong_input_is_refused(void **unused)
     /* Another machine's clock, which was ahead: the hold counts from now. */
     set_layout(&(struct placement){1, {{0, 0, 4}}});
     state = (struct replan_state){
-        .has_moved = true, .moved_s = 1e9, .hold_s = NAN, .pending_since_s = 1e9};
+        .has_moved = true, .moved_s = 1e9, .cooldown_s = NAN, .pending_since_s = 1e9};
     step(5);
     assert_int_equal(decision.verdict, REPLAN_WAIT);
     near(decision.wait_s, 60);
