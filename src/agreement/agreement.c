@@ -27,7 +27,7 @@ static void raise_failed(struct agreement *a, const struct party_effect *effect)
     agreement_drop_writes(a);
     if (effect->known || a->closing)
         return;
-    log_line(LOG_ERROR, "cluster", "this node takes no part any more: %s", why.text);
+    log_line(LOG_ERROR, "cluster", "this node no longer takes part in the cluster: %s", why.text);
     if (a->events.failed)
         a->events.failed(a->events.self, &why);
 }

@@ -22,7 +22,7 @@ static enum error_code open_party(struct agreement *a, const struct agreement_op
 {
     uint64_t random[2];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return error_set(err, ERROR_IO, "no random numbers: %s", strerror(errno));
+        return error_set(err, ERROR_IO, "the system gives no random numbers: %s", strerror(errno));
     struct party_options party = {.node = options->node,
                                   .seed = random[0],
                                   .replica = options->replica,
@@ -44,7 +44,7 @@ static enum error_code take_options(struct agreement *a, const struct agreement_
     a->last_write = &a->first_write;
     a->path = mem_copy_text(options->path, strlen(options->path));
     if (!a->path)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the cluster's log");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the cluster's log");
     return open_party(a, options, err);
 }
 
@@ -72,7 +72,7 @@ enum error_code agreement_open(const struct agreement_options *options, struct a
     struct agreement *a = mem_new(sizeof *a);
     *out = NULL;
     if (!a)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the cluster's log");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the cluster's log");
     enum error_code code = take_options(a, options, err);
     if (!code)
         code = agreement_open_store(a->path, &a->store, &saved, err);
@@ -157,9 +157,9 @@ enum error_code agreement_found(struct agreement *a, struct error *err)
     struct error why;
     const uint64_t now_ms = agreement_now_ms();
     if (party_status(a->party).lineage.generation)
-        return error_set(err, ERROR_INVALID, "this node is in a cluster already");
+        return error_set(err, ERROR_INVALID, "this node is already in a cluster");
     if (!party_takes_part(a->party) || a->job.type != JOB_NONE)
-        return error_set(err, ERROR_BUSY, "this node's log is not at hand now");
+        return error_set(err, ERROR_BUSY, "this node's log is not available now");
     agreement_drop_writes(a);
     enum error_code code = write_founding(a, &saved, &why);
     if (!code)
@@ -175,7 +175,7 @@ enum error_code agreement_forget(struct agreement *a, agreement_forgotten_fn don
                                  struct error *err)
 {
     if (a->closing || a->forgetting)
-        return error_set(err, ERROR_BUSY, "this node is leaving its cluster already");
+        return error_set(err, ERROR_BUSY, "this node is already leaving its cluster");
     a->forgetting = true;
     a->forgotten = done;
     a->forgotten_arg = arg;

@@ -49,7 +49,8 @@ static enum error_code create_store_file(const char *path, struct error *err)
     durable_sync_folder_of(path); /* before there is a file that it could be taken for the log of */
     while (!code && !member) {
         if (getrandom(&member, sizeof member, 0) != (ssize_t)sizeof member)
-            code = error_set(err, ERROR_IO, "no random numbers: %s", strerror(errno));
+            code =
+                error_set(err, ERROR_IO, "the system gives no random numbers: %s", strerror(errno));
     }
     return code ? code : store_create(path, member, err);
 }
@@ -109,7 +110,7 @@ void agreement_queue_write(struct agreement *a, struct log_write *write)
     struct waiting_write *queued = mem_new(sizeof *queued);
     if (!queued) {
         struct error why;
-        error_set(&why, ERROR_NO_MEMORY, "no memory for a write");
+        error_set(&why, ERROR_NO_MEMORY, "not enough memory for a write");
         log_write_clear(write);
         party_fail(a->party, agreement_now_ms(), &why, PARTY_RETRIES);
         return;

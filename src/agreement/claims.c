@@ -76,14 +76,12 @@ enum error_code claims_about(const Cluster__Node *about, size_t size, const char
 {
     assert(sender && *sender);
     if (!is_sender(about->id, sender))
-        return error_set(err, ERROR_INVALID, "a node says that it is another one");
+        return error_set(err, ERROR_INVALID, "a node claims to be another one");
     if (!about->name || !join_name_is_valid(about->name, strlen(about->name)) || !about->member)
-        return error_set(err, ERROR_INVALID,
-                         "a node says no name, or no member id, that can be its own");
+        return error_set(err, ERROR_INVALID, "a node has no valid name or member id");
     if (size > ABOUT_BYTES_MAX || about->n_addresses > ADDRESSES_MAX || !are_devices(about))
         return error_set(err, ERROR_INVALID,
-                         "a node says more of itself than a node can have, or has two devices of "
-                         "one id");
+                         "a node describes more than a node can have, or two devices with one id");
     return ERROR_NONE;
 }
 
@@ -102,5 +100,5 @@ enum error_code claims_now(const Node__Now *now, struct error *err)
     if (now->n_devices <= LIMIT_DEVICES && now->n_uses <= LIMIT_CLUSTER_INSTANCES &&
         now->n_held <= HELD_MAX && now->n_unreached <= LIMIT_CLUSTER_NODES && are_problems(now))
         return ERROR_NONE;
-    return error_set(err, ERROR_INVALID, "a node tells more at a time than a node can have");
+    return error_set(err, ERROR_INVALID, "a node reports more than a node can have");
 }

@@ -69,7 +69,7 @@ enum error_code party_new(const struct party_options *options, struct party **ou
         p->node = mem_copy_text(options->node, strlen(options->node));
     if (!p || (options->node && !p->node)) {
         mem_free(p);
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the cluster's log");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the cluster's log");
     }
     p->options = *options;
     set_replica_defaults(&p->options.replica, options->seed);

@@ -150,7 +150,7 @@ static enum error_code apply_entry(struct party *p, struct error *err)
     const struct replica_effect *entry = &p->effect;
     struct state *own = own_state(p, entry->lineage, entry->index);
     if (!own)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the state");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the state");
     p->state = own;
     return entry->entry == LOG_MEMBERS
                ? state_apply_members(own, entry->index, entry->bytes, entry->size, &p->outcome, err)
@@ -198,7 +198,7 @@ static enum error_code restore_state(struct party *p, struct error *err)
     if (!find_state(p, lineage, e->index)) {
         struct state *own = own_state(p, lineage, e->index);
         if (!own)
-            return error_set(err, ERROR_NO_MEMORY, "no memory for the state");
+            return error_set(err, ERROR_NO_MEMORY, "not enough memory for the state");
         p->state = own;
         const enum error_code code = state_decode(own, e->bytes, e->size, err);
         if (code)
@@ -218,7 +218,7 @@ static enum error_code take_snapshot(struct party *p, struct error *err)
     enum error_code code = ERROR_NONE;
     state_encode(party_applied(p), &bytes);
     if (bytes.failed)
-        code = error_set(err, ERROR_NO_MEMORY, "no memory for a snapshot");
+        code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a snapshot");
     else if (bytes.size > LIMIT_CLUSTER_SNAPSHOT_BYTES)
         party_say(
             p, LOG_ERROR,

@@ -44,7 +44,7 @@ static enum error_code check_event_level(const struct party *p, uint32_t level, 
                              record->node->name,
                              record->node->version ? record->node->version : "?");
     }
-    return error_set(err, ERROR_UNSUPPORTED, "no node is known to know this");
+    return error_set(err, ERROR_UNSUPPORTED, "no node is known to support this");
 }
 
 static void encode_proposal(struct party *p, Cluster__Event *event, uint64_t wall_ms,
@@ -61,10 +61,10 @@ static void encode_proposal(struct party *p, Cluster__Event *event, uint64_t wal
     event_encode(event, &proposal->event);
     event->by = by;
     if (proposal->event.failed)
-        error_set(&proposal->refused, ERROR_NO_MEMORY, "no memory for an event");
+        error_set(&proposal->refused, ERROR_NO_MEMORY, "not enough memory for an event");
     else if (proposal->event.size > LIMIT_CLUSTER_ENTRY_BYTES)
         error_set(&proposal->refused, ERROR_INVALID,
-                  "an event of %zu bytes, at most %d are possible", proposal->event.size,
+                  "an event of %zu bytes; at most %d are possible", proposal->event.size,
                   LIMIT_CLUSTER_ENTRY_BYTES);
     else
         check_event_level(p, proposal->level = event_level(event), &proposal->refused);
@@ -76,7 +76,7 @@ enum error_code party_propose(struct party *p, uint64_t now_ms, uint64_t wall_ms
 {
     struct proposal *proposal = mem_new(sizeof *proposal), **end = &p->proposals;
     if (!proposal)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for an event");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for an event");
     party_clock(p, now_ms);
     *proposal = (struct proposal){.nonce = new_nonce(p),
                                   .deadline_ms = p->now_ms + p->options.proposal_ms,
@@ -87,7 +87,7 @@ enum error_code party_propose(struct party *p, uint64_t now_ms, uint64_t wall_ms
     if (p->stopped)
         error_set(&proposal->refused, ERROR_CANCELLED, "the node is stopping");
     else if (p->n_proposals >= LIMIT_PROPOSALS)
-        error_set(&proposal->refused, ERROR_BUSY, "%d events wait already", LIMIT_PROPOSALS);
+        error_set(&proposal->refused, ERROR_BUSY, "%d events are already waiting", LIMIT_PROPOSALS);
     else
         encode_proposal(p, event, wall_ms, proposal);
     while (*end)
@@ -197,14 +197,14 @@ void party_free_proposals(struct party *p)
 static void set_why_late(const struct party *p, struct error *err)
 {
     if (p->failed)
-        error_set(err, ERROR_BUSY, "this node takes no part in the cluster now: %s",
+        error_set(err, ERROR_BUSY, "this node takes no part in the cluster at the moment: %s",
                   p->failure.text);
     else if (!p->last.leader && !p->last.leads)
         error_set(err, ERROR_BUSY,
-                  "the cluster has no leader now: too few of its voting nodes are reached");
+                  "the cluster has no leader now: too few of its voting nodes can be reached");
     else
         error_set(err, ERROR_BUSY,
-                  "the cluster did not agree in time; the change may still come about");
+                  "the cluster did not agree in time; the change may still happen");
 }
 
 static void submit_proposal(struct party *p, struct proposal *proposal)

@@ -90,8 +90,8 @@ static enum error_code pieces_take_one(struct pieces *pieces, uint64_t from,
     buffer_append(&joined->bytes, reader.at, reader.left);
     if (joined->bytes.failed) {
         pieces_drop(joined);
-        return error_set(err, ERROR_NO_MEMORY, "pieces: no memory for a message of %u bytes",
-                         total);
+        return error_set(err, ERROR_NO_MEMORY,
+                         "pieces: not enough memory for a message of %u bytes", total);
     }
     if (joined->bytes.size == total) {
         *message = (const uint8_t *)joined->bytes.data;

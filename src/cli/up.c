@@ -21,22 +21,15 @@
 #include <string.h>
 
 static const char usage[] =
-    "Usage: medley up [options]\n"
-    "\n"
-    "Starts this machine's node. The first time it looks for a cluster on the local networks: "
-    "where it\n"
-    "finds one it waits to be let in, by `medley join CODE` here (`medley invite` on a member "
-    "shows the\n"
-    "code), or by hand; where it finds none it founds one. After that it is a member whenever it "
-    "runs.\n"
-    "Every node serves OpenAI's API over all models of the cluster. Ctrl-C or SIGTERM ends it in "
-    "order.\n"
-    "\n";
+    "Usage: medley up [options]\n\nStarts this machine's node. The first time it looks for a "
+    "cluster on the local networks: if it\nfinds one, it waits to be let in: run `medley join "
+    "CODE` here (`medley invite` on a member prints\nthe code), or let it in by hand. If it finds "
+    "none, it founds one. After that it is a member\nwhenever it runs. Every node serves OpenAI's "
+    "API for all models of the cluster. Ctrl-C or SIGTERM\nstops it cleanly.\n\n";
 
-static const char usage_end[] =
-    "\n"
-    "What the node knows and keeps lies in MEDLEY_STATE_DIR, else XDG_STATE_HOME/medley, else\n"
-    "~/.local/state/medley. Several nodes on one machine need a folder and ports each.\n";
+static const char usage_end[] = "\nThe node keeps its state in MEDLEY_STATE_DIR, else in "
+                                "XDG_STATE_HOME/medley, else in\n~/.local/state/medley. Several "
+                                "nodes on one machine need a folder and ports of their own.\n";
 
 struct up {
     struct daemon_options node;
@@ -149,11 +142,11 @@ static const struct option_row node_options[] = {
     {.name = "model",
      .letter = 'm',
      .value = "FILE",
-     .help = "give the cluster this model, and load it",
+     .help = "register this model with the cluster, and load it",
      OPTION_TEXT(struct up, model)},
     {.name = "name",
      .value = "NAME",
-     .help = "what this machine is called (default: its host name)",
+     .help = "the machine's name (default: its host name)",
      OPTION_TEXT(struct up, node.name)},
     {.name = "listen",
      .value = "ADDRESS",
@@ -161,7 +154,7 @@ static const struct option_row node_options[] = {
      .take = up_take_listen},
     {.name = "peer",
      .value = "HOST[:PORT]",
-     .help = "a member to talk to, where discovery does not find it (may be repeated)",
+     .help = "a member that discovery does not find (may be repeated)",
      .take = up_take_peer},
     {.name = "join",
      .value = "CODE",
@@ -181,22 +174,21 @@ static const struct option_row node_options[] = {
     {.name = "wire",
      .value = "TYPE",
      .standard = "f32",
-     .help = "hidden states between machines as %s (default), f16 or q8. Fewer bytes, but an\n"
-             "answer that goes on after a machine was lost may take another word",
+     .help = "hidden states between machines as %s (default), f16 or q8. Fewer bytes, but "
+             "an\nanswer that goes on after the loss of a machine may take another word",
      .take = up_take_wire},
     {.name = "patience",
      .value = "SECONDS",
      .standard = "600",
-     .help = "how long a request waits for its model, when it is being loaded or was lost with a\n"
-             "machine (default %s)",
+     .help = "how long a request waits for a model that is loading or was lost with a "
+             "machine\n(default %s)",
      .take = up_take_patience},
     {.name = "no-moves",
-     .help = "while this node leads, models are moved for no gain (medley move --off: whoever\n"
-             "leads)",
+     .help = "move no model for gain while this node leads (medley move --off: whoever leads)",
      OPTION_TRUE(struct up, node.no_moves)},
     {.name = "models-max",
      .value = "GIB",
-     .help = "disk space for models that are fetched (default: what is free)",
+     .help = "disk space for fetched models (default: what is free)",
      .take = up_take_models_max},
 };
 

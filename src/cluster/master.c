@@ -488,7 +488,7 @@ enum error_code master_step(struct master *master, const struct master_options *
     out->n = 0;
     s.allowed = mem_new_array(view->n_nodes + 1, sizeof *s.allowed);
     if (!s.allowed)
-        return error_set(err, ERROR_NO_MEMORY, "master: no memory");
+        return error_set(err, ERROR_NO_MEMORY, "master: not enough memory");
     for (uint32_t i = 0; i < view->n_nodes; i++) {
         const Cluster__NodeRecord *record = record_of(view, i);
         s.allowed[i] = record && record->admitted && may_be_used(&s, &view->nodes[i]) &&

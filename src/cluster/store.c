@@ -85,7 +85,7 @@ static enum error_code sqlite_error(sqlite3 *db, int code, const char *doing, st
     const char *text = db ? sqlite3_errmsg(db) : sqlite3_errstr(code);
     switch (code & 0xff) {
     case SQLITE_NOMEM:
-        return error_set(err, ERROR_NO_MEMORY, "store: %s: no memory", doing);
+        return error_set(err, ERROR_NO_MEMORY, "store: %s: not enough memory", doing);
     case SQLITE_FULL:
         return error_set(err, ERROR_IO,
                          "store: %s: the disk is full; nothing that was acknowledged is lost",
@@ -511,7 +511,7 @@ enum error_code store_open(const char *path, struct store **out, struct error *e
                          strerror(errno));
     struct store *s = mem_new(sizeof *s);
     if (!s)
-        return error_set(err, ERROR_NO_MEMORY, "store: no memory");
+        return error_set(err, ERROR_NO_MEMORY, "store: not enough memory");
     const enum error_code code = open_file(s, path, err);
     if (code) {
         store_close(s);

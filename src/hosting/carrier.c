@@ -129,7 +129,7 @@ static void carrier_on_wake(uv_async_t *wake)
     pthread_mutex_unlock(&carrier->lock);
     if (starved) {
         struct error err = {0};
-        error_set(&err, ERROR_NO_MEMORY, "no memory to send it a message");
+        error_set(&err, ERROR_NO_MEMORY, "not enough memory to send it a message");
         carrier->handlers.lost(carrier->handlers.arg, node_id, &err);
     }
     while (parcel) {
@@ -197,7 +197,7 @@ enum error_code carrier_attach(struct carrier *carrier, uint64_t instance,
             end = &carrier->ends[i];
     }
     if (!end && receive)
-        return error_set(err, ERROR_BUSY, "this node has parts of %d instances already",
+        return error_set(err, ERROR_BUSY, "this node already has parts of %d instances",
                          LIMIT_CARRIER_ENDS);
     if (end)
         *end = (struct end){instance, receive, arg};
@@ -206,7 +206,7 @@ enum error_code carrier_attach(struct carrier *carrier, uint64_t instance,
 
 static void carrier_break_off(struct link *link, const struct error *why)
 {
-    log_line(LOG_WARN, "carrier", "a peer breaks the rules: %s", why->text);
+    log_line(LOG_WARN, "carrier", "a peer broke the protocol: %s", why->text);
     link_abort(link, why);
 }
 
@@ -252,7 +252,7 @@ enum error_code carrier_open(uv_loop_t *loop, struct mesh *mesh,
 {
     struct carrier *carrier = mem_new(sizeof *carrier);
     if (!carrier)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the carrier");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the carrier");
     int problem = uv_async_init(loop, &carrier->wake, carrier_on_wake);
     if (problem) {
         mem_free(carrier);

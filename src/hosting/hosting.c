@@ -209,7 +209,7 @@ enum error_code hosting_open(const struct hosting_options *options, struct hosti
 {
     struct hosting *hosting = mem_new(sizeof *hosting);
     if (!hosting)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for this node's stages");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for this node's stages");
     int problem = uv_async_init(options->loop, &hosting->wake, hosting_on_wake);
     if (problem) {
         mem_free(hosting);

@@ -151,9 +151,9 @@ static void cache_job_read(struct cache_job *job)
     const struct stage *stage = job->pipeline->stages[job->effect.stage].stage;
     const struct kv_run *run = &job->effect.run;
     void *room = buffer_extend(&job->effect.message, run->n_rows * stage_kv_row_bytes(stage));
-    job->code = room
-                    ? stage_kv_read(stage, run, room, &job->error)
-                    : error_set(&job->error, ERROR_NO_MEMORY, "no memory for %u rows", run->n_rows);
+    job->code = room ? stage_kv_read(stage, run, room, &job->error)
+                     : error_set(&job->error, ERROR_NO_MEMORY, "not enough memory for %u rows",
+                                 run->n_rows);
 }
 
 /* The lengths, all at once, and what the picker has to know of what stands before. */

@@ -68,7 +68,7 @@ enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struc
     }
     struct error why = {0};
     error_set(&why, ERROR_IO,
-              "messages between other nodes were lost, or one has not loaded its stages");
+              "messages between other nodes were lost, or one of them has not loaded its stages");
     if (part->driver)
         part_lose(part, &why);
     else
@@ -97,7 +97,7 @@ enum error_code part_attach(struct part *part, struct error *err)
     const struct part *other = part_other_attached(part);
     if (other && strcmp(other->life.instance, part->life.instance) != 0)
         return error_set(err, ERROR_INVALID,
-                         "instances %s and %s look alike on the wire: name one otherwise",
+                         "instances %s and %s look alike on the wire: rename one",
                          part->life.instance, other->life.instance);
     enum error_code code = other ? ERROR_NONE
                                  : carrier_attach(part->hosting->options.carrier, part->key,

@@ -137,7 +137,8 @@ static enum error_code part_make_plan(struct part *part, struct error *err)
         part->plan[i].device = gpu_find(part->hosting->options.gpu, stage->device);
         if (!part->plan[i].device)
             return error_set(err, ERROR_NOT_FOUND,
-                             "stage %u: this node has no device %s (any more)", i, stage->device);
+                             "stage %u: this node has no device %s, or no longer", i,
+                             stage->device);
         if (part->hosting->options.children)
             part->plan[i] = (struct stage_plan){.n_layers = stage->n_layers, .lane = stage->device};
     }

@@ -68,7 +68,7 @@ static enum error_code read_offer(struct bytes_reader *reader, struct cache_offe
         n_tokens += out->slots[i].n_tokens;
         if (out->slots[i].slot >= LIMIT_SEQUENCES || seen[out->slots[i].slot] ||
             !out->slots[i].n_tokens)
-            return error_set(err, ERROR_INVALID, "slot %u cannot be, is empty, or comes twice",
+            return error_set(err, ERROR_INVALID, "slot %u is impossible, empty, or repeated",
                              out->slots[i].slot);
         seen[out->slots[i].slot] = true;
     }
@@ -90,9 +90,9 @@ static enum error_code cache_read_rows(struct bytes_reader *reader, struct cache
     if (run->layer >= LIMIT_LAYERS || run->slot >= LIMIT_SEQUENCES || run->first > LIMIT_CONTEXT ||
         !run->n_rows || run->n_rows > LIMIT_CONTEXT || !out->rows.row_bytes ||
         out->rows.row_bytes > LIMIT_FRAME_DATA_BYTES)
-        return error_set(err, ERROR_INVALID, "rows that cannot be");
+        return error_set(err, ERROR_INVALID, "impossible rows");
     if (reader->left != run->n_rows * out->rows.row_bytes)
-        return error_set(err, ERROR_INVALID, "%zu bytes are not %u rows of %llu", reader->left,
+        return error_set(err, ERROR_INVALID, "%zu bytes do not match %u rows of %llu", reader->left,
                          run->n_rows, (unsigned long long)out->rows.row_bytes);
     out->rows.bytes = bytes_take(reader, reader->left);
     return ERROR_NONE;
@@ -112,7 +112,7 @@ static enum error_code read_kind(struct bytes_reader *reader, struct cache_messa
     case CACHE_DONE:
         has_all = bytes_get_u32(reader);
         out->has_all = has_all == 1;
-        return has_all <= 1 ? ERROR_NONE : error_set(err, ERROR_INVALID, "it is done or not");
+        return has_all <= 1 ? ERROR_NONE : error_set(err, ERROR_INVALID, "malformed DONE");
     }
     return error_set(err, ERROR_INVALID, "a message about caches of kind %u", (unsigned)out->kind);
 }
@@ -130,8 +130,8 @@ enum error_code cache_read(const void *bytes, size_t size, struct cache_message 
     out->route.to_epoch = bytes_get(&reader, 8);
     enum error_code code = read_kind(&reader, out, err);
     if (!code && reader.short_)
-        code = error_set(err, ERROR_INVALID, "a message about caches ends too early");
+        code = error_set(err, ERROR_INVALID, "a message about caches is too short");
     if (!code && reader.left)
-        code = error_set(err, ERROR_INVALID, "a message about caches goes on behind its end");
+        code = error_set(err, ERROR_INVALID, "a message about caches is too long");
     return code;
 }

@@ -28,7 +28,7 @@ static enum error_code child_cache_read_run(struct bytes_reader *reader, struct 
     if (reader->short_ || reader->left || out->layer >= LIMIT_LAYERS ||
         out->slot >= LIMIT_SEQUENCES || out->first > LIMIT_CONTEXT || !out->n_rows ||
         out->n_rows > LIMIT_CONTEXT)
-        return error_set(err, ERROR_INVALID, "cells of a cache that cannot be");
+        return error_set(err, ERROR_INVALID, "impossible cells of a cache");
     return ERROR_NONE;
 }
 
@@ -37,7 +37,8 @@ static enum error_code read_message(struct bytes_reader *reader, enum cache_kind
 {
     enum error_code code = cache_read(reader->at, reader->left, out, err);
     if (!code && out->kind != kind)
-        code = error_set(err, ERROR_INVALID, "another message about caches than it says");
+        code =
+            error_set(err, ERROR_INVALID, "the message about caches has another kind than it says");
     return code;
 }
 
@@ -49,7 +50,7 @@ enum error_code child_cache_read(const void *bytes, size_t size, struct child_ca
     out->stage = bytes_get_u32(&reader);
     out->number = bytes_get(&reader, 8);
     if (reader.short_ || out->stage >= LIMIT_STAGES)
-        return error_set(err, ERROR_INVALID, "nothing that is asked of a cache");
+        return error_set(err, ERROR_INVALID, "not a request to a cache");
     switch (out->kind) {
     case CHILD_CACHE_READ:
         return child_cache_read_run(&reader, &out->run, err);
@@ -58,7 +59,7 @@ enum error_code child_cache_read(const void *bytes, size_t size, struct child_ca
     case CHILD_CACHE_SETTLE:
         return read_message(&reader, CACHE_OFFER, &out->message, err);
     }
-    return error_set(err, ERROR_INVALID, "a cache is asked for what of kind %u there is not",
+    return error_set(err, ERROR_INVALID, "a request to a cache of unknown kind %u",
                      (unsigned)out->kind);
 }
 
@@ -76,7 +77,7 @@ enum error_code child_answer_read(const void *bytes, size_t size, struct child_a
     *out = (struct child_answer){.number = bytes_get(&reader, 8)};
     const uint32_t code = bytes_get_u32(&reader), nothing = bytes_get_u32(&reader);
     if (reader.short_ || code > ERROR_INTERNAL || nothing)
-        return error_set(err, ERROR_INVALID, "an answer about a cache that cannot be");
+        return error_set(err, ERROR_INVALID, "malformed answer about a cache");
     out->code = (enum error_code)code;
     out->bytes = reader.at;
     out->size = reader.left;

@@ -77,7 +77,7 @@ static bool lane_is_given_up(struct lane *lane, const struct death *death, struc
                   "its process ended %u times before it was loaded; the last time: %s",
                   lane->n_deaths, death->why->text);
     else if (death->n_hangs >= LIMIT_CHILD_HANGS || lane->n_hangs >= 2)
-        error_set(out, ERROR_DEVICE, "its process hangs again and again; the last time: %s",
+        error_set(out, ERROR_DEVICE, "its process keeps hanging; the last time: %s",
                   death->why->text);
     return out->code;
 }

@@ -39,8 +39,8 @@ static enum error_code kept_check_file(const struct child_word *open, const stru
     if ((!open->file_device && !open->file_inode) || descriptor < 0 || fstat(descriptor, &file) ||
         (file.st_dev == open->file_device && file.st_ino == open->file_inode))
         return ERROR_NONE;
-    return error_set(err, ERROR_NOT_FOUND,
-                     "%s is another file than the one that its node has opened", open->path);
+    return error_set(err, ERROR_NOT_FOUND, "%s is not the file that the node has opened",
+                     open->path);
 }
 
 /* With the lock. */
@@ -49,7 +49,7 @@ static enum error_code kept_open(const struct child_word *open, struct opened **
 {
     struct opened *one = mem_new(sizeof *one);
     if (!one)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a model");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a model");
     one->number = open->model;
     enum error_code code = model_open(open->path, &one->model, err);
     if (!code)

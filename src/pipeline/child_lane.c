@@ -165,7 +165,7 @@ static uint32_t lane_put_pending(struct lane *lane)
     pthread_mutex_unlock(&lane->write_lock);
     if (is_stuck) {
         struct error err = {0};
-        error_set(&err, ERROR_BUSY, "it takes nothing out of its ring");
+        error_set(&err, ERROR_BUSY, "it does not read its ring");
         child_suspect(lane->child, &err);
     }
     return waits ? PENDING_MS : IDLE_MS;
@@ -254,7 +254,7 @@ static enum error_code lane_receive_one(struct lane *lane, bool *is_empty, struc
         return lane_take_refusal(lane);
     if (kind == RECORD_ANSWER)
         return lane_take_answer(lane, err);
-    return error_set(err, ERROR_INVALID, "a record of kind %u", kind);
+    return error_set(err, ERROR_INVALID, "a record of unknown kind %u", kind);
 }
 
 static void *lane_read_on(void *arg)
@@ -283,10 +283,10 @@ static enum error_code lane_make_memory(struct lane *lane, struct error *err)
     const uint64_t bytes = lane->ring_bytes + RING_HEAD_BYTES;
     lane->memory_fd = memfd_create("medley-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (lane->memory_fd < 0 || ftruncate(lane->memory_fd, (off_t)(2 * bytes)))
-        return error_set(err, ERROR_IO, "no shared memory: %s", strerror(errno));
+        return error_set(err, ERROR_IO, "cannot make shared memory: %s", strerror(errno));
     /* Who could make it shorter could make the other end crash. */
     if (fcntl(lane->memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-        return error_set(err, ERROR_IO, "the shared memory cannot be sealed: %s", strerror(errno));
+        return error_set(err, ERROR_IO, "cannot seal the shared memory: %s", strerror(errno));
     lane->memory = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_SHARED, lane->memory_fd, 0);
     if (lane->memory == MAP_FAILED) {
         lane->memory = NULL;
@@ -314,7 +314,7 @@ enum error_code lane_up(struct lane *lane, struct error *err)
     enum error_code code = lane_make_memory(lane, err);
     atomic_store(&lane->stops, false);
     if (!code && pthread_create(&lane->reader, NULL, lane_read_on, lane))
-        code = error_set(err, ERROR_IO, "the system refused a thread");
+        code = error_set(err, ERROR_IO, "cannot start a thread");
     if (code) {
         lane_drop_memory(lane);
         return code;

@@ -68,7 +68,7 @@ static enum error_code lane_job_put(struct lane *lane, struct lane_job *job, str
     if (!lane_put(lane, RECORD_CACHE, record->data, record->size)) {
         work_is_undone(lane);
         lane_job_take(lane, number);
-        return error_set(err, ERROR_BUSY, "device %s: more messages than it takes", device);
+        return error_set(err, ERROR_BUSY, "device %s: too many messages for its ring", device);
     }
     return ERROR_NONE;
 }
@@ -81,11 +81,12 @@ static void lane_job_submit(struct lane *lane, struct lane_job *job, enum child_
     child_cache_write_head(kind, stage, 0, &record);
     buffer_append(&record, body->data, body->size);
     if (body->failed || record.failed)
-        error_set(&err, ERROR_NO_MEMORY, "device %s: no memory for a piece of a cache",
+        error_set(&err, ERROR_NO_MEMORY, "device %s: not enough memory for a piece of a cache",
                   lane->child->device);
     else if (record.size > lane->ring_bytes / 2 - RING_RECORD_BYTES)
-        error_set(&err, ERROR_UNSUPPORTED, "device %s: %zu bytes of a cache at once",
-                  lane->child->device, record.size);
+        error_set(&err, ERROR_UNSUPPORTED,
+                  "device %s: a piece of %zu bytes of a cache is too large", lane->child->device,
+                  record.size);
     pthread_mutex_lock(&lane->write_lock);
     if (!err.code)
         lane_job_put(lane, job, &record, &err);
@@ -138,12 +139,12 @@ enum error_code lane_take_answer(struct lane *lane, struct error *err)
     if (code)
         return code;
     if (!job)
-        return error_set(err, ERROR_INVALID, "an answer that nobody waits for");
+        return error_set(err, ERROR_INVALID, "an unexpected answer");
     work_ends(lane, 0);
     if (answer.code) {
         lane_job_fail(lane, job, &answer);
     } else if (answer.size != job->n_bytes) {
-        code = error_set(err, ERROR_INVALID, "%zu bytes of a cache, not %zu", answer.size,
+        code = error_set(err, ERROR_INVALID, "got %zu bytes of a cache, not %zu", answer.size,
                          job->n_bytes);
         job->done(job->arg, NULL, 0, err);
     } else {

@@ -31,7 +31,7 @@ static void rooms_add(const struct child_word *word, int descriptor)
         rooms = room;
     }
     if (!room || pthread_create(&room->thread, NULL, room_run, room)) {
-        error_set(&err, ERROR_NO_MEMORY, "no memory or no thread for more stages");
+        error_set(&err, ERROR_NO_MEMORY, "not enough memory or threads for more stages");
         child_leave(&err); /* the node says what it was, and begins anew */
     }
 }
@@ -134,7 +134,7 @@ static enum error_code child_open_device(char **argv, struct error *err)
         return code;
     device = gpu_find(gpu, id);
     return device ? ERROR_NONE
-                  : error_set(err, ERROR_DEVICE, "it is not there, or does not pass verification");
+                  : error_set(err, ERROR_DEVICE, "it is missing, or failed verification");
 }
 
 /* Nobody must have to clean up after it, and who ends the node says so to the node. */

@@ -149,7 +149,7 @@ static void room_take_record(struct room *room, uint32_t kind)
     enum error_code code =
         kind == RECORD_MESSAGE
             ? runner_receive(room->runner, room->message.data, room->message.size, &err)
-            : error_set(&err, ERROR_INVALID, "a record of kind %u", kind);
+            : error_set(&err, ERROR_INVALID, "a record of unknown kind %u", kind);
     if (code)
         room_refuse(room, code, &err);
 }
@@ -187,7 +187,7 @@ void *room_run(void *arg)
     struct child_word *word = mem_new(sizeof *word);
     struct error err = {0};
     if (!word) {
-        error_set(&err, ERROR_NO_MEMORY, "no memory to open stages");
+        error_set(&err, ERROR_NO_MEMORY, "not enough memory to open stages");
         child_leave(&err);
     }
     enum error_code code = room_map_rings(room, &err);

@@ -23,10 +23,10 @@ static enum error_code room_read_rows(const struct piece *piece, const struct st
         piece->room->open.ring_bytes / 2 - RING_RECORD_BYTES - CHILD_CACHE_HEAD_BYTES;
     void *rows = size <= most ? buffer_extend(answer, (size_t)size) : NULL;
     if (size > most)
-        return error_set(err, ERROR_UNSUPPORTED, "%llu bytes of a cache at once",
+        return error_set(err, ERROR_UNSUPPORTED, "a piece of %llu bytes of a cache is too large",
                          (unsigned long long)size);
     if (!rows)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %llu bytes of a cache",
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %llu bytes of a cache",
                          (unsigned long long)size);
     return stage_kv_read(stage, run, rows, err);
 }
@@ -53,7 +53,7 @@ static enum error_code room_check_offer(const struct piece *piece, struct error 
                              offer->slots[i].n_tokens);
         for (uint32_t k = 0; k < offer->slots[i].n_tokens; k++) {
             if (bytes_load(offer->slots[i].tokens + 4 * (size_t)k, 4) >= n_vocab)
-                return error_set(err, ERROR_INVALID, "slot %u: a token that there is not",
+                return error_set(err, ERROR_INVALID, "slot %u: a token outside the vocabulary",
                                  offer->slots[i].slot);
         }
     }
@@ -92,7 +92,7 @@ static enum error_code room_carry_out(struct piece *piece, struct buffer *answer
     case CHILD_CACHE_SETTLE:
         return room_settle(piece, pipeline, err);
     }
-    return error_set(err, ERROR_INVALID, "nothing that is asked of a cache");
+    return error_set(err, ERROR_INVALID, "not a request to a cache");
 }
 
 static void room_cache_run(struct device_job *job)
@@ -120,7 +120,7 @@ void room_take_cache(struct room *room)
     struct error err = {0};
     struct piece *piece = mem_new(sizeof *piece);
     if (!piece) {
-        error_set(&err, ERROR_NO_MEMORY, "no memory for what is asked of a cache");
+        error_set(&err, ERROR_NO_MEMORY, "not enough memory for what is asked of a cache");
         child_leave(&err);
     }
     piece->job.run = room_cache_run;

@@ -56,7 +56,7 @@ enum error_code child_spawn(const struct child *child, pid_t *pid, int *out, str
         close(theirs);
     if (failure) {
         close(ends[0]);
-        return error_set(err, ERROR_IO, "the process of %s could not be started: %s", child->device,
+        return error_set(err, ERROR_IO, "cannot start the process of %s: %s", child->device,
                          strerror(failure));
     }
     *out = ends[0];
@@ -101,7 +101,8 @@ enum error_code child_say(int socket, const struct child_word *word, int descrip
     child_word_write(word, &bytes);
     if (bytes.failed) {
         buffer_deinit(&bytes);
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a word to a device's process");
+        return error_set(err, ERROR_NO_MEMORY,
+                         "not enough memory for a word to a device's process");
     }
     struct iovec piece = {bytes.data, bytes.size};
     struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
@@ -118,7 +119,7 @@ enum error_code child_say(int socket, const struct child_word *word, int descrip
     const bool ok = sent == (ssize_t)bytes.size;
     buffer_deinit(&bytes);
     return ok ? ERROR_NONE
-              : error_set(err, ERROR_IO, "its process takes no words: %s", strerror(errno));
+              : error_set(err, ERROR_IO, "cannot talk to its process: %s", strerror(errno));
 }
 
 /* The descriptor that came along; more than one, or anything else, is not taken. */
@@ -161,14 +162,14 @@ int child_hear(int socket, bool waits, struct child_word *word, int *descriptor,
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return 0;
     if (got <= 0) {
-        error_set(err, ERROR_IO, "the other end is gone");
+        error_set(err, ERROR_IO, "the other end has gone");
         return -1;
     }
     *descriptor = child_take_descriptor(&message);
     if (!(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
         !child_word_read(bytes, (size_t)got, word, err))
         return 1;
-    error_set(err, ERROR_DEVICE, "its process said what was not understood");
+    error_set(err, ERROR_DEVICE, "its process sent a malformed message");
     if (*descriptor >= 0)
         close(*descriptor);
     *descriptor = -1;

@@ -262,6 +262,6 @@ enum error_code child_word_read(const void *bytes, size_t size, struct child_wor
     out->lane = bytes_get_u32(&reader);
     if (magic != MAGIC || !get_rest(&reader, out) || reader.short_ || reader.left)
         return error_set(err, ERROR_INVALID,
-                         "what a device's process and its node say was not understood");
+                         "malformed message between a device's process and its node");
     return ERROR_NONE;
 }

@@ -31,7 +31,8 @@ static struct child *child_new(struct children *children, const char *device, st
 {
     struct child *child = strlen(device) < sizeof child->device ? mem_new(sizeof *child) : NULL;
     if (!child) {
-        error_set(err, ERROR_NO_MEMORY, "no memory for the process of device %.40s", device);
+        error_set(err, ERROR_NO_MEMORY, "not enough memory for the process of device %.40s",
+                  device);
         return NULL;
     }
     child->children = children;
@@ -44,7 +45,7 @@ static struct child *child_new(struct children *children, const char *device, st
     child->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (child->wake_fd >= 0 && !pthread_create(&child->watcher, NULL, child_watch, child))
         return child;
-    error_set(err, ERROR_IO, "the system refused what watches the process of device %s", device);
+    error_set(err, ERROR_IO, "cannot watch the process of device %s", device);
     child_free(child);
     return NULL;
 }
@@ -106,7 +107,7 @@ enum error_code children_open(const struct children_options *given, struct child
 {
     struct children *children = mem_new(sizeof *children);
     if (!children)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the devices' processes");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the devices' processes");
     pthread_mutex_init(&children->lock, NULL);
     struct children_options *options = &children->options;
     *options = *given;
@@ -120,7 +121,7 @@ enum error_code children_open(const struct children_options *given, struct child
     ok &= children_copy_text(&options->registry) == has_registry;
     if (!ok) {
         children_free(children);
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the devices' processes");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the devices' processes");
     }
     *out = children;
     return ERROR_NONE;
@@ -173,14 +174,13 @@ static struct lane *lane_new(struct child *child, const struct lane_options *opt
                    cache = lane_cache_bytes_max(options->options);
     const uint64_t ring_bytes = ring_bytes_for(batch > cache ? batch : cache);
     if (!ring_bytes) {
-        error_set(err, ERROR_INVALID,
-                  "micro-batches of %llu bytes are more than two processes can share",
+        error_set(err, ERROR_INVALID, "micro-batches of %llu bytes are too large for shared memory",
                   (unsigned long long)batch);
         return NULL;
     }
     struct lane *lane = mem_new(sizeof *lane);
     if (!lane) {
-        error_set(err, ERROR_NO_MEMORY, "no memory for stages on device %s", child->device);
+        error_set(err, ERROR_NO_MEMORY, "not enough memory for stages on device %s", child->device);
         return NULL;
     }
     pthread_mutex_init(&lane->write_lock, NULL);
@@ -214,7 +214,7 @@ static enum error_code lane_enlist(struct lane *lane, struct error *err)
     }
     pthread_mutex_unlock(&child->lock);
     if (n >= LIMIT_CHILD_LANES)
-        return error_set(err, ERROR_BUSY, "device %s has stages of %u pipelines already",
+        return error_set(err, ERROR_BUSY, "device %s already has stages of %u pipelines",
                          child->device, n);
     child_wake(child);
     return ERROR_NONE;
@@ -233,8 +233,7 @@ static enum error_code lane_wait_loaded(struct lane *lane, struct error *err)
     if (lane->state == LANE_FAILED)
         code = error_set(err, lane->problem.code, "%s", lane->problem.text);
     else if (lane->state != LANE_READY)
-        code =
-            error_set(err, ERROR_CANCELLED, "device %s: it is not wanted any more", child->device);
+        code = error_set(err, ERROR_CANCELLED, "device %s: it is no longer needed", child->device);
     pthread_mutex_unlock(&child->lock);
     return code;
 }

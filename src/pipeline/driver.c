@@ -195,7 +195,7 @@ static void driver_leave(void *arg, struct microbatch *microbatch)
     pthread_mutex_unlock(&driver->lock);
     if (!lost.code) {
         if (!pipeline_post(&driver->pipeline, microbatch, number))
-            error_set(&lost, ERROR_NO_MEMORY, "no memory for a message to stage %u",
+            error_set(&lost, ERROR_NO_MEMORY, "not enough memory for a message to stage %u",
                       microbatch->at);
         if (!driver_is_unsent(driver, microbatch, number, &lost))
             return;
@@ -252,7 +252,7 @@ static enum error_code driver_arrive(void *arg, const struct microbatch_message 
         wire_read_back(message->bytes, message->size, &driver->pipeline.shape, microbatch, err);
     if (code) {
         struct error cause = {.code = code};
-        error_set(&cause, ERROR_DEVICE, "%s", err ? err->text : "a message that is wrong");
+        error_set(&cause, ERROR_DEVICE, "%s", err ? err->text : "a wrong message");
         driver_end_early(driver, microbatch, &cause);
         return code;
     }
@@ -333,7 +333,7 @@ enum error_code driver_seed(struct driver *driver, const struct cached_slot *slo
         n_tokens += slots[i].n_tokens;
     struct driver_seeds *seeds = mem_new(sizeof *seeds + n_tokens * sizeof *seeds->tokens);
     if (!seeds)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %zu tokens", n_tokens);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %zu tokens", n_tokens);
     int32_t *tokens = seeds->tokens;
     for (uint32_t i = 0; i < n; i++) {
         assert(slots[i].slot < driver->options.n_slots &&
@@ -401,7 +401,7 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
     sequence_free(sequence);
     if (code == ERROR_CANCELLED)
         return error_set(err, code, "the model is being closed");
-    return error_set(err, code, "%u requests are waiting already, which is the limit",
+    return error_set(err, code, "%u requests are already waiting, which is the limit",
                      driver->options.queue_max);
 }
 
@@ -496,7 +496,8 @@ static enum error_code driver_make_microbatches(struct driver *driver,
     driver->setups = mem_new_array(sizes->shares, sizeof *driver->setups);
     driver->microbatches = mem_new_array(driver->n_devices, sizeof *driver->microbatches);
     if (!driver->operations || !driver->setups || !driver->microbatches)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %u micro-batches", driver->n_devices);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u micro-batches",
+                         driver->n_devices);
     for (uint32_t i = 0; i < driver->n_devices; i++) {
         enum error_code code =
             microbatch_init(&driver->microbatches[i], &driver->pipeline, sizes, err);
@@ -547,7 +548,7 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
     driver->pipeline.arg = driver;
     driver->pipeline.stages = mem_new_array(n_stages, sizeof *driver->pipeline.stages);
     if (!driver->pipeline.stages)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %u stages", n_stages);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u stages", n_stages);
     enum error_code code =
         slot_table_init(&driver->slots, driver->options.n_slots, driver->options.context, err);
     if (!code && stages[n_stages - 1].device)
@@ -558,7 +559,7 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
     if (!code)
         code = pipeline_load(&driver->pipeline, model, stages, &driver->options, err);
     if (!code && pthread_create(&driver->thread, NULL, driver_own_thread, driver))
-        code = error_set(err, ERROR_IO, "the system refused a thread");
+        code = error_set(err, ERROR_IO, "cannot start a thread");
     return code;
 }
 
@@ -575,7 +576,7 @@ enum error_code driver_open_far(const struct model *model, const struct stage_pl
 {
     struct driver *driver = mem_new(sizeof *driver);
     if (!driver)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a driver");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a driver");
     pthread_mutex_init(&driver->lock, NULL);
     pthread_cond_init(&driver->wake, NULL);
     driver->queue_end = &driver->queue;

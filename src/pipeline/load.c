@@ -67,7 +67,8 @@ enum error_code pipeline_load(struct pipeline *pipeline, const struct model *mod
         return code;
     struct pipeline_opening *openings = mem_new_array(pipeline->n_stages, sizeof *openings);
     if (!openings)
-        return error_set(err, ERROR_NO_MEMORY, "no memory to load %u stages", pipeline->n_stages);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory to load %u stages",
+                         pipeline->n_stages);
     uint32_t n = 0, first_layer = 0;
     for (uint32_t i = 0; i < pipeline->n_stages; i++) {
         if (pipeline->stages[i].impl->open)

@@ -29,8 +29,8 @@ enum error_code microbatch_init(struct microbatch *microbatch, struct pipeline *
         return ERROR_NONE;
     microbatch_deinit(microbatch);
     return error_set(err, ERROR_NO_MEMORY,
-                     "no memory for a micro-batch of %u rows and %llu output values", sizes->rows,
-                     (unsigned long long)sizes->output_floats);
+                     "not enough memory for a micro-batch of %u rows and %llu output values",
+                     sizes->rows, (unsigned long long)sizes->output_floats);
 }
 
 void microbatch_deinit(struct microbatch *microbatch)

@@ -42,15 +42,15 @@ enum error_code picker_new(uint32_t n_vocab, uint32_t n_slots, uint32_t context,
 {
     struct picker *picker = mem_new(sizeof *picker);
     if (!picker)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a picker");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a picker");
     picker->n_slots = n_slots;
     picker->context = context;
     picker->setups = mem_new_array(n_slots, sizeof *picker->setups);
     picker->tokens = mem_new_array((size_t)n_slots * context, sizeof *picker->tokens);
     enum error_code code = ERROR_NONE;
     if (!picker->setups || !picker->tokens)
-        code = error_set(err, ERROR_NO_MEMORY, "no memory for %u slots of %u tokens", n_slots,
-                         context);
+        code = error_set(err, ERROR_NO_MEMORY, "not enough memory for %u slots of %u tokens",
+                         n_slots, context);
     if (!code)
         code = sampler_new(n_vocab, &picker->sampler, err);
     if (code) {

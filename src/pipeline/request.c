@@ -31,7 +31,7 @@ enum error_code request_check_counts(const struct request *request, struct error
         return error_set(err, ERROR_INVALID, "logit_bias: %u tokens are more than %d",
                          request->sampler.n_biases, LIMIT_LOGIT_BIAS);
     if (request->n_top_logprobs > LIMIT_TOP_LOGPROBS)
-        return error_set(err, ERROR_INVALID, "%u top logprobs are asked for; at most %d are given",
+        return error_set(err, ERROR_INVALID, "%u top logprobs; the limit is %d",
                          request->n_top_logprobs, LIMIT_TOP_LOGPROBS);
     return ERROR_NONE;
 }
@@ -44,7 +44,8 @@ enum error_code request_check(const struct request *request, uint32_t n_vocab, s
                          "embeddings generate no tokens: n_predict must be 0, not %u",
                          request->n_predict);
     if (!code && request->embeddings && request->want_all_logits)
-        code = error_set(err, ERROR_INVALID, "a request gives embeddings or logits, not both");
+        code =
+            error_set(err, ERROR_INVALID, "a request can ask for embeddings or logits, not both");
     if (!code && request->n_predict) /* else the sampler is not asked */
         code = sampler_check(&request->sampler, n_vocab, err);
     if (!code)
@@ -63,7 +64,7 @@ enum error_code request_check_room(const struct request *request, uint32_t conte
     if ((request->embeddings || request->want_all_logits) && !request->handlers.row)
         return error_set(err, ERROR_INVALID, "a request for rows needs a `row` handler");
     if (request->n_prompt > context)
-        return error_set(err, ERROR_INVALID, "the prompt has %u tokens, but the context holds %u",
+        return error_set(err, ERROR_INVALID, "the prompt has %u tokens, but the context has %u",
                          request->n_prompt, context);
     if (request->n_predict && request->n_prompt == context)
         return error_set(
@@ -102,7 +103,7 @@ enum error_code request_copy(const struct request *request, uint32_t more, struc
                            sizeof *request->sampler.biases, &out->sampler.biases))
         return ERROR_NONE;
     request_copy_deinit(out);
-    return error_set(err, ERROR_NO_MEMORY, "no memory for a request of %u tokens",
+    return error_set(err, ERROR_NO_MEMORY, "not enough memory for a request of %u tokens",
                      request->n_prompt);
 }
 

@@ -15,7 +15,8 @@ enum error_code request_next(struct bytes_reader *run, const void **message, siz
         return ERROR_NONE;
     uint64_t length = bytes_load(run->at, REQUEST_LENGTH_BYTES);
     if (length > LIMIT_REQUEST_BYTES)
-        return error_set(err, ERROR_INVALID, "a request's message of %llu bytes; the limit is %d",
+        return error_set(err, ERROR_INVALID,
+                         "a message about a request has %llu bytes; the limit is %d",
                          (unsigned long long)length, LIMIT_REQUEST_BYTES);
     if (length > run->left - REQUEST_LENGTH_BYTES)
         return ERROR_NONE;
@@ -29,7 +30,7 @@ enum error_code request_next(struct bytes_reader *run, const void **message, siz
 
 static enum error_code ends_early(struct error *err)
 {
-    return error_set(err, ERROR_INVALID, "it ends too early");
+    return error_set(err, ERROR_INVALID, "it is too short");
 }
 
 static void get_tokens(struct bytes_reader *reader, int32_t *tokens, uint32_t n)
@@ -49,7 +50,7 @@ static enum error_code get_arrays(struct bytes_reader *reader, struct request_me
     size_t n_tokens = (size_t)request->n_stop_tokens + request->n_prompt;
     char *memory = mem_new(n_biases * sizeof(struct logit_bias) + n_tokens * sizeof(int32_t));
     if (!memory)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a prompt of %u tokens",
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a prompt of %u tokens",
                          request->n_prompt);
     struct logit_bias *biases = (struct logit_bias *)(void *)memory;
     int32_t *tokens = (int32_t *)(void *)(memory + n_biases * sizeof *biases);

@@ -73,7 +73,7 @@ static enum error_code ring_used(const struct ring *ring, uint64_t *used, struct
     const uint64_t read = atomic_load_explicit(&ring->shared->read, memory_order_acquire);
     *used = ring->position - read;
     if (*used > ring->bytes)
-        return error_set(err, ERROR_INVALID, "its reader is where nothing was written");
+        return error_set(err, ERROR_INVALID, "its reader is at a place that was never written");
     return ERROR_NONE;
 }
 
@@ -84,7 +84,7 @@ static enum error_code ring_wait_for_room(struct ring *ring, uint64_t needed, ui
     enum error_code code;
     while ((code = ring_used(ring, used, err)) == ERROR_NONE && ring->bytes - *used < needed) {
         if (clock_now_ns() - begin_ns > (uint64_t)LIMIT_RING_WAIT_MS * 1000000)
-            return error_set(err, ERROR_BUSY, "its reader does not read");
+            return error_set(err, ERROR_BUSY, "its reader has stopped");
         nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
     }
     return code;
@@ -121,8 +121,8 @@ enum error_code ring_write(struct ring *ring, uint32_t kind, const void *bytes, 
     if (code)
         return code;
     if (length > ring->bytes / 2)
-        return error_set(err, ERROR_INVALID, "a record of %zu bytes for a ring of %llu", size,
-                         (unsigned long long)ring->bytes);
+        return error_set(err, ERROR_INVALID, "a record of %zu bytes does not fit a ring of %llu",
+                         size, (unsigned long long)ring->bytes);
     const uint64_t at = ring->position & (ring->bytes - 1);
     if (!used && at >= FAR_BYTES && at >= length) { /* it has room there at once */
         const uint64_t rest = ring->bytes - at;
@@ -170,18 +170,18 @@ enum error_code ring_read(struct ring *ring, uint32_t *kind, struct buffer *out,
         if (!there)
             return ERROR_NONE;
         if (there > ring->bytes || there < RECORD_UNIT)
-            return error_set(err, ERROR_INVALID, "its writer is where it cannot be");
+            return error_set(err, ERROR_INVALID, "its writer is at an impossible place");
         ring_copy_out(ring, ring->position, &record, sizeof record);
         if (record.magic != RECORD_MAGIC || !record.kind || record.size > ring->bytes ||
             record_bytes(record.size) > there)
-            return error_set(err, ERROR_INVALID, "what stands in it is no record");
+            return error_set(err, ERROR_INVALID, "it contains no valid record");
         if (record.kind != RECORD_SKIP)
             break;
         ring_pass(ring, record_bytes(record.size));
     }
     void *room = buffer_extend(out, (size_t)record.size);
     if (!room)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a record of %llu bytes",
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a record of %llu bytes",
                          (unsigned long long)record.size);
     ring_copy_out(ring, ring->position + sizeof record, room, (size_t)record.size);
     ring_pass(ring, record_bytes(record.size));

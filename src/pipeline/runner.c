@@ -51,11 +51,11 @@ static void runner_send_on(void *arg, struct microbatch *microbatch)
     if (!pipeline_post(&runner->pipeline, microbatch, microbatch->number)) {
         /* Back to the driver without its values, which takes hardly any memory. */
         microbatch_fail(microbatch);
-        error_set(&microbatch->error, ERROR_NO_MEMORY, "no memory for a message to stage %u",
-                  microbatch->at);
+        error_set(&microbatch->error, ERROR_NO_MEMORY,
+                  "not enough memory for a message to stage %u", microbatch->at);
         microbatch->at = runner->pipeline.n_stages;
         if (!pipeline_post(&runner->pipeline, microbatch, microbatch->number))
-            log_line(LOG_ERROR, "runner", "no memory for a message: a micro-batch is lost");
+            log_line(LOG_ERROR, "runner", "not enough memory for a message: a micro-batch is lost");
     }
     runner_give_back(runner, microbatch);
 }
@@ -128,7 +128,7 @@ static enum error_code runner_make_microbatches(struct runner *runner,
 {
     runner->microbatches = mem_new_array(runner->n_microbatches, sizeof *runner->microbatches);
     if (!runner->microbatches)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %u micro-batches",
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u micro-batches",
                          runner->n_microbatches);
     for (uint32_t i = 0; i < runner->n_microbatches; i++) {
         enum error_code code =
@@ -159,7 +159,7 @@ static enum error_code runner_build(struct runner *runner, const struct model *m
     runner->n_microbatches = computes ? settings.n_microbatches + n_stages : 0;
     runner->pipeline.stages = mem_new_array(n_stages, sizeof *runner->pipeline.stages);
     if (!runner->pipeline.stages)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %u stages", n_stages);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u stages", n_stages);
     enum error_code code = ERROR_NONE;
     if (stages[n_stages - 1].device)
         code = picker_new(settings.shape.n_vocab, options->n_slots, options->context,
@@ -181,7 +181,7 @@ enum error_code runner_open(const struct model *model, const struct stage_plan *
         return code;
     struct runner *runner = mem_new(sizeof *runner);
     if (!runner)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a runner");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a runner");
     runner->pipeline.far = *far;
     pthread_mutex_init(&runner->lock, NULL);
     pthread_cond_init(&runner->returned, NULL);

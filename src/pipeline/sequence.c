@@ -12,7 +12,7 @@ enum error_code sequence_new(const struct request *request, uint32_t context, ui
         return code;
     struct sequence *sequence = mem_new(sizeof *sequence);
     if (!sequence)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a request of %u tokens",
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a request of %u tokens",
                          request->n_prompt);
     sequence->slot = SLOT_NONE;
     code = request_copy(request, 0, &sequence->request, err);

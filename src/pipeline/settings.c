@@ -9,7 +9,7 @@ static enum error_code pipeline_check_stages(const struct stage_plan *stages, ui
                                              uint32_t n_layers, struct error *err)
 {
     if (!n_stages || n_stages > LIMIT_STAGES)
-        return error_set(err, ERROR_INVALID, "%u stages; there can be 1 to %d", n_stages,
+        return error_set(err, ERROR_INVALID, "%u stages; 1 to %d are possible", n_stages,
                          LIMIT_STAGES);
     uint32_t sum = 0;
     for (uint32_t i = 0; i < n_stages; i++) {
@@ -19,7 +19,7 @@ static enum error_code pipeline_check_stages(const struct stage_plan *stages, ui
         sum += stages[i].n_layers;
     }
     if (sum != n_layers)
-        return error_set(err, ERROR_INVALID, "the stages hold %u layers; the model has %u", sum,
+        return error_set(err, ERROR_INVALID, "the stages have %u layers; the model has %u", sum,
                          n_layers);
     return ERROR_NONE;
 }

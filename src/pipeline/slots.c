@@ -15,8 +15,8 @@ enum error_code slot_table_init(struct slot_table *table, uint32_t n_slots, uint
     table->tokens = mem_new_array((size_t)n_slots * context, sizeof *table->tokens);
     if (!table->slots || !table->tokens) {
         slot_table_deinit(table);
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %u slots of %u tokens", n_slots,
-                         context);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u slots of %u tokens",
+                         n_slots, context);
     }
     for (uint32_t i = 0; i < n_slots; i++)
         table->slots[i].tokens = table->tokens + (size_t)i * context;

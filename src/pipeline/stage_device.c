@@ -25,8 +25,7 @@ static void device_stage_operate(struct pipeline_stage *stage,
     } else if (stage_kv_copy(stage->stage, operation->from, operation->slot, operation->length,
                              &err)) {
         /* The sequence starts over without the copy when its rows come back as dropped. */
-        log_line(LOG_WARN, "pipeline", "a prefix could not be copied and is computed anew: %s",
-                 err.text);
+        log_line(LOG_WARN, "pipeline", "could not copy a prefix; computing it again: %s", err.text);
         stage->poisoned[operation->slot] = true;
     }
 }

@@ -266,7 +266,7 @@ static void wire_skip_padding(struct bytes_reader *reader, size_t size)
 static enum error_code wire_finish(const struct bytes_reader *reader, struct error *err)
 {
     if (reader->short_)
-        return error_set(err, ERROR_INVALID, "it ends too early");
+        return error_set(err, ERROR_INVALID, "it is too short");
     if (reader->left)
         return error_set(err, ERROR_INVALID, "%zu bytes too many", reader->left);
     return ERROR_NONE;

@@ -57,12 +57,6 @@ struct medley_reading public_reading(struct reading reading)
                                    .valid = reading.valid};
 }
 
-struct medley_reading public_memory(uint64_t bytes, uint64_t total_bytes)
-{
-    const bool known = total_bytes != 0;
-    return (struct medley_reading){.value = known ? bytes : 0, .valid = known};
-}
-
 enum medley_copy_path public_path(enum copy_path path)
 {
     return (enum medley_copy_path)path;
@@ -73,8 +67,8 @@ enum medley_copy_path public_path(enum copy_path path)
 struct medley_device_info public_info(const struct device_info *info)
 {
     struct medley_device_info out = {
-        .total_bytes = public_memory(info->memory_total_bytes, info->memory_total_bytes),
-        .free_bytes = public_memory(info->memory_free_bytes, info->memory_total_bytes),
+        .total_bytes = {info->memory_total_bytes, info->memory_total_bytes != 0},
+        .free_bytes = {info->memory_free_bytes, info->memory_total_bytes != 0},
         .compute_units = public_reading(info->compute_units),
         .clock_mhz = public_reading(info->clock_mhz),
         .bandwidth_mb_per_s = public_reading(info->bandwidth_mb_per_s),

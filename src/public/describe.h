@@ -6,8 +6,6 @@
 #include <medley/gpu.h>
 
 struct medley_reading public_reading(struct reading reading);
-/* Of a device's memory; verification refuses a device that has none in all. */
-struct medley_reading public_memory(uint64_t bytes, uint64_t total_bytes);
 struct medley_device_info public_info(const struct device_info *info);
 enum medley_copy_path public_path(enum copy_path path);
 

@@ -155,8 +155,9 @@ static enum error_code perform_memory(struct call *call, struct error *err)
 {
     (void)err;
     struct device_memory memory = device_memory(call->device->device);
-    call->request->memory.free_bytes = public_memory(memory.free_bytes, memory.total_bytes);
-    call->request->memory.total_bytes = public_memory(memory.total_bytes, memory.total_bytes);
+    bool valid = memory.total_bytes != 0; /* verification refuses a device that says 0 */
+    call->request->memory.free_bytes = (struct medley_reading){memory.free_bytes, valid};
+    call->request->memory.total_bytes = (struct medley_reading){memory.total_bytes, valid};
     return ERROR_NONE;
 }
 

@@ -385,7 +385,7 @@ void relay_frame(struct relay *relay, struct link *link, const struct frame_head
         relay_core_receive(relay->core, link, link_peer(link), payload, header->length);
     pthread_mutex_unlock(&relay->lock);
     if (!is_read) {
-        error_set(&err, ERROR_NO_MEMORY, "no memory for a peer");
+        error_set(&err, ERROR_NO_MEMORY, "not enough memory for a peer");
         link_abort(link, &err);
         return;
     }
@@ -413,7 +413,7 @@ enum error_code relay_open(const struct relay_options *options, struct relay **o
         return error_set(err, ERROR_INVALID, "a relay needs find()");
     struct relay *relay = mem_new(sizeof *relay);
     if (!relay)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the relay");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the relay");
     const struct relay_core_options of_core = {.find = relay_answer_find,
                                                .reaches = relay_answer_reaches,
                                                .through = relay_answer_through,

@@ -24,12 +24,12 @@ bool relay_answer_next_token(struct relay_core *core, struct relay_effect *out, 
     reading->token++;
     request_next_token(&reading->message, &event, reading->top);
     if (!relay_ask_left(ask) || event.index != ask->n_generated - ask->part_first) {
-        error_set(err, ERROR_INVALID, "token %u where %u was to come, with %u left", event.index,
+        error_set(err, ERROR_INVALID, "got token %u instead of %u, with %u left", event.index,
                   ask->n_generated - ask->part_first, relay_ask_left(ask));
         return false;
     }
     if (event.n_top > ask->request.n_top_logprobs) {
-        error_set(err, ERROR_INVALID, "%u likeliest tokens; %u were asked for", event.n_top,
+        error_set(err, ERROR_INVALID, "got %u most probable tokens; %u were asked for", event.n_top,
                   ask->request.n_top_logprobs);
         return false;
     }
@@ -58,7 +58,8 @@ static bool relay_take_row(struct relay_ask *ask, const struct request_message *
     relay_take_acceptance(ask);
     if (!relay_ask_wants_rows(ask) || position != ask->part_rows ||
         position >= request->n_prompt + ask->n_generated) {
-        error_set(err, ERROR_INVALID, "the row of position %u, which nobody asked for", position);
+        error_set(err, ERROR_INVALID, "got the row of position %u, which nobody asked for",
+                  position);
         return false;
     }
     buffer_clear(values); /* its memory is aligned */
@@ -66,7 +67,8 @@ static bool relay_take_row(struct relay_ask *ask, const struct request_message *
     if (values->failed) {
         *values = (struct buffer){.data = values->data, .capacity = values->capacity};
         relay_peer_send_cancel(ask->peer, ask->part_id);
-        error_set(&ask->error, ERROR_NO_MEMORY, "no memory for a row of %u values", n_values);
+        error_set(&ask->error, ERROR_NO_MEMORY, "not enough memory for a row of %u values",
+                  n_values);
         relay_end(ask, FINISH_ERROR, &ask->error, now_ns);
         return false;
     }

@@ -17,7 +17,7 @@ enum error_code relay_ask_new(struct relay_instance *instance, const struct requ
         return code;
     struct relay_ask *ask = mem_new(sizeof *ask);
     if (!ask)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a request of %u tokens",
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a request of %u tokens",
                          request->n_prompt);
     const uint32_t left = context - request->n_prompt;
     ask->instance = instance;

@@ -14,7 +14,7 @@ enum error_code relay_core_open(const struct relay_core_options *options, struct
     assert(options->served.token && options->served.row && options->served.done);
     struct relay_core *core = mem_new(sizeof *core);
     if (!core)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the relay");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the relay");
     core->options = *options;
     if (!core->options.patience_ms)
         core->options.patience_ms = LIMIT_RELAY_PATIENCE_MS;
@@ -95,7 +95,7 @@ enum error_code relay_core_submit(struct relay_core *core, struct relay_ask *ask
     if (core->stopped)
         return error_set(err, ERROR_CANCELLED, "the node is shutting down");
     if (core->n_asks >= LIMIT_RELAY_REQUESTS)
-        return error_set(err, ERROR_BUSY, "%d requests are waiting already, which is the limit",
+        return error_set(err, ERROR_BUSY, "%d requests are already waiting, which is the limit",
                          LIMIT_RELAY_REQUESTS);
     ask->id = ++core->last_id;
     ask->state = ASK_WAITING;
@@ -295,7 +295,8 @@ static bool relay_next_message(struct relay_core *core, uint64_t now_ns, struct 
         }
         code = request_next(&reading->run, &message, &size, &err);
         if (!code && !message)
-            code = error_set(&err, ERROR_INVALID, "a frame of requests that ends within a message");
+            code = error_set(&err, ERROR_INVALID,
+                             "a frame of requests ends in the middle of a message");
         if (!code)
             code = relay_take_message(core, message, size, now_ns, out, &has_effect, &err);
     }

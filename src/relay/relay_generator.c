@@ -82,7 +82,7 @@ enum error_code relay_generator(struct relay *relay, const char *id, uint32_t co
     while (door && door->instance != instance)
         door = door->next;
     if (!door && !(door = relay_door_new(relay, instance)))
-        return error_set(err, ERROR_NO_MEMORY, "no memory for an instance");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for an instance");
     atomic_store(&door->context, context);
     *out = &door->generator;
     return ERROR_NONE;

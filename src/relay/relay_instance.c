@@ -27,13 +27,13 @@ struct relay_instance *relay_core_instance(struct relay_core *core, const char *
         return NULL;
     }
     if (core->n_instances >= LIMIT_CLUSTER_INSTANCES) {
-        error_set(err, ERROR_BUSY, "requests go to %u instances already, which is the limit",
+        error_set(err, ERROR_BUSY, "requests already go to %u instances, which is the limit",
                   core->n_instances);
         return NULL;
     }
     instance = mem_new(sizeof *instance);
     if (!instance) {
-        error_set(err, ERROR_NO_MEMORY, "no memory for an instance");
+        error_set(err, ERROR_NO_MEMORY, "not enough memory for an instance");
         return NULL;
     }
     instance->core = core;

@@ -92,7 +92,7 @@ static bool relay_peer_abort(struct relay_peer *peer, struct relay_effect *out)
     if (!peer->link)
         return false;
     *out = (struct relay_effect){.type = RELAY_ABORT, .link = peer->link};
-    error_set(&out->error, ERROR_BUSY, "it does not take the messages about its requests");
+    error_set(&out->error, ERROR_BUSY, "it does not read the messages about its requests");
     return true;
 }
 

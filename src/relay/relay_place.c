@@ -60,7 +60,7 @@ static void relay_end_guest(struct relay_ask *ask, const struct error *why, uint
 {
     struct error err = {0};
     assert(ask->is_guest);
-    error_set(&err, ERROR_IO, "handed on in vain: %s", why->text);
+    error_set(&err, ERROR_IO, "could not hand it on: %s", why->text);
     relay_end(ask, FINISH_ERROR, &err, now_ns);
 }
 
@@ -139,7 +139,7 @@ static bool relay_start_there(struct relay_ask *ask, uint64_t now_ns)
     id_text(ask->place.node_id, NODE_ID_BYTES, node);
     if (!peer) {
         error_set(&ask->waits_for, ERROR_BUSY, "%s node %.8s, which has it",
-                  link ? "no memory for requests to" : "there is no link to", node);
+                  link ? "not enough memory for requests to" : "there is no link to", node);
         return false;
     }
     const size_t before = peer->run.size;
@@ -275,7 +275,7 @@ static void relay_step_there(struct relay_ask *ask, uint64_t now_ns)
     if (is_deaf || relay_has_left(ask, now_ns)) {
         relay_peer_send_cancel(ask->peer, ask->part_id);
         error_set(&ask->error, ERROR_IO, "%s",
-                  is_deaf ? "its node is not heard any more" : "it runs elsewhere now");
+                  is_deaf ? "its node is no longer heard" : "it now runs elsewhere");
         relay_ask_lost(ask, now_ns);
     } else if (!ask->accepted && relay_is_impatient(ask, now_ns)) {
         relay_peer_send_cancel(ask->peer, ask->part_id);

@@ -120,10 +120,10 @@ void relay_served_done(struct relay_served *served, enum finish_reason reason,
     served->reason = reason;
     served->error = why ? *why : (struct error){0};
     if (reason == FINISH_ERROR && !served->error.code)
-        error_set(&served->error, ERROR_INTERNAL, "an error without a reason");
+        error_set(&served->error, ERROR_INTERNAL, "the error has no reason");
     if (served->is_full) {
         error_set(&full, ERROR_BUSY,
-                  "the link takes the answer too slowly: more than %llu bytes wait for it",
+                  "the link is too slow for the answer: more than %llu bytes wait",
                   (unsigned long long)core->options.queue_bytes);
         relay_serve_end(served, FINISH_ERROR, &full, false, now_ns);
     } else if (served->cancelled) {
@@ -227,7 +227,7 @@ static enum error_code relay_serve_new(struct relay_peer *peer, struct request_m
     if (!code && !instance)
         code = ERROR_BUSY;
     if (!code && !(served = mem_new(sizeof *served)))
-        code = error_set(err, ERROR_NO_MEMORY, "no memory for a request");
+        code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a request");
     if (code)
         return code;
     served->peer = peer;
@@ -254,13 +254,14 @@ enum error_code relay_serve(struct relay_peer *peer, struct request_message *mes
     struct error why = {0};
     enum error_code code = ERROR_NONE;
     if (relay_find_served(peer, message->id))
-        return error_set(err, ERROR_INVALID, "request %llu a second time",
+        return error_set(err, ERROR_INVALID, "request %llu came twice",
                          (unsigned long long)message->id);
     if (peer->core->stopped)
         code = error_set(&why, ERROR_NOT_FOUND, "this node is leaving");
     else if (peer->n_served >= LIMIT_RELAY_OF_PEER)
         code = error_set(&why, ERROR_BUSY,
-                         "%u requests of one node run already, which is the limit", peer->n_served);
+                         "%u requests of one node are already running, which is the limit",
+                         peer->n_served);
     else
         code = relay_serve_new(peer, message, now_ns, &why);
     if (code)

@@ -171,7 +171,7 @@ static enum error_code make_problem(void *self, const struct master_view *view,
     const struct scenario_instance *is = &p->w->scenario->instances[instance_index(instance->id)];
     const uint32_t n = fill_devices(p, view, instance, allowed);
     if (!n)
-        return error_set(err, ERROR_NOT_FOUND, "no device is left");
+        return error_set(err, ERROR_NOT_FOUND, "there is no device left");
     fill_links(p, n);
     for (uint32_t i = 0; i < is->layers; i++) {
         p->layers[i] = (struct placement_layer){0};

@@ -114,7 +114,7 @@ enum error_code sim_run(const struct scenario *scenario, const struct sim_option
         return ERROR_INVALID;
     struct world *w = mem_new(sizeof *w);
     if (!w)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a simulation");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a simulation");
     w->scenario = scenario;
     w->options = options ? options : &silent;
     w->result = out;
@@ -123,7 +123,8 @@ enum error_code sim_run(const struct scenario *scenario, const struct sim_option
         world_step(w);
     const bool failed = w->out_of_memory && !out->violated;
     world_deinit(w);
-    return failed ? error_set(err, ERROR_NO_MEMORY, "no memory for the simulation") : ERROR_NONE;
+    return failed ? error_set(err, ERROR_NO_MEMORY, "not enough memory for the simulation")
+                  : ERROR_NONE;
 }
 
 static bool counts_as_expected(const struct scenario_expect *e, const struct sim_result *r,

@@ -54,7 +54,7 @@ enum error_code scenario_copy(struct scenario *to, const struct scenario *from, 
         copy_array(from->faults, from->n_faults, sizeof *from->faults, &to->faults))
         return ERROR_NONE;
     scenario_deinit(to);
-    return error_set(err, ERROR_NO_MEMORY, "no memory for a scenario");
+    return error_set(err, ERROR_NO_MEMORY, "not enough memory for a scenario");
 }
 
 #define YEAR_MS (UINT64_C(366) * 24 * 3600 * 1000)
@@ -78,11 +78,11 @@ static enum error_code check_fault(const struct scenario *s, uint32_t i, struct 
     if (device && fault->amount >= s->nodes[fault->node].devices)
         return error_set(err, ERROR_INVALID, "fault %u: there is no such device", i);
     if (most_of[fault->kind] && fault->amount > most_of[fault->kind])
-        return error_set(err, ERROR_INVALID, "fault %u: the amount of '%s' is %llu at most", i,
+        return error_set(err, ERROR_INVALID, "fault %u: the amount of '%s' is at most %llu", i,
                          scenario_fault_name((enum scenario_fault_type)fault->kind),
                          (unsigned long long)most_of[fault->kind]);
     if (fault->at_ms > s->chaos_ms)
-        return error_set(err, ERROR_INVALID, "fault %u: it begins after the faults' end", i);
+        return error_set(err, ERROR_INVALID, "fault %u: it begins after the end of the faults", i);
     return ERROR_NONE;
 }
 
@@ -93,7 +93,7 @@ enum error_code scenario_check(const struct scenario *s, struct error *err)
     for (uint32_t i = 0; i < s->n_nodes; i++) {
         if (s->nodes[i].load_c && s->nodes[i].load_c < SCENARIO_LOAD_C_MIN)
             return error_set(err, ERROR_INVALID,
-                             "node %u: load_c is 0 or at least %d, for the air has 25", i,
+                             "node %u: load_c must be 0 or at least %d, because the air has 25", i,
                              SCENARIO_LOAD_C_MIN);
     }
     for (uint32_t i = 0; i < s->n_streams; i++) {

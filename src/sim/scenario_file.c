@@ -141,7 +141,7 @@ static enum error_code begin_section(struct reader *r, const char *name, struct 
     memcpy(&list, (char *)r->out + r->section->list, sizeof list);
     void *grown = mem_resize(list, *n + 1, r->section->size);
     if (!grown)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a scenario");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a scenario");
     memcpy((char *)r->out + r->section->list, &grown, sizeof grown);
     r->record = (char *)grown + (*n)++ * r->section->size;
     fill_missing(r->section, r->record);
@@ -179,7 +179,7 @@ static const char *key_name(const struct key *key)
 static enum error_code set(struct reader *r, const char *name, const char *value, struct error *err)
 {
     if (!r->section)
-        return error_set(err, ERROR_INVALID, "line %u: it is in no section", r->line);
+        return error_set(err, ERROR_INVALID, "line %u: no section begins before it", r->line);
     for (const struct key *key = r->section->keys; key < r->section->keys + KEYS_MAX && key->name;
          key++) {
         if (strcmp(key_name(key), name) != 0)
@@ -227,10 +227,10 @@ enum error_code scenario_parse(const char *text, size_t size, struct scenario *o
     fill_missing(&sections[0], out);
     fill_missing(&sections[1], out);
     if (size > SCENARIO_FILE_BYTES || memchr(text, 0, size))
-        return error_set(err, ERROR_INVALID, "it is too large, or not text");
+        return error_set(err, ERROR_INVALID, "the file is too large, or not text");
     char *copy = mem_copy_text(text, size);
     enum error_code code =
-        copy ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "no memory for a scenario");
+        copy ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "not enough memory for a scenario");
     for (char *line = copy, *end; !code && line; line = end) {
         end = strchr(line, '\n');
         if (end)

@@ -154,7 +154,7 @@ enum error_code scenario_random(const struct scenario_wish *wish, struct scenari
     out->faults = mem_new_array(out->n_faults, sizeof *out->faults);
     if (!out->nodes || !out->instances || !out->streams || !out->faults) {
         scenario_deinit(out);
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a scenario");
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a scenario");
     }
     draw_nodes(&d, out);
     draw_instances(&d, out);

@@ -57,7 +57,7 @@ enum error_code house_fake_place(void *self, const struct master_view *view,
                 (struct master_stage){.node = view->nodes[i].id, .device = "gpu"};
     }
     if (!out->n_stages || (h->needs_three && out->n_stages < 3))
-        return error_set(e, ERROR_NOT_FOUND, "no device is left");
+        return error_set(e, ERROR_NOT_FOUND, "there is no device left");
     for (uint32_t i = 0, layer = 0; i < out->n_stages; i++) {
         out->stages[i].first_layer = layer;
         out->stages[i].n_layers = (LAYERS - layer) / (out->n_stages - i);

@@ -105,7 +105,7 @@ static void wrong_files_are_refused(void **unused)
 {
     static const char *const wrong[][2] = {
         {"", "needs a node"},
-        {"seed = 1\n", "line 1: it is in no section"},
+        {"seed = 1\n", "line 1: no section begins before it"},
         {"[scenario]\nsede = 1\n", "line 2: [scenario] has no key 'sede'"},
         {"[scenario]\nseed = -1\n", "line 2: seed cannot be '-1'"},
         {"[scenario]\nfits = 2\n", "fits cannot be '2'"},
@@ -115,12 +115,12 @@ static void wrong_files_are_refused(void **unused)
         {"[node]\n[instance]\n[fault]\nnode = 1\n", "fault 0: there is no such node"},
         {"[node]\n[instance]\n[fault]\nkind = cut\n", "no link to itself"},
         {"[node]\n[instance]\n[fault]\nkind = clock\namount = 9223372036854775807\n",
-         "the amount of 'clock' is 3162"},
+         "the amount of 'clock' is at most 3162"},
         {"[node]\n[instance]\n[fault]\nkind = memory\namount = 17592186044416\n",
-         "the amount of 'memory' is 16777216"},
-        {"[node]\nload_c = 25\n[instance]\n", "node 0: load_c is 0 or at least 30"},
+         "the amount of 'memory' is at most 16777216"},
+        {"[node]\nload_c = 25\n[instance]\n", "node 0: load_c must be 0 or at least 30"},
         {"[node]\n[instance]\n[stream]\ninstance = 1\n", "stream 0: there is no such"},
-        {"[node]\n[instance]\n[fault]\nat_ms = 60001\n", "after the faults' end"},
+        {"[node]\n[instance]\n[fault]\nat_ms = 60001\n", "after the end of the faults"},
         {"[scenario]\nseed = 18446744073709551616\n", "seed cannot be"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -223,7 +223,7 @@ static void test_impossible_requests_are_refused(void **state)
     world_open(&world, 1, 1, &(struct driver_options){.n_slots = 1, .context = 50});
     struct client client;
     client_init(&client, 1, 51, 1);
-    expect_refused(&world, &client, "51 tokens, but the context holds 50");
+    expect_refused(&world, &client, "51 tokens, but the context has 50");
     client_init(&client, 1, 50, 1);
     expect_refused(&world, &client, "no room");
     client_init(&client, 1, 0, 1);

@@ -119,7 +119,7 @@ static void nowhere_to_go(void **unused)
     for (uint32_t i = 0; i < NODES; i++)
         h->up[i] = false, h->n_have[i] = 0;
     house_run(h, 5000);
-    assert_non_null(strstr(master_problem(&h->master, "i"), "no device is left"));
+    assert_non_null(strstr(master_problem(&h->master, "i"), "there is no device left"));
     h->up[3] = true;
     house_run(h, 40 * 1000);
     assert_true(house_serves(h) && house_instance(h)->current->n_stages == 1);
@@ -170,7 +170,7 @@ static void a_drained_node_is_emptied(void **unused)
     assert_true(house_serves(h) && h->n_have[1] == 0 && h->placed == 3);
     h->up[2] = h->up[3] = false, h->n_have[2] = h->n_have[3] = 0;
     house_run(h, 3000);
-    assert_non_null(strstr(master_problem(&h->master, "i"), "no device is left"));
+    assert_non_null(strstr(master_problem(&h->master, "i"), "there is no device left"));
     house_set(h, "drain/node1", NULL);
     house_run(h, 40 * 1000);
     assert_true(house_serves(h) && h->n_have[1] == 1);

@@ -159,7 +159,7 @@ static enum error_code problem_of(void *self, const struct master_view *view,
     for (uint32_t i = 0; i < NODES * NODES; i++)
         links[i] = (struct placement_link){1e-6, 1e9};
     if (!p.n_devices)
-        return error_set(e, ERROR_NOT_FOUND, "no device is left");
+        return error_set(e, ERROR_NOT_FOUND, "there is no device left");
     p.devices = list, p.links = links;
     p.model = (struct placement_model){.n_types = 1, .n_layers = LAYERS, .layers = layers};
     p.model.activation_bytes_per_token = 1;
