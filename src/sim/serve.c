@@ -214,7 +214,7 @@ static void serve_take_notice(struct world *w, struct node *node, const struct m
             continue;
         if (h->stage == 0)
             lose(w, node, h);
-        else if (h->route[0] != node->index)
+        else if (h->n_route && h->route[0] != node->index)
             serve_notice(w, node, h->route[0], m);
         else
             continue;

@@ -84,9 +84,9 @@ void stage_step(struct world *w, struct node *node, const struct message *m)
         /* Who has just started knows no placement, and its driver may not hear of that from the
          * log. */
         serve_notice(w, node,
-                     h           ? h->route[0]
-                     : placement ? world_node(w, placement->stages[0]->node)->index
-                                 : m->from,
+                     h && h->n_route ? h->route[0]
+                     : placement     ? world_node(w, placement->stages[0]->node)->index
+                                     : m->from,
                      m);
         return;
     }
