@@ -186,6 +186,10 @@ void daemon_master_view(struct daemon *daemon, struct master_view *out)
         if (nodes[i].heard_ms > out->now_ms)
             nodes[i].heard_ms = out->now_ms;
     }
+    for (uint32_t i = 0; i < out->n_uses; i++) { /* else one in use counts as idle for ages */
+        if (uses[i].used_ms > out->now_ms)
+            uses[i].used_ms = out->now_ms;
+    }
 }
 
 static bool has_weights(void *self, const char *node, const char *model)

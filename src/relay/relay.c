@@ -141,6 +141,7 @@ static void on_ask_row(void *arg, uint32_t position, const float *values, uint32
 static void relay_tell_done(struct relay *relay, const struct relay_effect *effect)
 {
     const struct request *request = relay_ask_request(effect->ask);
+    assert(effect->type == RELAY_DONE && request->handlers.done);
     request->handlers.done(request->arg, effect->reason, &effect->usage,
                            effect->reason == FINISH_ERROR ? &effect->error : NULL);
     relay_enter(relay);
@@ -199,6 +200,7 @@ static void relay_submit_to_driver(struct relay *relay, struct relay_effect *eff
 {
     struct error err = {0};
     uint64_t id = 0;
+    assert(!effect->ask != !effect->served && effect->driver);
     effect->request.handlers = effect->ask ? ask_handlers : served_handlers;
     effect->request.arg = effect->ask ? (void *)effect->ask : (void *)effect->served;
     const enum error_code code = driver_submit(effect->driver, &effect->request, &id, &err);
@@ -211,6 +213,7 @@ static enum error_code relay_send_run(struct relay *relay, const struct relay_ef
     struct relay_parcel *parcel = relay_take_parcel(relay);
     if (!parcel)
         return ERROR_BUSY; /* tried again */
+    assert(effect->run->size && !parcel->run.size);
     const struct buffer empty = parcel->run;
     parcel->run = *effect->run;
     *effect->run = empty;
@@ -347,6 +350,7 @@ static void on_timer(uv_timer_t *timer)
 static void on_wake(uv_async_t *wake)
 {
     struct relay *relay = wake->data;
+    assert(!relay->handles_closing && !relay->carries);
     const uint64_t now_ns = clock_now_ns();
     relay_enter(relay);
     relay_core_turn(relay->core);

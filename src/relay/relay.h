@@ -35,10 +35,10 @@
  * lock. */
 #pragma once
 
-#include "base/limits.h"
 #include "mesh/frames.h"
 #include "mesh/mesh.h"
 #include "pipeline/generator.h"
+#include "relay/relay_use.h"
 
 struct driver;
 struct relay;
@@ -83,23 +83,8 @@ enum error_code relay_generator(struct relay *relay, const char *instance, uint3
  * turn. */
 void relay_changed(struct relay *relay);
 
-/* What this node's users ask of an instance, in one call: as it is now. */
-struct relay_use {
-    const char *instance; /* as long as the relay */
-    uint64_t used_ms;     /* when it was last, by clock_now_ns(); 0: never */
-    uint32_t live;        /* requests of this node that are in it or wait for it */
-    bool waits;           /* one of them for a driver */
-    /* Generated for such of late: each token counts less as it gets older, by half in about 7
-     * minutes. */
-    double tokens;
-};
-struct relay_uses {
-    struct relay_use list[LIMIT_CLUSTER_INSTANCES]; /* every instance that was asked for here */
-    uint32_t n;
-};
+/* What this node's users ask of every instance, in one call. */
 void relay_use_report(struct relay *relay, struct relay_uses *out);
-struct relay_use relay_use_of(const struct relay_uses *uses,
-                              const char *instance); /* zeroed: never used */
 
 /* ---- the mesh's events: FRAME_REQUEST, both directions ---- */
 void relay_frame(struct relay *relay, struct link *link, const struct frame_header *header,

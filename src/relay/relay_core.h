@@ -32,6 +32,7 @@
 
 #include "base/buffer.h"
 #include "pipeline/request_wire.h"
+#include "relay/relay_use.h"
 #include "trust/identity.h"
 
 struct relay_ask; /* a request of this node */
@@ -117,7 +118,6 @@ struct relay_instance *relay_core_instance(struct relay_core *core, const char *
                                            struct error *err);
 struct driver_stats relay_core_stats(const struct relay_core *core,
                                      const struct relay_instance *instance);
-struct relay_uses; /* relay.h */
 void relay_core_use(struct relay_core *core, uint64_t now_ns, struct relay_uses *out);
 
 /* ---- requests of this node ---- */

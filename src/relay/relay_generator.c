@@ -3,8 +3,13 @@
 #include "base/mem.h"
 #include "relay/relay_shell.h"
 
+#include <assert.h>
+
+static const struct generator_impl generator_impl;
+
 static struct relay_door *relay_door_of(const struct generator *generator)
 {
+    assert(generator->impl == &generator_impl);
     return (struct relay_door *)generator;
 }
 

@@ -107,6 +107,7 @@ static bool relay_peer_send(struct relay_peer *peer, struct relay_effect *out)
         peer->run = empty;
         peer->last_tokens = SIZE_MAX;
     }
+    assert(peer->sending.size && !peer->sending.failed);
     *out = (struct relay_effect){
         .type = RELAY_SEND, .link = peer->link, .peer = peer, .run = &peer->sending};
     return true;

@@ -5,9 +5,18 @@
 #include <assert.h>
 #include <string.h>
 
+static struct relay_served *relay_find_served(const struct relay_peer *peer, uint64_t id)
+{
+    struct relay_served *served = peer->served;
+    while (served && served->id != id)
+        served = served->next;
+    return served;
+}
+
 static void relay_link_served(struct relay_served *served)
 {
     struct relay_peer *peer = served->peer;
+    assert(peer->link && !relay_find_served(peer, served->id));
     served->next = peer->served;
     if (served->next)
         served->next->previous = served;
@@ -38,14 +47,6 @@ void relay_serve_free(struct relay_served *served)
 void *relay_served_owner(const struct relay_served *served)
 {
     return served->peer->core->options.self;
-}
-
-static struct relay_served *relay_find_served(const struct relay_peer *peer, uint64_t id)
-{
-    struct relay_served *served = peer->served;
-    while (served && served->id != id)
-        served = served->next;
-    return served;
 }
 
 static void relay_serve_stop(struct relay_served *served)
@@ -296,6 +297,7 @@ void relay_serve_cancel_all(struct relay_peer *peer)
 static bool relay_serve_tend(struct relay_served *served, uint64_t now_ns, struct relay_effect *out)
 {
     struct relay_core *core = served->peer->core;
+    assert(!(served->is_new && served->is_in) && !(served->returned && served->is_in));
     if (served->is_new) {
         served->is_new = false;
         *out = (struct relay_effect){.type = RELAY_SUBMIT,

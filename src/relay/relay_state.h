@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include "relay/relay.h"
 #include "relay/relay_core.h"
 
 enum {

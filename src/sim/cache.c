@@ -284,10 +284,10 @@ static bool kept_is_under_way(const struct node *node, const struct sim_part *pa
     return false;
 }
 
-/* The wire has tokens of 31 bits. */
+/* Tokens are below LIMIT_VOCAB. */
 static int32_t kept_token(uint64_t token)
 {
-    return (int32_t)(token >> 33);
+    return (int32_t)token;
 }
 
 static uint32_t kept_list_slots(const struct node *node, const struct sim_part *part,

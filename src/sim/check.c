@@ -279,8 +279,8 @@ bool check_converged(struct world *w, char *why, size_t size)
                  w->n, root ? root->n_members : 0);
         return false;
     }
-    if (w->open_asks) {
-        snprintf(why, size, "%u requests have no end", w->open_asks);
+    if (w->open_requests) {
+        snprintf(why, size, "%u requests have no end", w->open_requests);
         return false;
     }
     return true;

@@ -21,6 +21,10 @@ void node_start(struct world *w, struct node *node)
     node->tick_ms = w->now_ms + 1 + world_draw(w, TICK_MS);
     node->changed = true;
     host_start(node);
+    if (!seat_start(w, node)) {
+        w->out_of_memory = true;
+        return;
+    }
     if (!log_start(w, node)) {
         w->out_of_memory |= !w->over;
         return;
@@ -39,8 +43,8 @@ void node_stop(struct world *w, struct node *node, bool told, bool lost)
     node->paused_until_ms = 0;
     host_drop_all(node);
     serve_drop_all(node);
-    ask_drop_all(w, node);
-    memset(node->used_ms, 0, sizeof node->used_ms);
+    seat_stop(node);
+    client_drop_all(node);
     if (lost)
         memset(node->has_weights, 0, sizeof node->has_weights);
     net_node_gone(w, node->index, told);

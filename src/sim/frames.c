@@ -34,12 +34,14 @@ void frame_receive(struct world *w, struct node *node, const struct message *mes
     case FRAME_CACHE:
         kept_receive(w, node, message);
         break;
+    case FRAME_REQUEST:
+        seat_receive(w, node, message);
+        break;
     case FRAME_RAFT:
     case FRAME_ABOUT:
     case FRAME_PROPOSE:
     case FRAME_NOW:
     case FRAME_PIPELINE:
-    case FRAME_REQUEST:
     case FRAME_WEIGHTS:
         assert(false); /* nobody sends one yet */
         break;

@@ -177,7 +177,7 @@ static uint32_t gather_uses(struct world *w, struct node *node, struct master_us
     const Cluster__State *root = node_state(node)->root;
     struct said own = {0};
     uint32_t n = 0;
-    ask_say(w, node, &own);
+    seat_say(w, node, &own);
     for (size_t i = 0; root && i < root->n_instances; i++) {
         struct master_use *use = &uses[n++];
         *use = (struct master_use){.instance = root->instances[i]->id};

@@ -87,6 +87,7 @@ static void end_down(struct world *w, uint32_t at, uint32_t to)
 {
     assert(at != to);
     struct end *end = net_end(w, at, to);
+    const uint64_t link = end->link;
     end->down_ms = end->link ? w->now_ms : end->down_ms;
     end->link = 0;
     end->silent = false;
@@ -94,7 +95,8 @@ static void end_down(struct world *w, uint32_t at, uint32_t to)
     if (!w->nodes[at].up)
         return;
     serve_link_down(w, &w->nodes[at], to);
-    ask_link_down(w, &w->nodes[at], to);
+    if (link)
+        seat_link_down(w, &w->nodes[at], to, link);
     w->nodes[at].changed = true;
     net_push(w, EVENT_LINK, 200 + world_draw(w, 800), at, to, 0);
 }

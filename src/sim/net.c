@@ -137,11 +137,6 @@ static void net_hand_over(struct world *w, struct node *node, const struct messa
         if (node->leads)
             memcpy(&node->said[m->from], m->bytes, sizeof *node->said);
         break;
-    case MESSAGE_TOKEN:
-    case MESSAGE_RETURNED:
-        ask_receive(w, node, m);
-        break;
-    case MESSAGE_REQUEST:
     case MESSAGE_STEP:
     case MESSAGE_RESULT:
     case MESSAGE_NOTICE:

@@ -10,7 +10,8 @@ static const char *const fault_names[FAULT_TYPES] = {
     "split",     "loss",   "double", "slow", "slow_disk", "full_disk",
     "lost_disk", "device", "runner", "heat", "memory",    "clock"};
 
-static const char *const bug_names[SCENARIO_BUGS] = {"none", "half-cache", "no-layer"};
+static const char *const bug_names[SCENARIO_BUGS] = {"none", "half-cache", "no-layer",
+                                                     "forgets-text", "hands-on-twice"};
 
 const char *scenario_bug_name(enum scenario_bug bug)
 {

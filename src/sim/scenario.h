@@ -77,8 +77,10 @@ struct scenario_fault {
 /* Faults in the product's own code, which the simulator plants to see that it finds them. */
 enum scenario_bug {
     SCENARIO_BUG_NONE,
-    SCENARIO_BUG_HALF_CACHE, /* half of a cache that is handed over counts as all of it */
-    SCENARIO_BUG_NO_LAYER,   /* a hand-over leaves a layer out */
+    SCENARIO_BUG_HALF_CACHE,     /* half of a cache that is handed over counts as all of it */
+    SCENARIO_BUG_NO_LAYER,       /* a hand-over leaves a layer out */
+    SCENARIO_BUG_FORGETS_TEXT,   /* a replay leaves out what was generated */
+    SCENARIO_BUG_HANDS_ON_TWICE, /* a relay hands on what was handed on to it */
     SCENARIO_BUGS
 };
 const char *scenario_bug_name(enum scenario_bug bug);

@@ -8,20 +8,9 @@
 #include "base/mem.h"
 #include "base/random.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
-
-/* ---- the reference ---- */
-
-uint64_t reference_fold(uint64_t hash, uint64_t token)
-{
-    return random_mix(hash ^ token);
-}
-
-uint64_t reference_token(uint64_t hash, uint64_t position)
-{
-    return random_mix(hash ^ random_mix(~position));
-}
 
 /* ---- who is where ---- */
 
@@ -73,28 +62,43 @@ void serve_drop_all(struct node *node)
         free_sequence(&node->sequences);
 }
 
-static void give_back(struct world *w, struct node *node, uint32_t origin, uint64_t link,
-                      uint64_t part)
+/* Its handler is told, and may not begin another one in turn. */
+static void end_sequence(struct sequence **link, enum finish_reason reason, const struct error *why)
 {
-    if (net_link(w, node->index, origin) != link)
-        return;
-    struct message *message = message_new(MESSAGE_RETURNED, node, origin);
-    if (message)
-        message->part = part;
-    net_send_link(w, message);
+    struct sequence *s = *link;
+    const struct request_usage usage = {.prompt_tokens = s->n_prompt,
+                                        .cached_tokens = s->n_cached,
+                                        .generated_tokens = s->n_tokens - s->n_prompt};
+    assert((reason == FINISH_ERROR) == (why != NULL) && s->n_tokens >= s->n_prompt);
+    *link = s->next;
+    s->handlers.done(s->arg, reason, &usage, why);
+    mem_free(s->tokens);
+    mem_free(s);
 }
 
 void serve_return_all(struct world *w, struct node *node, const struct hosted *driver)
 {
+    struct error lost;
+    error_set(&lost, ERROR_IO, "a stage is lost");
     for (struct sequence **link = &node->sequences; *link;) {
-        struct sequence *s = *link;
-        if (s->instance != driver->instance || s->epoch != driver->epoch) {
-            link = &s->next;
-            continue;
-        }
-        give_back(w, node, s->origin, s->link, s->part);
-        free_sequence(link);
+        if ((*link)->instance != driver->instance || (*link)->epoch != driver->epoch)
+            link = &(*link)->next;
+        else if (driver->lost)
+            end_sequence(link, FINISH_ERROR, &lost);
+        else
+            end_sequence(link, FINISH_CANCELLED, NULL);
     }
+    seat_carry(w, node);
+}
+
+void serve_cancel(struct world *w, struct node *node, uint64_t id)
+{
+    struct sequence **link = &node->sequences;
+    (void)w;
+    while (*link && (*link)->part != id)
+        link = &(*link)->next;
+    if (*link)
+        end_sequence(link, FINISH_CANCELLED, NULL);
 }
 
 static void lose(struct world *w, struct node *node, struct hosted *driver)
@@ -121,6 +125,7 @@ void serve_notice(struct world *w, struct node *node, uint32_t driver, const str
 
 static void feed(struct world *w, struct node *node, struct sequence *s)
 {
+    assert(!s->round && s->n_fed < s->n_tokens && s->n_tokens <= s->capacity);
     struct message *m = message_new(MESSAGE_STEP, node, node->index);
     if (m) {
         m->n_tokens = s->n_tokens - s->n_fed;
@@ -142,40 +147,55 @@ static void feed(struct world *w, struct node *node, struct sequence *s)
     net_send_link(w, m);
 }
 
-static void begin(struct world *w, struct node *node, const struct message *m)
+static struct sequence *new_sequence(struct world *w, const struct request *request)
 {
-    struct hosted *driver = serve_driver(w, node, m->instance);
-    struct sequence *s = driver ? mem_new(sizeof *s) : NULL;
-    if (!s) {
-        give_back(w, node, m->from, net_link(w, node->index, m->from), m->part);
-        return;
+    struct sequence *s = mem_new(sizeof *s);
+    if (s) {
+        s->capacity = request->n_prompt + request->n_predict;
+        s->tokens = mem_new_array(s->capacity, sizeof *s->tokens);
     }
-    s->capacity = m->n_tokens + (uint32_t)m->value;
-    s->tokens = mem_new_array(s->capacity, sizeof *s->tokens);
-    if (!s->tokens) {
+    if (!s || !s->tokens) {
         w->out_of_memory = true;
         mem_free(s);
-        return;
+        return NULL;
     }
-    memcpy(s->tokens, m->tokens, m->n_tokens * sizeof *s->tokens);
-    s->n_tokens = m->n_tokens;
+    for (uint32_t i = 0; i < request->n_prompt; i++)
+        s->tokens[i] = (uint32_t)request->prompt[i];
+    s->n_tokens = s->n_prompt = request->n_prompt;
+    s->left = request->n_predict;
+    s->request = request->sampler.seed;
+    s->handlers = request->handlers;
+    s->arg = request->arg;
+    return s;
+}
+
+enum error_code serve_submit(struct world *w, struct node *node, uint64_t key,
+                             const struct request *request, uint64_t *id, struct error *err)
+{
+    struct hosted *driver = node->hosted;
+    assert(request->n_prompt && request->n_predict && request->handlers.done);
+    while (driver && driver->key != key)
+        driver = driver->next;
+    if (!driver || serve_driver(w, node, driver->instance) != driver ||
+        kept_is_handing(node, driver->instance, driver->epoch))
+        return error_set(err, ERROR_CANCELLED, "the driver is going");
+    struct sequence *s = new_sequence(w, request);
+    if (!s)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a request");
     if (!kept_slot_for(node, driver, s->tokens, s->n_tokens, &s->slot, &s->n_fed)) {
-        give_back(w, node, m->from, net_link(w, node->index, m->from), m->part);
         mem_free(s->tokens);
         mem_free(s);
-        return;
+        return error_set(err, ERROR_CANCELLED, "no slot is free"); /* drivers have a queue */
     }
-    s->left = (uint32_t)m->value;
-    s->part = m->part;
-    s->request = m->request;
-    s->instance = m->instance;
+    s->n_cached = s->n_fed;
+    s->part = *id = ++w->n_keys;
+    s->instance = driver->instance;
     s->epoch = driver->epoch;
-    s->origin = m->from;
-    s->link = net_link(w, node->index, m->from);
     s->next = node->sequences;
     node->sequences = s;
     w->result->handed_over += s->n_fed > 0;
     feed(w, node, s);
+    return ERROR_NONE;
 }
 
 static void on_result(struct world *w, struct node *node, const struct message *m)
@@ -186,24 +206,21 @@ static void on_result(struct world *w, struct node *node, const struct message *
     struct sequence *s = *link;
     if (!s)
         return;
+    assert(s->n_tokens < s->capacity && s->left);
+    const struct token_event event = {.token = (int32_t)reference_token(m->value, s->n_tokens),
+                                      .index = s->n_tokens - s->n_prompt};
     s->n_fed = s->n_tokens;
     s->round = 0;
-    const uint64_t token = reference_token(m->value, s->n_tokens);
-    struct message *answer = message_new(MESSAGE_TOKEN, node, s->origin);
-    if (answer) {
-        answer->part = s->part;
-        answer->position = s->n_tokens;
-        answer->value = token;
-    }
-    s->tokens[s->n_tokens++] = token;
+    s->tokens[s->n_tokens++] = (uint32_t)event.token;
     s->left--;
-    const bool sent = net_link(w, node->index, s->origin) == s->link && net_send_link(w, answer);
+    const bool goes_on = s->handlers.token(s->arg, &event);
     const bool ends_here = kept_is_handing(node, s->instance, s->epoch);
     node->changed |= ends_here;
-    if (!sent || !s->left)
-        free_sequence(link);
+    if (!goes_on || !s->left)
+        end_sequence(link, goes_on ? FINISH_LENGTH : FINISH_STOP, NULL);
     else if (!ends_here)
         feed(w, node, s);
+    seat_carry(w, node);
 }
 
 /* For the driver, or for one stage of it that is asked to pass it on. */
@@ -225,9 +242,6 @@ static void serve_take_notice(struct world *w, struct node *node, const struct m
 void serve_receive(struct world *w, struct node *node, const struct message *m)
 {
     switch (m->kind) {
-    case MESSAGE_REQUEST:
-        begin(w, node, m);
-        break;
     case MESSAGE_STEP:
         stage_step(w, node, m);
         break;
@@ -241,8 +255,6 @@ void serve_receive(struct world *w, struct node *node, const struct message *m)
     case MESSAGE_RAFT:
     case MESSAGE_PROPOSE:
     case MESSAGE_NOW:
-    case MESSAGE_TOKEN:
-    case MESSAGE_RETURNED:
         break;
     }
 }
@@ -269,12 +281,6 @@ void serve_link_down(struct world *w, struct node *node, uint32_t other)
         else if (h->stage && follows)
             serve_notice(w, node, h->route[0],
                          &(struct message){.instance = h->instance, .epoch = h->epoch});
-    }
-    for (struct sequence **link = &node->sequences; *link;) {
-        if ((*link)->origin == other)
-            free_sequence(link);
-        else
-            link = &(*link)->next;
     }
 }
 

@@ -10,6 +10,7 @@
 #include "hosting/parts.h"
 #include "mesh/frames.h"
 #include "mesh/pulse.h"
+#include "relay/relay_core.h"
 #include "sim/sim.h"
 #include "simdevices/sim_plant.h"
 #include "thermal/governor.h"
@@ -56,11 +57,8 @@ enum message_kind {
     MESSAGE_PROPOSE,
     MESSAGE_NOW, /* a struct said */
     /* of a link: in order, once, while it is up */
-    MESSAGE_FRAME,   /* what the product's own code says, as bytes (frames.c) */
-    MESSAGE_REQUEST, /* a part of an ask: its tokens so far */
-    MESSAGE_TOKEN,
-    MESSAGE_RETURNED, /* the driver cannot, or not any more */
-    MESSAGE_STEP,     /* tokens on their way through the stages */
+    MESSAGE_FRAME, /* what the product's own code says, as bytes (frames.c) */
+    MESSAGE_STEP,  /* tokens on their way through the stages */
     MESSAGE_RESULT,
     MESSAGE_NOTICE, /* to the driver: a round is lost */
 };
@@ -94,7 +92,8 @@ enum event_type {
     EVENT_HEAT,
     EVENT_STEP,
     EVENT_CHECK,
-    EVENT_JOIN
+    EVENT_JOIN,
+    EVENT_RELAY
 };
 
 struct event {
@@ -159,25 +158,33 @@ struct sim_part {          /* what a node has of a placement */
     bool used[LIMIT_SEQUENCES]; /* … of which these are a sequence's by now, or were */
 };
 
-struct sequence { /* at a driver */
+struct sequence { /* at a driver: a request, as it was given to it */
     struct sequence *next;
-    uint64_t request, part, epoch, round, link;
-    uint32_t instance, origin, slot;
+    uint64_t request, part, epoch, round;
+    uint32_t instance, slot;
     uint64_t *tokens;
-    uint32_t n_tokens, n_fed, capacity;
+    uint32_t n_tokens, n_fed, n_prompt, n_cached, capacity;
     uint32_t left;
+    struct request_handlers handlers;
+    void *arg;
 };
 
-enum ask_state { ASK_WAITING, ASK_THERE };
-struct ask { /* at the node that was asked */
-    struct ask *next;
-    uint64_t request, part, epoch, link;
-    uint32_t stream, instance, n_prompt, n_tokens, got;
-    enum ask_state state;
-    uint32_t where;
-    uint64_t *tokens;
+struct client { /* who waits for a reply, at the node that was asked */
+    struct client *next;
+    struct world *w;
+    struct node *node;
+    uint64_t request;
+    uint32_t stream, n_tokens, got;
+    int32_t *prompt;
     uint64_t reference; /* hash of the tokens so far */
-    uint64_t since_ms, heard_ms;
+    uint64_t heard_ms;
+};
+
+struct seat { /* what the relay's questions are answered from */
+    struct world *w;
+    struct node *node;
+    bool carries;
+    uint32_t n_through;
 };
 
 struct device {
@@ -201,12 +208,9 @@ struct node {
     int64_t wall_ms;  /* how far its wall clock is off */
     double air_k;     /* how much warmer the air is to be; */
     double air_now_k; /* is, since it warms by and by */
-    double recent_tokens[SCENARIO_INSTANCES];
-    uint64_t recent_ms[SCENARIO_INSTANCES];
     uint32_t n_watches;
     uint16_t watches[WATCHES];
     bool has_weights[SCENARIO_INSTANCES], fetches[SCENARIO_INSTANCES];
-    uint64_t used_ms[SCENARIO_INSTANCES];
 
     struct world *world;
     struct party *party; /* NULL: the process does not run */
@@ -232,7 +236,10 @@ struct node {
     struct parts parts; /* of struct sim_part */
     struct kept_job *cache_jobs;
     struct sequence *sequences;
-    struct ask *asks;
+    struct relay_core *relay; /* NULL: the node is down */
+    struct seat seat;
+    uint64_t relay_ms; /* its next turn, unless one comes before */
+    struct client *clients;
 };
 
 struct watched {
@@ -270,7 +277,7 @@ struct world {
     struct party_states shared;
     struct view *views[4096];
     struct facts *facts;
-    uint32_t open_asks;
+    uint32_t open_requests;
     uint64_t *stream_left;
     bool healed;
     uint64_t healed_ms, acked;

@@ -22,7 +22,7 @@ static void node_tell(struct world *w, struct node *node)
     if (!leader || leader == node)
         return;
     struct said said = {.others_bytes = node->others_bytes};
-    ask_say(w, node, &said);
+    seat_say(w, node, &said);
     heat_say(w, node, &said);
     net_say(w, node, &said);
     struct message *message = message_new(MESSAGE_NOW, node, leader->index);
@@ -90,7 +90,7 @@ void world_turn(struct world *w, struct node *node)
         node->changed = false;
         host_turn(w, node);
         serve_turn(w, node);
-        ask_turn(w, node);
+        seat_turn(w, node);
         lead_turn(w, node);
         net_watch_peers(w, node);
     }
@@ -137,7 +137,7 @@ static void on_stream(struct world *w, struct node *node, const struct event *ev
     if (!w->stream_left[event->other])
         return;
     if (node->up) {
-        ask_begin(w, node, event->other);
+        client_begin(w, node, event->other);
         world_turn(w, node);
     } else {
         world_push(w, (struct event){.at_ms = w->now_ms + 1000,
@@ -152,8 +152,8 @@ static bool is_deferred(struct world *w, const struct node *node, struct event *
 {
     const bool own = event->type == EVENT_WAKE || event->type == EVENT_DISK ||
                      event->type == EVENT_STAGE || event->type == EVENT_STEP ||
-                     event->type == EVENT_STREAM || event->type == EVENT_LOOK ||
-                     event->type == EVENT_ANSWER;
+                     event->type == EVENT_STREAM || event->type == EVENT_RELAY ||
+                     event->type == EVENT_LOOK || event->type == EVENT_ANSWER;
     if (!own || node->paused_until_ms <= w->now_ms)
         return false;
     struct event later = *event;
@@ -220,6 +220,10 @@ static void world_handle(struct world *w, struct event *event)
         break;
     case EVENT_CHECK:
         world_check(w);
+        break;
+    case EVENT_RELAY:
+        if (node->up && event->a == node->boots)
+            seat_turn(w, node);
         break;
     case EVENT_JOIN:
         node->joined = true;

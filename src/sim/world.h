@@ -4,7 +4,8 @@
  * log.c a node's party, views.c states that are shared, disk.c what it writes; lead.c what a leader
  * does, records.c what it keeps true, planner.c the problems it solves; host.c stages and devices;
  * heat.c how warm those are; serve.c drivers, stage.c what computes for them, cells.c what their
- * slots contain, cache.c how that goes along with a move; ask.c requests; check.c what must be so.
+ * slots contain, cache.c how that goes along with a move; client.c who asks for what; seat.c the
+ * relay of a node; check.c what must be so.
  *
  * An event concerns one node. When it has been handled, world_turn() carries out what the node
  * wants, and sets its timer. */
@@ -158,8 +159,10 @@ void host_check(struct world *w, struct node *node);
 /* ---- serve.c ---- */
 struct hosted *serve_driver(struct world *w, struct node *node, uint32_t instance);
 void serve_receive(struct world *w, struct node *node, const struct message *message);
-void serve_begin(struct world *w, struct node *node, uint32_t origin,
-                 const struct message *request);
+/* As driver_submit() and driver_cancel(), of the driver that was loaded with that key. */
+enum error_code serve_submit(struct world *w, struct node *node, uint64_t key,
+                             const struct request *request, uint64_t *id, struct error *err);
+void serve_cancel(struct world *w, struct node *node, uint64_t id);
 void serve_event(struct world *w, struct node *node, const struct event *event);
 void serve_link_down(struct world *w, struct node *node, uint32_t other);
 void serve_turn(struct world *w, struct node *node);
@@ -211,16 +214,23 @@ const char *kept_settle(struct hosted *h, const struct offered *offer);
 /* ---- stage.c ---- */
 void stage_step(struct world *w, struct node *node, const struct message *message);
 
-/* ---- ask.c ---- */
-void ask_begin(struct world *w, struct node *node, uint32_t stream);
-void ask_turn(struct world *w, struct node *node);
-void ask_receive(struct world *w, struct node *node, const struct message *message);
-void ask_link_down(struct world *w, struct node *node, uint32_t other);
-void ask_drop_all(struct world *w, struct node *node);
-uint32_t ask_wanted(const struct node *node);
-void ask_say(const struct world *w, const struct node *node, struct said *out);
+/* ---- client.c ---- */
+void client_begin(struct world *w, struct node *node, uint32_t stream);
+void client_drop_all(struct node *node);
+const struct client *client_find(const struct world *w, uint64_t request); /* NULL: it is over */
 uint64_t reference_fold(uint64_t hash, uint64_t token);
 uint64_t reference_token(uint64_t hash, uint64_t position);
+
+/* ---- seat.c ---- */
+bool seat_start(struct world *w, struct node *node);
+void seat_stop(struct node *node); /* nobody is told */
+bool seat_submit(struct world *w, struct node *node, uint32_t instance,
+                 const struct request *request);
+void seat_receive(struct world *w, struct node *node, const struct message *message);
+void seat_link_down(struct world *w, struct node *node, uint32_t other, uint64_t link);
+void seat_turn(struct world *w, struct node *node);
+void seat_carry(struct world *w, struct node *node); /* what drivers' events have led to */
+void seat_say(const struct world *w, const struct node *node, struct said *out);
 
 /* ---- check.c ---- */
 bool check_init(struct world *w);
