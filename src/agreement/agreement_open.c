@@ -94,7 +94,7 @@ enum error_code agreement_open(const struct agreement_options *options, struct a
 
 /* ---- closing ---- */
 
-static void on_handle_closed(uv_handle_t *handle)
+static void agreement_on_handle_closed(uv_handle_t *handle)
 {
     struct agreement *a = handle->data;
     if (--a->n_handles)
@@ -121,8 +121,8 @@ void agreement_end(struct agreement *a)
         a->forgotten(a->forgotten_arg, err.code, &err);
     }
     agreement_carry_out(a); /* what was proposed since */
-    uv_close((uv_handle_t *)&a->timer, on_handle_closed);
-    uv_close((uv_handle_t *)&a->wake, on_handle_closed);
+    uv_close((uv_handle_t *)&a->timer, agreement_on_handle_closed);
+    uv_close((uv_handle_t *)&a->wake, agreement_on_handle_closed);
 }
 
 void agreement_close(struct agreement *a, void (*closed)(void *arg), void *arg)

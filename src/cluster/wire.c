@@ -127,13 +127,13 @@ void wire_encode(struct buffer *out, const struct wire_message *message)
 /* ---- reading: the first thing that is wrong stays in `wrong`, and all that is read after it is
  * zero  */
 
-struct reader {
+struct wire_reader {
     const uint8_t *bytes;
     size_t size, at;
     const char *wrong;
 };
 
-static const uint8_t *wire_take(struct reader *in, size_t size)
+static const uint8_t *wire_take(struct wire_reader *in, size_t size)
 {
     assert(in->at <= in->size);
     if (in->wrong || in->size - in->at < size) {
@@ -145,13 +145,13 @@ static const uint8_t *wire_take(struct reader *in, size_t size)
     return in->bytes + in->at - size;
 }
 
-static unsigned get_byte(struct reader *in)
+static unsigned get_byte(struct wire_reader *in)
 {
     const uint8_t *byte = wire_take(in, 1);
     return byte ? *byte : 0;
 }
 
-static bool get_flag(struct reader *in)
+static bool get_flag(struct wire_reader *in)
 {
     const unsigned value = get_byte(in);
     if (value > 1 && !in->wrong)
@@ -159,7 +159,7 @@ static bool get_flag(struct reader *in)
     return value == 1;
 }
 
-static uint64_t get_any_number(struct reader *in)
+static uint64_t get_any_number(struct wire_reader *in)
 {
     const uint8_t *bytes = wire_take(in, 8);
     uint64_t value = 0;
@@ -168,7 +168,7 @@ static uint64_t get_any_number(struct reader *in)
     return value;
 }
 
-static uint64_t get_number(struct reader *in)
+static uint64_t get_number(struct wire_reader *in)
 {
     const uint64_t value = get_any_number(in);
     if (value > NUMBER_MAX && !in->wrong)
@@ -177,7 +177,7 @@ static uint64_t get_number(struct reader *in)
 }
 
 /* Points into the message. */
-static const uint8_t *get_bytes(struct reader *in, size_t max, size_t *size)
+static const uint8_t *get_bytes(struct wire_reader *in, size_t max, size_t *size)
 {
     const uint8_t *length = wire_take(in, 4);
     *size = 0;
@@ -202,7 +202,7 @@ static bool good_members(const uint8_t *bytes, size_t size)
     return good;
 }
 
-static void get_entry(struct reader *in, uint64_t term_min, uint64_t term_max,
+static void get_entry(struct wire_reader *in, uint64_t term_min, uint64_t term_max,
                       struct log_entry *entry)
 {
     entry->term = get_number(in);
@@ -219,7 +219,8 @@ static void get_entry(struct reader *in, uint64_t term_min, uint64_t term_max,
         in->wrong = "a list of members is none";
 }
 
-static enum error_code get_append(struct reader *in, struct wire_append *out, struct error *err)
+static enum error_code get_append(struct wire_reader *in, struct wire_append *out,
+                                  struct error *err)
 {
     out->term = get_number(in);
     out->prev_index = get_number(in);
@@ -242,7 +243,8 @@ static enum error_code get_append(struct reader *in, struct wire_append *out, st
     return ERROR_NONE;
 }
 
-static enum error_code get_install(struct reader *in, struct wire_install *out, struct error *err)
+static enum error_code get_install(struct wire_reader *in, struct wire_install *out,
+                                   struct error *err)
 {
     struct log_snapshot snapshot = {0};
     out->term = get_number(in);
@@ -265,7 +267,7 @@ static enum error_code get_install(struct reader *in, struct wire_install *out, 
     return ERROR_NONE;
 }
 
-static void get_vote(struct reader *in, struct wire_vote *out)
+static void get_vote(struct wire_reader *in, struct wire_vote *out)
 {
     out->term = get_number(in);
     out->last_index = get_number(in);
@@ -277,7 +279,7 @@ static void get_vote(struct reader *in, struct wire_vote *out)
         in->wrong = "its terms cannot be";
 }
 
-static enum error_code get_body(struct reader *in, struct wire_message *out, struct error *err)
+static enum error_code get_body(struct wire_reader *in, struct wire_message *out, struct error *err)
 {
     switch (out->type) {
     case WIRE_VOTE:
@@ -322,7 +324,7 @@ enum error_code wire_decode(const uint8_t *bytes, size_t size, struct wire_messa
         return error_set(err, ERROR_INVALID,
                          "replica: a message of %zu bytes; at most %d are possible", size,
                          LIMIT_CLUSTER_MESSAGE_BYTES);
-    struct reader in = {.bytes = bytes, .size = size};
+    struct wire_reader in = {.bytes = bytes, .size = size};
     const unsigned version = get_byte(&in), type = get_byte(&in);
     if (version == 0)
         in.wrong = "it has no version";

@@ -229,7 +229,7 @@ static void worker_begin_stage(struct worker_round *s, const struct wanted *want
     }
 }
 
-static bool go_on(struct worker_round *s, const struct wanted *want, void *data)
+static bool worker_go_on(struct worker_round *s, const struct wanted *want, void *data)
 {
     const struct worker_stage *have = worker_find_stage(s, want);
     if (!have) {
@@ -260,7 +260,7 @@ enum error_code worker_step(const struct worker_view *view, struct worker_action
     struct worker_round s = {.view = view, .out = out};
     out->n = 0;
     unload_unwanted(&s);
-    each_wanted(&s, go_on, NULL);
+    each_wanted(&s, worker_go_on, NULL);
     return s.failed ? error_set(err, ERROR_NO_MEMORY, "worker: not enough memory for a report")
                     : ERROR_NONE;
 }

@@ -74,7 +74,7 @@ static bool vetting_consult(struct vet *vet, const struct registry *registry, bo
 
 /* ---- what children say ----------------------------------------------------------------- */
 
-static void take_answer(struct vet *vet, const struct probe *probe)
+static void vetting_take_answer(struct vet *vet, const struct probe *probe)
 {
     static const enum registry_result results[] = {
         [PROBE_NOT_RUN] = REGISTRY_UNKNOWN, [PROBE_PASSED] = REGISTRY_PASSED,
@@ -114,7 +114,7 @@ static void ask_children(struct vet *const *asked, uint32_t count,
     probe_run(probes, count, options->prober,
               options->verify_limit_ms ? options->verify_limit_ms : LIMIT_VERIFY_MS);
     for (uint32_t i = 0; i < count; i++)
-        take_answer(asked[i], &probes[i]);
+        vetting_take_answer(asked[i], &probes[i]);
     mem_free(probes);
 }
 

@@ -17,7 +17,7 @@ struct parcel { /* a message on its way out or in */
     struct buffer message;
 };
 
-struct end {
+struct carrier_end {
     uint64_t instance;
     carrier_receive_fn receive; /* NULL: free */
     void *arg;
@@ -27,7 +27,7 @@ struct carrier {
     uv_async_t wake; /* first: the handle is the carrier */
     struct mesh *mesh;
     struct carrier_handlers handlers;
-    struct end ends[LIMIT_CARRIER_ENDS];
+    struct carrier_end ends[LIMIT_CARRIER_ENDS];
     bool closing, handle_closed;
 
     pthread_mutex_t lock;
@@ -179,7 +179,7 @@ void carrier_send_cache(struct carrier *carrier, const uint8_t node_id[NODE_ID_B
 
 /* ---- receiving ------------------------------------------------------------------------ */
 
-static struct end *carrier_find_end(struct carrier *carrier, uint64_t instance)
+static struct carrier_end *carrier_find_end(struct carrier *carrier, uint64_t instance)
 {
     for (uint32_t i = 0; i < LIMIT_CARRIER_ENDS; i++) {
         if (carrier->ends[i].receive && carrier->ends[i].instance == instance)
@@ -191,7 +191,7 @@ static struct end *carrier_find_end(struct carrier *carrier, uint64_t instance)
 enum error_code carrier_attach(struct carrier *carrier, uint64_t instance,
                                carrier_receive_fn receive, void *arg, struct error *err)
 {
-    struct end *end = carrier_find_end(carrier, instance);
+    struct carrier_end *end = carrier_find_end(carrier, instance);
     for (uint32_t i = 0; i < LIMIT_CARRIER_ENDS && !end && receive; i++) {
         if (!carrier->ends[i].receive)
             end = &carrier->ends[i];
@@ -200,7 +200,7 @@ enum error_code carrier_attach(struct carrier *carrier, uint64_t instance,
         return error_set(err, ERROR_BUSY, "this node already has parts of %d instances",
                          LIMIT_CARRIER_ENDS);
     if (end)
-        *end = (struct end){instance, receive, arg};
+        *end = (struct carrier_end){instance, receive, arg};
     return ERROR_NONE;
 }
 
@@ -223,7 +223,7 @@ void carrier_frame(struct carrier *carrier, struct link *link, const struct fram
         return;
     }
     enum error_code code = wire_read_route(payload, header->length, &route, &err);
-    struct end *end = code ? NULL : carrier_find_end(carrier, route.instance);
+    struct carrier_end *end = code ? NULL : carrier_find_end(carrier, route.instance);
     if (end)
         code = end->receive(end->arg, payload, header->length, &err);
     else if (!code)

@@ -275,7 +275,7 @@ static bool take_fits(struct cache_take *take, const struct cache_message *messa
     return true;
 }
 
-static void take_answer(struct cache_take *take, const uint8_t node_id[NODE_ID_BYTES])
+static void take_cache_answer(struct cache_take *take, const uint8_t node_id[NODE_ID_BYTES])
 {
     const struct cache_route route = take_route(take);
     struct buffer message = {0};
@@ -300,7 +300,7 @@ static void take_write(struct cache_take *take, const uint8_t node_id[NODE_ID_BY
     struct handover_effect effect = {
         .type = HANDOVER_WRITE, .stage = stage, .run = message->rows.run};
     if (take_is_forgotten(take->part, stage, effect.run.layer)) {
-        take_answer(take, node_id);
+        take_cache_answer(take, node_id);
         return;
     }
     memcpy(effect.node_id, node_id, NODE_ID_BYTES);
@@ -434,7 +434,7 @@ void cache_take_written(struct cache_take *take, const struct handover_effect *e
     take->n_left -= planted ? take->n_left : effect->run.n_rows;
     if (!take->n_left && take->state == TAKE_OFFERED && !take->n_settling)
         take_settle(take);
-    take_answer(take, effect->node_id);
+    take_cache_answer(take, effect->node_id);
 }
 
 void cache_take_settled(struct cache_take *take, const char *why)

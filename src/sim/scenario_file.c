@@ -109,7 +109,7 @@ static void fill_missing(const struct section *section, void *record)
 
 /* ---- reading ---- */
 
-struct reader {
+struct scenario_reader {
     struct scenario *out;
     const struct section *section;
     void *record;
@@ -121,7 +121,7 @@ static uint32_t *count_of(struct scenario *s, const struct section *section)
     return (uint32_t *)(void *)((char *)s + section->count);
 }
 
-static enum error_code begin_section(struct reader *r, const char *name, struct error *err)
+static enum error_code begin_section(struct scenario_reader *r, const char *name, struct error *err)
 {
     r->section = NULL;
     for (int i = 0; i < SECTIONS && !r->section; i++) {
@@ -176,7 +176,8 @@ static const char *key_name(const struct key *key)
     return dot ? dot + 1 : key->name;
 }
 
-static enum error_code set(struct reader *r, const char *name, const char *value, struct error *err)
+static enum error_code scenario_set(struct scenario_reader *r, const char *name, const char *value,
+                                    struct error *err)
 {
     if (!r->section)
         return error_set(err, ERROR_INVALID, "line %u: no section begins before it", r->line);
@@ -201,7 +202,7 @@ static char *trim(char *text)
     return text;
 }
 
-static enum error_code read_line(struct reader *r, char *line, struct error *err)
+static enum error_code read_line(struct scenario_reader *r, char *line, struct error *err)
 {
     line[strcspn(line, "#;")] = 0;
     line = trim(line);
@@ -216,14 +217,14 @@ static enum error_code read_line(struct reader *r, char *line, struct error *err
     if (!equals)
         return error_set(err, ERROR_INVALID, "line %u: neither [section] nor key = value", r->line);
     *equals = 0;
-    return set(r, trim(line), trim(equals + 1), err);
+    return scenario_set(r, trim(line), trim(equals + 1), err);
 }
 
 enum error_code scenario_parse(const char *text, size_t size, struct scenario *out,
                                struct error *err)
 {
     *out = (struct scenario){0};
-    struct reader r = {.out = out};
+    struct scenario_reader r = {.out = out};
     fill_missing(&sections[0], out);
     fill_missing(&sections[1], out);
     if (size > SCENARIO_FILE_BYTES || memchr(text, 0, size))
