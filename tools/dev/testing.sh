@@ -1,8 +1,8 @@
 # Tests, sanitizers, fuzzing, coverage. Sourced by ./dev after verbs.sh.
 
-# Two builds run the tests: `release` as users get it, `asan` with the address and undefined-behaviour sanitizers; there
-# without the style checks, which do not depend on the build, and without the cluster's scenarios that are marked `once`,
-# since what they run is run by others as well.
+# Two builds run the tests: `release` as users get it, `asan` with the address and
+# undefined-behaviour sanitizers; there without the style checks, which do not depend on the build,
+# and without the cluster's scenarios that are marked `once`, since others run what they run as well.
 test_build() { # NAME -> builds it
   case $1 in
     release) build_in release ;;
@@ -16,32 +16,61 @@ sanitizer_settings=(
   "LSAN_OPTIONS=suppressions=$repo/tests/leaks-of-drivers.supp:print_suppressions=0"
 )
 
-run_meson_tests() { # NAME [TEST...]
+meson_tests() { # NAME OPTION|TEST... ; what ran is in build/NAME/meson-logs/LOGBASE.json
   local name=$1
   shift
-  local args=(-C "$repo/build/$name" --no-rebuild --print-errorlogs)
-  [ "$name" = release ] || args+=(--timeout-multiplier 4)
-  [ "$name" = release ] || [ $# -gt 0 ] || args+=(--no-suite style --no-suite once) # those named run in both
+  [ "$name" = release ] || set -- --timeout-multiplier 4 "$@"
+  inside env "${sanitizer_settings[@]}" nice -n "${test_niceness:-0}" \
+    meson test -C "$repo/build/$name" --no-rebuild --print-errorlogs "$@" </dev/null
+}
+
+# All tests of a build, on two lanes at a time. Tests that compute run one a processor. Those that
+# wait most of their time (suite `waits`) run beside them, four a processor, with the first claim to
+# it because they watch the clock; their lines are shown when they are through.
+run_all_tests() { # NAME
+  local name=$1 out=$repo/build/$1.waits.log status=0 others=() waiting
+  [ "$name" = release ] || others=(--no-suite style --no-suite once)
+  set -m # a process group of its own, so that all of it can be stopped
+  meson_tests "$name" --logbase waits --suite waits "${others[@]}" \
+    --num-processes $(($(nproc) * 4)) \
+    >"$out" 2>&1 &
+  waiting=$!
+  set +m
+  trap 'kill -TERM -- "-$waiting" 2>/dev/null; wait "$waiting"; die "stopped"' INT TERM HUP PIPE
+  test_niceness=5 meson_tests "$name" --no-suite waits "${others[@]}" || status=1
+  wait "$waiting" || status=1
+  trap - INT TERM HUP PIPE
+  say "and those of build/$name that wait, which ran beside them"
+  cat "$out"
+  return $status
+}
+
+# Those named run as they are, in both builds.
+run_tests() { # NAME [TEST...] -> adds to test_logs
+  local name=$1 logs=$repo/build/$1/meson-logs
+  rm -f "$logs/testlog.json" "$logs/waits.json"
+  test_logs+=("$logs/testlog.json")
   say "testing build/$name"
-  inside env "${sanitizer_settings[@]}" meson test "${args[@]}" "$@" </dev/null
+  if [ $# -gt 1 ]; then meson_tests "$@"; else
+    test_logs+=("$logs/waits.json")
+    run_all_tests "$name"
+  fi
 }
 
 verb_test() {
   env_prepare
   npm_prepare
-  local name status=0 logs=() broken=0
+  local name status=0 broken=0 test_logs=()
   for name in release asan; do
     if ! test_build "$name"; then
       broken=$((broken + 1))
       continue
     fi
-    rm -f "$repo/build/$name/meson-logs/testlog.json"
-    run_meson_tests "$name" "$@" || status=1
-    logs+=("$repo/build/$name/meson-logs/testlog.json")
+    run_tests "$name" "$@" || status=1
   done
   [ $broken = 0 ] || status=1
   # Last, so that its line is the last one; it fails too when a test failed or none ran.
-  inside python3 tools/dev/count_tests.py --broken $broken "${logs[@]}" || status=1
+  inside python3 tools/dev/count_tests.py --broken $broken "${test_logs[@]}" || status=1
   return $status
 }
 
@@ -49,7 +78,8 @@ verb_coverage() {
   env_prepare
   npm_prepare
   build_in coverage -Doptimization=0 -Db_coverage=true
-  run_meson_tests coverage "$@" || say "some tests failed; the report counts what they reached"
+  local test_logs=()
+  run_tests coverage "$@" || say "some tests failed; the report counts what they reached"
   mkdir -p build/coverage/report
   inside gcovr --root "$repo" --filter "$repo/src/" --object-directory build/coverage --gcov-ignore-parse-errors \
     --print-summary --html-details build/coverage/report/index.html --txt -
