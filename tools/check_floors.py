@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks who includes whom.
 
-1. A file of src/ includes only headers of its own room or of a lower floor (src/FLOORS, from the ground up).
-2. A third-party library is used in its own rooms only (LIBRARIES below), so that it can be replaced there;
+1. A file of src/ includes only headers of its own room or of a lower floor (src/FLOORS, from the
+ground up). 2. A third-party library is used in its own rooms only (LIBRARIES below), so that it can
+be replaced there;
    the installed headers (include/medley) by the room that implements them.
 3. Project headers are included by their path from src/ ("base/error.h"), never "../…".
 
@@ -90,7 +91,7 @@ def self_test():
         "model/good.c": '#include "base/error.h"\n#include <ggml.h>\n#include <pcre2.h>\n',
         "engine/stage.h": '#include "model/model.h"\n#include "gpu/gpu.h"\n',
         "model/model.h": "",
-        "engine/bad.c": '\n#  include <uv.h>\n',  # a library out of its room
+        "engine/bad.c": "\n#  include <uv.h>\n",  # a library out of its room
         "api/bad.c": '#include "../base/error.h"\n',
         "attic/bad.c": "",  # a room without a floor
     }
@@ -103,7 +104,12 @@ def self_test():
     found = [complaint.split(":")[0] for complaint in complaints]
     expected = [f"src/{room}/bad.c" for room in ("api", "attic", "base", "engine", "model")]
     if found != expected:
-        sys.exit("expected complaints about\n  " + "\n  ".join(expected) + "\ngot\n  " + "\n  ".join(complaints))
+        sys.exit(
+            "expected complaints about\n  "
+            + "\n  ".join(expected)
+            + "\ngot\n  "
+            + "\n  ".join(complaints)
+        )
     print(f"{len(found)} broken files were found")
 
 

@@ -32,7 +32,11 @@ class Answer:
 
     def course(self):
         now = time.monotonic()
-        gaps = ", ".join(f"{now - begin:.1f} for {end - begin:.1f}" for begin, end in self.gaps if begin >= self.begin)
+        gaps = ", ".join(
+            f"{now - begin:.1f} for {end - begin:.1f}"
+            for begin, end in self.gaps
+            if begin >= self.begin
+        )
         return f"it began {now - self.begin:.1f} s ago; pauses (seconds ago): {gaps or 'none'}"
 
     def take(self, event):
@@ -62,7 +66,11 @@ def read(node, body, answer, silence_s=900):
     try:
         connection.sock = node.connect(seconds=5)
         connection.sock.settimeout(silence_s)
-        connection.request("POST", "/v1/chat/completions", json.dumps(body | {"stream": True, "stream_options": {"include_usage": True}}))
+        connection.request(
+            "POST",
+            "/v1/chat/completions",
+            json.dumps(body | {"stream": True, "stream_options": {"include_usage": True}}),
+        )
         response = connection.getresponse()
         if response.status != 200:
             raise Refused(f"{response.status} {response.read(400).decode(errors='replace')}")
@@ -85,7 +93,13 @@ class Reader(threading.Thread):
 
     def __init__(self, world, node, requests, wanted, first, report):
         super().__init__(daemon=True)
-        self.world, self.node, self.requests, self.wanted, self.report = world, node, requests, wanted, report
+        self.world, self.node, self.requests, self.wanted, self.report = (
+            world,
+            node,
+            requests,
+            wanted,
+            report,
+        )
         self.number, self.stopping = first, False
         self.answer, self.gaps, self.streams, self.tokens, self.lost = None, [], 0, 0, 0
         self.refused_since = None
@@ -112,15 +126,24 @@ class Reader(threading.Thread):
     def judge(self, number, answer):
         wanted = self.wanted[number]
         if answer.error:
-            self.report("failed", f"{self.node.name}: request {number} ended after {len(answer.text)} characters: {answer.error}")
+            self.report(
+                "failed",
+                f"{self.node.name}: request {number} ended after {len(answer.text)} characters: "
+                f"{answer.error}",
+            )
         elif answer.result() != wanted:
-            self.report("wrong", f"{self.node.name}: request {number}: {differ(answer.result(), wanted)}; {answer.course()}")
+            self.report(
+                "wrong",
+                f"{self.node.name}: request {number}: {differ(answer.result(), wanted)}; "
+                f"{answer.course()}",
+            )
         else:
             self.streams += 1
             self.tokens += answer.tokens
 
     def refuse(self, problem):
-        """Right after its start a node may not know its model yet, and says so; who watches says when that lasts too long."""
+        """Right after its start a node may not know its model yet, and says so; who watches says
+        when that lasts too long."""
         if str(problem).startswith("404"):
             self.report("failed", f"{self.node.name} denies that there is the model: {problem}")
         self.refused_since = self.refused_since or time.monotonic()
@@ -132,26 +155,38 @@ class Reader(threading.Thread):
         wanted = self.wanted[number]
         time.sleep(REFUSED_S)
         if not wanted[0].startswith(answer.text):
-            self.report("wrong", f"{self.node.name}: request {number}, broken off: {differ(answer.result(), wanted)}")
+            self.report(
+                "wrong",
+                f"{self.node.name}: request {number}, broken off: "
+                f"{differ(answer.result(), wanted)}",
+            )
         elif self.node.life == life and self.node.is_running():
-            self.report("failed", f"{self.node.name}: request {number}: {problem}, and the node lives")
+            self.report(
+                "failed", f"{self.node.name}: request {number}: {problem}, and the node lives"
+            )
         else:
             self.lost += 1
 
     def taken_gaps(self):
         """The pauses that are over, each once."""
         found = self.gaps[:]
-        del self.gaps[:len(found)]
+        del self.gaps[: len(found)]
         return found
 
 
 def differ(found, wanted):
     """Where two results part."""
-    same = next((i for i, (a, b) in enumerate(zip(found[0], wanted[0])) if a != b), min(len(found[0]), len(wanted[0])))
+    same = next(
+        (i for i, (a, b) in enumerate(zip(found[0], wanted[0])) if a != b),
+        min(len(found[0]), len(wanted[0])),
+    )
     if found[0] == wanted[0]:
         return f"the text is right, but (finish, tokens) is {found[1:]}, not {wanted[1:]}"
-    return (f"after {same} characters it goes on with {found[0][same:same + 60]!r}, not {wanted[0][same:same + 60]!r} "
-            f"({found[1:]}, not {wanted[1:]})")
+    return (
+        f"after {same} characters it goes on with {found[0][same:same + 60]!r}, not "
+        f"{wanted[0][same:same + 60]!r} "
+        f"({found[1:]}, not {wanted[1:]})"
+    )
 
 
 def undisturbed(node, requests):
@@ -172,5 +207,7 @@ def undisturbed(node, requests):
     for thread in threads:
         thread.join()
     if problems or any(answer.error for answer in answers):
-        raise RuntimeError(f"the undisturbed run failed: {problems or [answer.error for answer in answers]}")
+        raise RuntimeError(
+            f"the undisturbed run failed: {problems or [answer.error for answer in answers]}"
+        )
     return [answer.result() for answer in answers]

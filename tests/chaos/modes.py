@@ -1,4 +1,5 @@
-"""The other two questions: what a kill in mid-reply costs the reader, and how often a bad network is taken for a death."""
+"""The other two questions: what a kill in mid-reply costs the reader, and how often a bad network
+is taken for a death."""
 import random
 import statistics
 import time
@@ -13,11 +14,13 @@ def share(values, part):
     return sorted(values)[min(int(len(values) * part), len(values) - 1)]
 
 
-# ---- kills ------------------------------------------------------------------------------------------
+# ---- kills
+# ------------------------------------------------------------------------------------------
 
 
 class Kills(Soak):
-    """One reader at one node; again and again a node that computes for it is killed in the middle of a reply."""
+    """One reader at one node; again and again a node that computes for it is killed in the middle
+    of a reply."""
 
     def go(self, count, seed):
         rng = random.Random(f"kills {seed}")
@@ -30,12 +33,19 @@ class Kills(Soak):
             begin = time.monotonic()
             victim.die()
             wait("the reply is over", lambda: reader.answer is not answer or None, 120)
-            gaps = [end - start for start, end in reader.taken_gaps() if end > begin and start < begin + 60]
+            gaps = [
+                end - start
+                for start, end in reader.taken_gaps()
+                if end > begin and start < begin + 60
+            ]
             self.longest.append(max(gaps, default=0))
             self.n_rounds += 1
             result = "right" if reader.streams > streams else "NOT RIGHT"
-            self.world.tell(f"kill {len(self.longest)}: {victim.name} after {answer.killed_at} pieces; {result}, longest pause "
-                            f"{self.longest[-1]:.2f} s; on {self.world.stages()}")
+            self.world.tell(
+                f"kill {len(self.longest)}: {victim.name} after {answer.killed_at} pieces; "
+                f"{result}, longest pause "
+                f"{self.longest[-1]:.2f} s; on {self.world.stages()}"
+            )
             victim.start()
             self.check_whole()
 
@@ -60,8 +70,12 @@ class Kills(Soak):
     def report(self, command):
         found = self.longest
         if found:
-            self.world.tell(f"{len(found)} kills: longest pause of the reply, s: median {statistics.median(found):.2f}, 90 % {share(found, 0.9):.2f}, "
-                            f"99 % {share(found, 0.99):.2f}, max {max(found):.2f}; {sum(one < 2 for one in found)} under 2 s")
+            self.world.tell(
+                f"{len(found)} kills: longest pause of the reply, s: median "
+                f"{statistics.median(found):.2f}, 90 % {share(found, 0.9):.2f}, "
+                f"99 % {share(found, 0.99):.2f}, max {max(found):.2f}; "
+                f"{sum(one < 2 for one in found)} under 2 s"
+            )
         super().report(command)
 
 
@@ -73,18 +87,22 @@ def kills(world, chosen, drawn):
     return run
 
 
-# ---- false alarms -----------------------------------------------------------------------------------
+# ---- false alarms
+# -----------------------------------------------------------------------------------
 
 
 class Alarms(Soak):
     """Nothing dies, but every path loses frames and delays them unevenly."""
 
     def counted(self):
-        """(silent peers, links that went down, changes of the leader) by all logs; the epoch of the instance."""
+        """(silent peers, links that went down, changes of the leader) by all logs; the epoch of the
+        instance."""
         texts = [node.log_text() for node in self.nodes]
         lines = ["does not answer", " is down:", "this node leads"]
         status = self.nodes[0].ask({"do": "status"})
-        return [sum(text.count(line) for text in texts) for line in lines] + [status["instances"][0]["epoch"]]
+        return [sum(text.count(line) for text in texts) for line in lines] + [
+            status["instances"][0]["epoch"]
+        ]
 
     def go(self, chosen):
         weather = Weather(loss_ppm=chosen.loss * 1e4, jitter_us=chosen.jitter * 1e3)
@@ -100,15 +118,24 @@ class Alarms(Soak):
             for node in self.nodes:
                 self.growth.take(node)
             found = [now - then for now, then in zip(self.counted(), self.before)]
-            self.world.tell(f"{(time.monotonic() - begin) / 60:.1f} min: {found} (suspected, links down, leaders, epochs)")
+            self.world.tell(
+                f"{(time.monotonic() - begin) / 60:.1f} min: {found} (suspected, links down, "
+                "leaders, epochs)"
+            )
         self.minutes = (time.monotonic() - begin) / 60
 
     def report(self, command):
         found = [now - then for now, then in zip(self.counted_last, self.before)]
-        self.world.tell(f"{self.minutes:.0f} minutes: {found[0]} times a peer was suspected, {found[1]} ends of links, {found[2]} new leaders, "
-                        f"{found[3]} new placements")
+        self.world.tell(
+            f"{self.minutes:.0f} minutes: {found[0]} times a peer was suspected, {found[1]} ends "
+            f"of links, {found[2]} new leaders, "
+            f"{found[3]} new placements"
+        )
         if found[1] or found[3]:
-            self.violation("false alarm", f"{found[1]} ends of links, {found[3]} new placements, and nothing had died")
+            self.violation(
+                "false alarm",
+                f"{found[1]} ends of links, {found[3]} new placements, and nothing had died",
+            )
         super().report(command)
 
 

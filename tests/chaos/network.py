@@ -1,13 +1,15 @@
-"""A network whose every way from one node to another can be cut, slowed down and made lossy by itself: bench/delay.c is
-the switch. CHAOS_SWITCH is that program."""
+"""A network whose every way from one node to another can be cut, slowed down and made lossy by
+itself: bench/delay.c is the switch. CHAOS_SWITCH is that program."""
 import collections
 import os
 import subprocess
 import threading
 
-from harness import Network, ip
+from namespaces import Network, ip
 
-Weather = collections.namedtuple("Weather", "cut delay_us jitter_us loss_ppm", defaults=(False, 0, 0, 0))
+Weather = collections.namedtuple(
+    "Weather", "cut delay_us jitter_us loss_ppm", defaults=(False, 0, 0, 0)
+)
 
 
 class Port(Network):
@@ -26,8 +28,13 @@ class Switch:
         self.ports = [Port(home, number) for number in range(1, count + 1)]
         descriptors = [port.fd for port in self.ports]
         words = [os.environ["CHAOS_SWITCH"], "--seed", seed, *descriptors]
-        self.process = subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        pass_fds=descriptors, text=True)
+        self.process = subprocess.Popen(
+            [str(word) for word in words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=descriptors,
+            text=True,
+        )
         if self.process.stdout.readline() != "ready\n":
             raise OSError("the switch could not be made: is /dev/net/tun there?")
         for port in self.ports:
@@ -57,7 +64,9 @@ class Switch:
         return [(number, other) for other in others] + [(other, number) for other in others]
 
     def everywhere(self):
-        return [(a, b) for a in range(1, self.count + 1) for b in range(1, self.count + 1) if a != b]
+        return [
+            (a, b) for a in range(1, self.count + 1) for b in range(1, self.count + 1) if a != b
+        ]
 
     def close(self):
         self.process.stdin.close()

@@ -7,10 +7,10 @@ from load import Reader, undisturbed
 from watch import Growth, Pauses
 from world import INFLICT, MODEL, found_cluster
 
-WHOLE_S = 90    # after the last fault of a round has healed
-STREAM_S = 30   # and then each reader hears something, unless its node has only just started
+WHOLE_S = 90  # after the last fault of a round has healed
+STREAM_S = 30  # and then each reader hears something, unless its node has only just started
 VIOLATIONS_MAX = 10
-AIMED = 0.7     # of the faults, at nodes that compute for the model
+AIMED = 0.7  # of the faults, at nodes that compute for the model
 
 
 class Soak:
@@ -26,16 +26,21 @@ class Soak:
     # ---- the load ----
 
     def begin(self, more=()):
-        self.nodes = found_cluster(self.world, self.drawn, draw.NAMES[:self.drawn.nodes], more)
+        self.nodes = found_cluster(self.world, self.drawn, draw.NAMES[: self.drawn.nodes], more)
         self.world.tell(f"{self.drawn}: placed on {self.world.stages()}")
         self.requests = [body | {"model": MODEL} for body in self.requests]
         self.wanted = undisturbed(self.nodes[self.drawn.keeper], self.requests)
-        self.world.tell(f"undisturbed: {len(self.wanted)} requests, {sum(tokens for _, _, tokens in self.wanted)} tokens")
+        self.world.tell(
+            f"undisturbed: {len(self.wanted)} requests, "
+            f"{sum(tokens for _, _, tokens in self.wanted)} tokens"
+        )
 
     def begin_load(self, nodes):
         """One reader a node: as many as there are streams, at most."""
-        self.readers = [Reader(self.world, node, self.requests, self.wanted, i * 3, self.violation)
-                        for i, node in enumerate(nodes[:4])]
+        self.readers = [
+            Reader(self.world, node, self.requests, self.wanted, i * 3, self.violation)
+            for i, node in enumerate(nodes[:4])
+        ]
 
     def end_load(self):
         for reader in self.readers:
@@ -54,7 +59,10 @@ class Soak:
         begin, heals = time.monotonic(), []
         faults = list(story.faults)
         while faults or heals:
-            at, fault, heal = min([(begin + fault.at_s, fault, None) for fault in faults] + heals, key=lambda entry: entry[0])
+            at, fault, heal = min(
+                [(begin + fault.at_s, fault, None) for fault in faults] + heals,
+                key=lambda entry: entry[0],
+            )
             time.sleep(max(0, at - time.monotonic()))
             if heal:
                 heals.remove((at, fault, heal))
@@ -77,7 +85,8 @@ class Soak:
         return fault._replace(node=found[fault.node % len(found)]) if found else fault
 
     def name_of(self, fault):
-        name = f"{fault.kind} {'all' if fault.kind in ('power', 'lossy') else self.nodes[fault.node].name}"
+        whom = "all" if fault.kind in ("power", "lossy") else self.nodes[fault.node].name
+        name = f"{fault.kind} {whom}"
         return name + (f" - {self.nodes[fault.other].name}" if fault.kind.startswith("cut") else "")
 
     def attempt(self, act, fault, *more):
@@ -101,6 +110,7 @@ class Soak:
         def heal_and_note():
             heal()
             self.pauses.over(number, time.monotonic())
+
         return heal_and_note
 
     def heal(self, fault, heal):
@@ -110,7 +120,9 @@ class Soak:
     def check_crashed(self):
         for node in self.nodes:
             if node.process and node.process.poll() is not None and not node.dead_on_purpose:
-                self.violation("crash", f"{node.name} ended by itself, with {node.process.returncode}")
+                self.violation(
+                    "crash", f"{node.name} ended by itself, with {node.process.returncode}"
+                )
                 node.process = None
                 node.start()
 
@@ -133,17 +145,28 @@ class Soak:
 
     def check_streams(self):
         """Every reader hears something within STREAM_S."""
-        marks = [(reader, reader.streams, reader.answer and reader.answer.pieces) for reader in self.readers]
+        marks = [
+            (reader, reader.streams, reader.answer and reader.answer.pieces)
+            for reader in self.readers
+        ]
         begin = time.monotonic()
         for reader, streams, pieces in marks:
+
             def moved(reader=reader, streams=streams, pieces=pieces):
                 answer = reader.answer
-                return reader.streams != streams or (answer and answer.pieces and answer.pieces != pieces)
+                return reader.streams != streams or (
+                    answer and answer.pieces and answer.pieces != pieces
+                )
+
             while not moved() and time.monotonic() - begin < STREAM_S * PATIENCE:
                 time.sleep(0.05)
             if not moved():
                 why = f" (refused: {reader.refusal})" if reader.refused_since else ""
-                self.violation("stuck", f"the reader of {reader.node.name} hears nothing for {STREAM_S * PATIENCE:g} s{why}")
+                self.violation(
+                    "stuck",
+                    f"the reader of {reader.node.name} hears nothing for {STREAM_S * PATIENCE:g} "
+                    f"s{why}",
+                )
 
     def take_gaps(self):
         for reader in self.readers:
@@ -156,18 +179,29 @@ class Soak:
     # ---- the report ----
 
     def report(self, command):
-        for problem in self.growth.problems(bool(self.world.clock_library)):  # the address sanitizer keeps what is freed
+        # the address sanitizer keeps what is freed
+        for problem in self.growth.problems(bool(self.world.clock_library)):
             self.violation("growth", problem)
         say = self.world.tell
-        say(f"{self.n_rounds} rounds in {time.monotonic() - self.world.begin:.0f} s; {sum(r.streams for r in self.readers)} streams "
-            f"and {sum(r.tokens for r in self.readers)} tokens as undisturbed, {sum(r.lost for r in self.readers)} ended with the node that was asked")
+        say(
+            f"{self.n_rounds} rounds in {time.monotonic() - self.world.begin:.0f} s; "
+            f"{sum(r.streams for r in self.readers)} streams "
+            f"and {sum(r.tokens for r in self.readers)} tokens as undisturbed, "
+            f"{sum(r.lost for r in self.readers)} ended with the node that was asked"
+        )
         say("fault          count   longest pause of a reader elsewhere, s: median, max")
         for kind, count, median, most in self.pauses.table():
             say(f"{kind:14} {count:5} {median:8.2f} {most:8.2f}")
         if self.whole_s:
-            say(f"whole again after the last fault, s: median {sorted(self.whole_s)[len(self.whole_s) // 2]:.1f}, max {max(self.whole_s):.1f}")
+            say(
+                "whole again after the last fault, s: median "
+                f"{sorted(self.whole_s)[len(self.whole_s) // 2]:.1f}, max {max(self.whole_s):.1f}"
+            )
         for name, count, rss, fds in self.growth.longest():
-            say(f"{name}: longest life {count} samples, {rss[0]} to {rss[1]} MiB resident, {fds[0]} to {fds[1]} descriptors")
+            say(
+                f"{name}: longest life {count} samples, {rss[0]} to {rss[1]} MiB resident, "
+                f"{fds[0]} to {fds[1]} descriptors"
+            )
         for kind, text in self.violations:
             say(f"violation: {kind}: {text}")
         say(f"{len(self.violations)} violations; again: {command}")

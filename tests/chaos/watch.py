@@ -8,13 +8,13 @@ FD_GROWTH = 6
 
 
 def growth(samples):
-    """By how much the medians of the quarters of a row rise from the first to the last, if they rise all the way; else 0.
-    The first fifth is warming up, and not looked at."""
-    samples = samples[len(samples) // 5:]
+    """By how much the medians of the quarters of a row rise from the first to the last, if they
+    rise all the way; else 0. The first fifth is warming up, and not looked at."""
+    samples = samples[len(samples) // 5 :]
     size = len(samples) // 4
     if len(samples) < LEAST_SAMPLES:
         return 0
-    quarters = [statistics.median(samples[i * size:(i + 1) * size]) for i in range(4)]
+    quarters = [statistics.median(samples[i * size : (i + 1) * size]) for i in range(4)]
     rises = all(before < after for before, after in zip(quarters, quarters[1:]))
     return quarters[-1] - quarters[0] if rises else 0
 
@@ -38,9 +38,12 @@ class Growth:
                 yield f"descriptors of {name} (life {life}) grow: {samples}"
 
     def longest(self):
-        """[(name, number of samples, first and last MiB, first and last descriptors)] of the longest life of each node."""
+        """[(name, number of samples, first and last MiB, first and last descriptors)] of the
+        longest life of each node."""
         for name in sorted({name for name, _ in self.rss}):
-            key = max((key for key in self.rss if key[0] == name), key=lambda key: len(self.rss[key]))
+            key = max(
+                (key for key in self.rss if key[0] == name), key=lambda key: len(self.rss[key])
+            )
             rss, fds = self.rss[key], self.fds[key]
             yield name, len(rss), (rss[0] >> 20, rss[-1] >> 20), (fds[0], fds[-1])
 
@@ -60,7 +63,8 @@ class Pauses:
         self.faults[index][1] = end
 
     def gap(self, reader, begin, end):
-        """A pause belongs to the fault that began last before it ended, unless the reader's own node was struck meanwhile."""
+        """A pause belongs to the fault that began last before it ended, unless the reader's own
+        node was struck meanwhile."""
         struck = [fault for fault in self.faults if fault[0] < end and fault[1] > begin]
         if any(victim == reader or kind == "power" for _, _, kind, victim, _ in struck):
             return
@@ -74,4 +78,7 @@ class Pauses:
         kinds = collections.defaultdict(list)
         for _, _, kind, _, longest in self.faults:
             kinds[kind].append(longest)
-        return [(kind, len(found), statistics.median(found), max(found)) for kind, found in sorted(kinds.items())]
+        return [
+            (kind, len(found), statistics.median(found), max(found))
+            for kind, found in sorted(kinds.items())
+        ]

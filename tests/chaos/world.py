@@ -1,5 +1,5 @@
-"""The cluster that chaos happens to: real nodes on a switch that can do anything to their frames, states on small disks,
-a clock of their own, and what each kind of fault does."""
+"""The cluster that chaos happens to: real nodes on a switch that can do anything to their frames,
+states on small disks, a clock of their own, and what each kind of fault does."""
 import itertools
 import os
 import pathlib
@@ -114,7 +114,9 @@ class ChaosWorld(World):
         for node in self.nodes:
             status = node.is_running() and node.ask({"do": "status"})
             if status and status["instances"]:
-                return [(stage["node"], stage["n_layers"]) for stage in status["instances"][0]["stages"]]
+                return [
+                    (stage["node"], stage["n_layers"]) for stage in status["instances"][0]["stages"]
+                ]
         return []
 
     def clear(self):
@@ -127,7 +129,8 @@ class ChaosWorld(World):
         self.story.close()
 
 
-# ---- what a fault does: each returns what heals it ------------------------------------------------
+# ---- what a fault does: each returns what heals it
+# ------------------------------------------------
 
 
 def kill(world, node, fault):
@@ -145,6 +148,7 @@ def end(world, node, fault):
         if node.process is process:
             check_equal(node.ended(30), 0, f"exit status of {node.name} after SIGTERM")
             node.start()
+
     return heal
 
 
@@ -158,6 +162,7 @@ def power(world, node, fault):
         for other in gone:
             if not other.is_running():
                 other.start()
+
     return heal
 
 
@@ -175,7 +180,9 @@ def change_paths(world, paths, weather):
 
 def cut(world, node, fault):
     other = world.nodes[fault.other]
-    return change_paths(world, [(node.number, other.number), (other.number, node.number)], Weather(cut=True))
+    return change_paths(
+        world, [(node.number, other.number), (other.number, node.number)], Weather(cut=True)
+    )
 
 
 def cut_one_way(world, node, fault):
@@ -188,11 +195,17 @@ def isolate(world, node, fault):
 
 def slow(world, node, fault):
     delay = 5_000 + 75_000 * fault.amount
-    return change_paths(world, world.wire.around(node.number), Weather(delay_us=delay, jitter_us=delay / 2))
+    return change_paths(
+        world, world.wire.around(node.number), Weather(delay_us=delay, jitter_us=delay / 2)
+    )
 
 
 def lossy(world, node, fault):
-    return change_paths(world, world.wire.everywhere(), Weather(loss_ppm=5_000 + 95_000 * fault.amount, jitter_us=2000))
+    return change_paths(
+        world,
+        world.wire.everywhere(),
+        Weather(loss_ppm=5_000 + 95_000 * fault.amount, jitter_us=2000),
+    )
 
 
 def full_disk(world, node, fault):
@@ -203,13 +216,19 @@ def full_disk(world, node, fault):
 
 
 def memory(world, node, fault):
-    """No more than it has and up to 4 MiB. A process that dies of that is as good as one that the kernel ended for want of memory:
-    it is started again, and no crash."""
+    """No more than it has and up to 4 MiB. A process that dies of that is as good as one that the
+    kernel ended for want of memory: it is started again, and no crash."""
     process, life = node.process, node.life
     limited = [process.pid, *node.children()]
     for pid in limited:
-        virtual = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.prlimit(pid, resource.RLIMIT_AS, (virtual + int(fault.amount * (4 << 20)), resource.RLIM_INFINITY))
+        virtual = (
+            int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
+        )
+        resource.prlimit(
+            pid,
+            resource.RLIMIT_AS,
+            (virtual + int(fault.amount * (4 << 20)), resource.RLIM_INFINITY),
+        )
     node.dead_on_purpose = True
 
     def heal():
@@ -223,9 +242,12 @@ def memory(world, node, fault):
         node.dead_on_purpose = False
         for pid in limited:
             try:
-                resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+                resource.prlimit(
+                    pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+                )
             except ProcessLookupError:
                 pass
+
     return heal
 
 
@@ -247,34 +269,68 @@ def of_children(number, after):
                     os.kill(child, after)
                 except ProcessLookupError:
                     pass
+
         return heal if after else lambda: None
+
     return inflict
 
 
-INFLICT = {"kill": kill, "end": end, "power": power, "stop": stop, "cut": cut, "cut one way": cut_one_way, "isolate": isolate,
-           "slow": slow, "lossy": lossy, "full disk": full_disk, "memory": memory, "clock": clock, "runner": of_children(signal.SIGKILL, 0),
-           "hang": of_children(signal.SIGSTOP, signal.SIGCONT)}
+INFLICT = {
+    "kill": kill,
+    "end": end,
+    "power": power,
+    "stop": stop,
+    "cut": cut,
+    "cut one way": cut_one_way,
+    "isolate": isolate,
+    "slow": slow,
+    "lossy": lossy,
+    "full disk": full_disk,
+    "memory": memory,
+    "clock": clock,
+    "runner": of_children(signal.SIGKILL, 0),
+    "hang": of_children(signal.SIGSTOP, signal.SIGCONT),
+}
 
 
-# ---- the start --------------------------------------------------------------------------------------
+# ---- the start
+# --------------------------------------------------------------------------------------
 
 
 def found_cluster(world, drawn, names, more=()):
-    """The nodes are one cluster, and the model is ready on several of them. Every node has a copy of the model's file."""
+    """The nodes are one cluster, and the model is ready on several of them. Every node has a copy
+    of the model's file."""
     options = ["--transport", drawn.transport, *([] if drawn.runners else ["--in-process"]), *more]
     sizes = itertools.cycle(drawn.memory.split("/"))
-    sims = {name: ["--sim", world.sim(name, memory=f"{size}MiB", decode="60MB/s", flops="2GFLOP/s")]
-            for name, size in zip(names, sizes)}
+    sims = {
+        name: ["--sim", world.sim(name, memory=f"{size}MiB", decode="60MB/s", flops="2GFLOP/s")]
+        for name, size in zip(names, sizes)
+    }
     nodes = world.cluster(*names, all=options, **sims)
-    wait("the links are known", lambda: len([
-        link for link in (nodes[0].ask({"do": "links"}) or {"links": []})["links"] if link["latency_ns"] is not None]) ==
-        len(nodes) * (len(nodes) - 1), 40)
+    wait(
+        "the links are known",
+        lambda: len(
+            [
+                link
+                for link in (nodes[0].ask({"do": "links"}) or {"links": []})["links"]
+                if link["latency_ns"] is not None
+            ]
+        )
+        == len(nodes) * (len(nodes) - 1),
+        40,
+    )
     for node in nodes:
         copy = world.copy_of_model(f"{node.name}.gguf")
         node.medley("add", copy)
     nodes[0].medley("place", MODEL, "--streams", "4", "-c", "256", seconds=90)
     wait("all see it ready", lambda: not world.problem(), 60)
     if len(world.stages()) == 1:  # one device has room for all of it
-        nodes[0].medley("move", MODEL, "--to", ",".join(f"{name}/sim:{name}:{n}" for name, n in zip(names, (3, 2))), seconds=60)
+        nodes[0].medley(
+            "move",
+            MODEL,
+            "--to",
+            ",".join(f"{name}/sim:{name}:{n}" for name, n in zip(names, (3, 2))),
+            seconds=60,
+        )
     check(len(world.stages()) > 1, f"the model is on one node: {world.stages()}")
     return nodes

@@ -1,11 +1,13 @@
-"""The node that a client streams from cannot reach the node that computes, both ways or one, but a third reaches both: the
-text goes on through the third, and is what an undisturbed run gives. So do requests that come while the way is cut."""
+"""The node that a client streams from cannot reach the node that computes, both ways or one, but a
+third reaches both: the text goes on through the third, and is what an undisturbed run gives. So do
+requests that come while the way is cut."""
 import json
 import os
 import threading
 import time
 
-from harness import check, check_equal, ip, run, wait
+from harness import check, check_equal, run, wait
+from namespaces import ip
 
 OPTIONS = ["--transport", os.environ.get("MEDLEY_TRANSPORT", "tcp")]
 NAME = "Medley Stories"
@@ -38,7 +40,15 @@ class Reader(threading.Thread):
 def isolate(nodes, on):
     """Those hear all others, but not each other."""
     for node in nodes:
-        ip("link", "set", node.network.port, "type", "bridge_slave", "isolated", "on" if on else "off")
+        ip(
+            "link",
+            "set",
+            node.network.port,
+            "type",
+            "bridge_slave",
+            "isolated",
+            "on" if on else "off",
+        )
 
 
 def misdirect(sender, receiver, on):
@@ -61,10 +71,21 @@ def go_on_through_a_third(world, laptop, cut, mend):
     cut()
     check_equal(reader.text(), wanted, "text")
     begin = time.monotonic()
-    check_equal(laptop.chat(PROMPT, model=NAME, max_tokens=20), wanted_start(wanted, laptop), "text of a new request")
-    world.say(f"longest pause {reader.longest_s():.2f} s; a new request took {time.monotonic() - begin:.2f} s")
+    check_equal(
+        laptop.chat(PROMPT, model=NAME, max_tokens=20),
+        wanted_start(wanted, laptop),
+        "text of a new request",
+    )
+    world.say(
+        f"longest pause {reader.longest_s():.2f} s; a new request took "
+        f"{time.monotonic() - begin:.2f} s"
+    )
     tower = world.nodes[2]
-    wait("one misses the other", lambda: laptop.nodes().get("tower") != "up" or tower.nodes().get("laptop") != "up", 10)
+    wait(
+        "one misses the other",
+        lambda: laptop.nodes().get("tower") != "up" or tower.nodes().get("laptop") != "up",
+        10,
+    )
     mend()
 
 
@@ -77,13 +98,19 @@ def wanted_start(wanted, laptop):
 
 def hear_again(world, one, other):
     begin = time.monotonic()
-    wait("they hear each other again", lambda: one.nodes().get(other.name) == "up" == other.nodes().get(one.name), 10)
+    wait(
+        "they hear each other again",
+        lambda: one.nodes().get(other.name) == "up" == other.nodes().get(one.name),
+        10,
+    )
     world.say(f"they hear each other again {time.monotonic() - begin:.2f} s after the way is free")
 
 
 def scenario(world):
     with world.step("three nodes; attic leads, and tower has the model"):
-        options = {name: ["--sim", world.sim(name, **DEVICE)] for name in ("laptop", "tower", "attic")}
+        options = {
+            name: ["--sim", world.sim(name, **DEVICE)] for name in ("laptop", "tower", "attic")
+        }
         attic, laptop, tower = world.cluster("attic", "laptop", "tower", all=OPTIONS, **options)
         attic.medley("place", world.model, "--streams", "2", "-c", "512")
         wait("tower knows it", lambda: tower.status()["instances"])
@@ -91,12 +118,21 @@ def scenario(world):
         attic.medley("move", NAME, "--to", "tower/sim:tower:5")
         wait("laptop knows it", lambda: laptop.status()["instances"])
     with world.step("both ways are cut between laptop and tower"):
-        go_on_through_a_third(world, laptop, lambda: isolate((laptop, tower), True), lambda: isolate((laptop, tower), False))
+        go_on_through_a_third(
+            world,
+            laptop,
+            lambda: isolate((laptop, tower), True),
+            lambda: isolate((laptop, tower), False),
+        )
         hear_again(world, laptop, tower)
     for sender, receiver in ((laptop, tower), (tower, laptop)):
         with world.step(f"one way is cut, from {sender.name} to {receiver.name}"):
-            go_on_through_a_third(world, laptop, lambda s=sender, r=receiver: misdirect(s, r, True),
-                                  lambda s=sender, r=receiver: misdirect(s, r, False))
+            go_on_through_a_third(
+                world,
+                laptop,
+                lambda s=sender, r=receiver: misdirect(s, r, True),
+                lambda s=sender, r=receiver: misdirect(s, r, False),
+            )
             hear_again(world, laptop, tower)
     with world.step("nothing was placed anew meanwhile"):
         stages = [stage["node"] for stage in attic.status()["instances"][0]["stages"]]

@@ -1,4 +1,5 @@
-"""A full disk: weights that do not fit are refused with the reason, harm nothing, and come when there is room."""
+"""A full disk: weights that do not fit are refused with the reason, harm nothing, and come when
+there is room."""
 from harness import check, check_equal, run, wait
 
 NAME = "Medley Stories"
@@ -12,14 +13,21 @@ def problem(node):
 
 def no_room_for_weights(world, laptop, tower):
     with world.step("no room for the layers: medley place and medley status say so"):
-        result = laptop.medley("place", world.model, "--streams", "1", "-c", "256", ok=False, seconds=60)
+        result = laptop.medley(
+            "place", world.model, "--streams", "1", "-c", "256", ok=False, seconds=60
+        )
         world.say(result.err)
-        check("tower" in result.err and ("disk" in result.err or "room" in result.err or "free" in result.err),
-              f"medley place says {result}")
+        check(
+            "tower" in result.err
+            and ("disk" in result.err or "room" in result.err or "free" in result.err),
+            f"medley place says {result}",
+        )
         for node in (laptop, tower):
             check_equal(node.status()["instances"][0]["state"], "failed", f"state on {node.name}")
-            check("free" in (problem(node) or "") or "room" in (problem(node) or ""),
-                  f"medley status of {node.name} says {problem(node)!r}")
+            check(
+                "free" in (problem(node) or "") or "room" in (problem(node) or ""),
+                f"medley status of {node.name} says {problem(node)!r}",
+            )
     with world.step("meanwhile the cluster is whole"):
         for node in (laptop, tower):
             check_equal(node.nodes(), {"laptop": "up", "tower": "up"}, f"nodes of {node.name}")
@@ -32,8 +40,10 @@ def no_room_for_weights(world, laptop, tower):
 
 def scenario(world):
     with world.step("two nodes; the one with the device has little room on its disk"):
-        options = {"laptop": ["--sim", world.sim("laptop", memory="4MiB")],
-                   "tower": ["--sim", world.sim("tower", memory="64MiB")]}
+        options = {
+            "laptop": ["--sim", world.sim("laptop", memory="4MiB")],
+            "tower": ["--sim", world.sim("tower", memory="64MiB")],
+        }
         laptop, tower = world.node("laptop"), world.node("tower")
         world.disk(tower, SPARE + (1 << 20))
         laptop.start("--new", *options["laptop"])

@@ -1,7 +1,8 @@
-"""Real nodes for tests: each is a `medley up` process in a network namespace of its own, all on one switch.
+"""Real nodes for tests: each is a `medley up` process in a network namespace of its own, all on one
+switch.
 
-Everything lies in one fresh namespace that this process enters first, so nothing of the machine's own network is touched
-and all of it goes when the process ends. A scenario is a file of its own:
+Everything lies in one fresh namespace that this process enters first, so nothing of the machine's
+own network is touched and all of it goes when the process ends. A scenario is a file of its own:
 
     from harness import World, run
 
@@ -12,12 +13,13 @@ and all of it goes when the process ends. A scenario is a file of its own:
 
     run(scenario)
 
-Each step is a point of TAP; the first that fails ends the scenario and shows the ends of the nodes' logs. Where namespaces
-are not allowed the whole scenario is skipped, with the reason. At the end every node that still runs must end in order
-on SIGTERM; one that ended by itself fails the scenario.
+Each step is a point of TAP; the first that fails ends the scenario and shows the ends of the nodes'
+logs. Where namespaces are not allowed the whole scenario is skipped, with the reason. At the end
+every node that still runs must end in order on SIGTERM; one that ended by itself fails the
+scenario.
 
-MEDLEY is the binary, MEDLEY_MODEL a small model, MEDLEY_PATIENCE what waits are multiplied by (a slow build).
-MEDLEY_KEEP=1 keeps the folder with the nodes' state and logs.
+MEDLEY is the binary, MEDLEY_MODEL a small model, MEDLEY_PATIENCE what waits are multiplied by (a
+slow build). MEDLEY_KEEP=1 keeps the folder with the nodes' state and logs.
 """
 import contextlib
 import ctypes
@@ -37,11 +39,11 @@ import threading
 import time
 import traceback
 
+from namespaces import MS_REMOUNT, Cable, NotAllowed, enter_namespaces, ip, libc, mount, own_network
+
 PATIENCE = float(os.environ.get("MEDLEY_PATIENCE", "1"))
 API_PORT, NODE_PORT = 8080, 7979
-MS_REMOUNT, MS_REC, MS_PRIVATE = 1 << 5, 1 << 14, 1 << 18
 PR_SET_PDEATHSIG = 1
-libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Failure(Exception):
@@ -59,7 +61,8 @@ def check_equal(found, wanted, what):
 
 
 def wait(what, condition, seconds=15):
-    """Until `condition()` is true, and what it returned; Failure after `seconds` (times PATIENCE)."""
+    """Until `condition()` is true, and what it returned; Failure after `seconds` (times
+    PATIENCE)."""
     end = time.monotonic() + seconds * PATIENCE
     found = None
     while time.monotonic() < end:
@@ -68,98 +71,6 @@ def wait(what, condition, seconds=15):
             return found
         time.sleep(0.05)
     raise Failure(f"{what}: not within {seconds * PATIENCE:g} s; at last: {found!r}")
-
-
-# ---- namespaces --------------------------------------------------------------------------------
-
-
-class NotAllowed(Exception):
-    """This machine does not let us make namespaces."""
-
-
-def mount(what, where, kind, flags, data=None):
-    encoded = [None if text is None else str(text).encode() for text in (what, where, kind)]
-    if libc.mount(*encoded, ctypes.c_ulong(flags), data.encode() if data else None):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(where))
-
-
-def enter_namespaces():
-    kinds = os.CLONE_NEWNET | os.CLONE_NEWNS
-    try:
-        os.unshare(kinds)
-    except OSError:
-        uid, gid = os.getuid(), os.getgid()
-        try:
-            os.unshare(os.CLONE_NEWUSER | kinds)
-            pathlib.Path("/proc/self/setgroups").write_text("deny")
-            pathlib.Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
-            pathlib.Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
-        except OSError as problem:
-            raise NotAllowed(f"no network namespaces here: {problem}") from problem
-    mount("none", "/", None, MS_REC | MS_PRIVATE)
-
-
-def ip(*words):
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
-    return done.stdout
-
-
-def own_network():
-    return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-
-
-class Network:
-    """A namespace: alive as long as this object."""
-
-    def __init__(self, switch, number):
-        self.switch, self.address = switch, f"10.77.0.{number}"
-        os.unshare(os.CLONE_NEWNET)
-        self.fd = own_network()
-        try:
-            ip("link", "set", "lo", "up")
-        finally:
-            os.setns(switch, os.CLONE_NEWNET)
-
-    @contextlib.contextmanager
-    def inside(self):
-        """This thread alone is in there; what it starts and opens meanwhile stays there."""
-        os.setns(self.fd, os.CLONE_NEWNET)
-        try:
-            yield
-        finally:
-            os.setns(self.switch, os.CLONE_NEWNET)
-
-    def begin(self, device):
-        """Gives its device its address."""
-        with self.inside():
-            ip("address", "add", f"{self.address}/24", "dev", device)
-            ip("link", "set", device, "up")
-            ip("route", "add", "224.0.0.0/4", "dev", device)
-
-
-class Cable(Network):
-    """One that hangs on the kernel's bridge `switch`."""
-
-    def __init__(self, switch, number):
-        super().__init__(switch, number)
-        self.port = f"port{number}"
-        ip("link", "add", "name", self.port, "type", "veth", "peer", "name", "cable", "netns", self._hold())
-        self._holder.stdin.close()
-        self._holder.wait()
-        ip("link", "set", self.port, "master", "switch", "up")
-        self.begin("cable")
-
-    def _hold(self):
-        """The id of a process in there: `ip` wants one."""
-        with self.inside():
-            self._holder = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
-        return str(self._holder.pid)
-
-    def plug(self, there):
-        ip("link", "set", self.port, "up" if there else "down")
 
 
 # ---- a node ------------------------------------------------------------------------------------
@@ -178,8 +89,8 @@ def die_with_parent():
 
 
 def be_a_machine(name):
-    """Between fork and exec of a node: a host name of its own, and /sys shows the interfaces of its own network, where
-    that is allowed."""
+    """Between fork and exec of a node: a host name of its own, and /sys shows the interfaces of its
+    own network, where that is allowed."""
     die_with_parent()
     if libc.unshare(os.CLONE_NEWUTS) == 0:
         socket.sethostname(name)
@@ -201,10 +112,19 @@ class Node:
     # -- its process
 
     def environment(self, log="info"):
-        mine = {"MEDLEY_STATE_DIR": str(self.state), "HOME": str(self.folder), "GOMP_SPINCOUNT": "100",
-                "DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={self.folder}/no-bus",  # not the machine's own Avahi
-                "MEDLEY_LOG": os.environ.get("MEDLEY_LOG", log)}
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "MEDLEY_"))}
+        mine = {
+            "MEDLEY_STATE_DIR": str(self.state),
+            "HOME": str(self.folder),
+            "GOMP_SPINCOUNT": "100",
+            # not the machine's own Avahi
+            "DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={self.folder}/no-bus",
+            "MEDLEY_LOG": os.environ.get("MEDLEY_LOG", log),
+        }
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("XDG_", "MEDLEY_"))
+        }
         return kept | mine
 
     def start(self, *options):
@@ -216,9 +136,15 @@ class Node:
             words.append("--no-governor")
         self.started = time.monotonic()
         with self.log.open("ab") as log, self.network.inside():
-            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
-                                            env=self.environment() | self.more,
-                                            preexec_fn=functools.partial(be_a_machine, self.name))
+            self.process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=self.environment() | self.more,
+                preexec_fn=functools.partial(be_a_machine, self.name),
+            )
         return self
 
     def is_running(self):
@@ -271,7 +197,9 @@ class Node:
         raise Failure(f"{self.name} has no memory: it has ended")
 
     def cpu_seconds(self):
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = (
+            pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        )
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def log_text(self):
@@ -281,20 +209,31 @@ class Node:
 
     def popen(self, *words, **more):
         with self.network.inside():
-            return subprocess.Popen([self.world.binary, *map(str, words)], cwd=self.folder, preexec_fn=die_with_parent,
-                                    env=self.environment("warn"), **more)
+            return subprocess.Popen(
+                [self.world.binary, *map(str, words)],
+                cwd=self.folder,
+                preexec_fn=die_with_parent,
+                env=self.environment("warn"),
+                **more,
+            )
 
     def medley(self, *words, ok=True, seconds=60, stdin=""):
-        """A command on this node. `ok`: True, it must succeed; False, it must fail; None, as it likes."""
+        """A command on this node. `ok`: True, it must succeed; False, it must fail; None, as it
+        likes."""
         begin = time.monotonic()
-        process = self.popen(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = self.popen(
+            *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         try:
             out, err = process.communicate(stdin, timeout=seconds * PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = process.communicate()
-            raise Failure(f"{self.name}: medley {' '.join(map(str, words))}: no end within {seconds * PATIENCE:g} s: "
-                          f"{out!r} {err!r}") from None
+            raise Failure(
+                f"{self.name}: medley {' '.join(map(str, words))}: no end within "
+                f"{seconds * PATIENCE:g} s: "
+                f"{out!r} {err!r}"
+            ) from None
         result = Result(process.returncode, out, err, time.monotonic() - begin)
         if ok is not None and (result.code == 0) != ok:
             raise Failure(f"{self.name}: medley {' '.join(map(str, words))}: {result}")
@@ -334,7 +273,11 @@ class Node:
 
     def wait_until(self, states, seconds=15):
         """Until it lists exactly these nodes in these states."""
-        wait(f"{self.name} sees {states}", lambda: (found := self.nodes()) == states or None and found, seconds)
+        wait(
+            f"{self.name} sees {states}",
+            lambda: (found := self.nodes()) == states or None and found,
+            seconds,
+        )
 
     def answering(self, *words):
         return Conversation(self, words)
@@ -347,7 +290,8 @@ class Node:
             return socket.create_connection((address, port), seconds * PATIENCE)
 
     def ask(self, request, seconds=10):
-        """The last answer to a request on its control socket (docs/control.md), or None where none came."""
+        """The last answer to a request on its control socket (docs/control.md), or None where none
+        came."""
         with socket.socket(socket.AF_UNIX) as control:
             control.settimeout(seconds * PATIENCE)
             try:
@@ -363,8 +307,12 @@ class Node:
         connection = http.client.HTTPConnection("127.0.0.1", API_PORT, timeout=seconds * PATIENCE)
         connection.sock = self.connect(seconds=seconds)
         try:
-            connection.request(method, path, json.dumps(body) if body is not None else None,
-                               {"Content-Type": "application/json"})
+            connection.request(
+                method,
+                path,
+                json.dumps(body) if body is not None else None,
+                {"Content-Type": "application/json"},
+            )
             response = connection.getresponse()
             return response.status, json.loads(response.read())
         finally:
@@ -382,7 +330,9 @@ class Node:
         connection.sock = self.connect()
         begin = time.monotonic()
         try:
-            connection.request("POST", "/v1/chat/completions", json.dumps(chat_body(text, stream=True, **more)))
+            connection.request(
+                "POST", "/v1/chat/completions", json.dumps(chat_body(text, stream=True, **more))
+            )
             response = connection.getresponse()
             check_equal(response.status, 200, f"{self.name}: streaming")
             done = False
@@ -402,7 +352,12 @@ class Node:
 
 
 def chat_body(text, **more):
-    return {"messages": [{"role": "user", "content": text}], "temperature": 0, "seed": 1, "max_tokens": 40} | more
+    return {
+        "messages": [{"role": "user", "content": text}],
+        "temperature": 0,
+        "seed": 1,
+        "max_tokens": 40,
+    } | more
 
 
 class Conversation:
@@ -411,7 +366,9 @@ class Conversation:
     def __init__(self, node, words):
         self.node, self.words, self.err = node, words, ""
         self.terminal, end = pty.openpty()
-        self.process = node.popen(*words, stdin=end, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = node.popen(
+            *words, stdin=end, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         os.close(end)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -422,13 +379,19 @@ class Conversation:
 
     def question(self):
         """The four words that it shows, once it asks."""
-        wait(f"{self.node.name}: medley {' '.join(self.words)} asks",
-             lambda: "[y/N]" in self.err or (self.process.poll() is not None and self.fail()), 20)
+        wait(
+            f"{self.node.name}: medley {' '.join(self.words)} asks",
+            lambda: "[y/N]" in self.err or (self.process.poll() is not None and self.fail()),
+            20,
+        )
         return self.err.split("\n")[-2].strip()
 
     def fail(self):
         self.reader.join()
-        raise Failure(f"{self.node.name}: medley {' '.join(self.words)} ended without a question: {self.err!r}")
+        raise Failure(
+            f"{self.node.name}: medley {' '.join(self.words)} ended without a question: "
+            f"{self.err!r}"
+        )
 
     def say(self, text):
         os.write(self.terminal, text.encode() + b"\n")
@@ -438,7 +401,9 @@ class Conversation:
             code = self.process.wait(seconds * PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            raise Failure(f"{self.node.name}: medley {' '.join(self.words)} does not end: {self.err!r}") from None
+            raise Failure(
+                f"{self.node.name}: medley {' '.join(self.words)} does not end: {self.err!r}"
+            ) from None
         self.reader.join()
         os.close(self.terminal)
         return Result(code, self.process.stdout.read(), self.err, 0)
@@ -497,7 +462,9 @@ class World:
         """A file with one simulated device; with names and values of docs/simulated-devices.md."""
         path = self.folder / f"{name}.ini"
         given = {"memory": "1GiB", "decode": "200MB/s", "flops": "4GFLOP/s"} | keys
-        path.write_text(f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in given.items()))
+        path.write_text(
+            f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in given.items())
+        )
         return path
 
     def disk(self, node, size):
@@ -508,7 +475,8 @@ class World:
             self.mounts.append(node.state)
 
     def cluster(self, *names, **options):
-        """Nodes that are one cluster: options[name] are those of `medley up`. All see each other when it returns."""
+        """Nodes that are one cluster: options[name] are those of `medley up`. All see each other
+        when it returns."""
         nodes = [self.node(name) for name in names]
         common = options.get("all", [])
         nodes[0].start("--new", *common, *options.get(names[0], []))

@@ -1,6 +1,6 @@
-"""A device that would not keep its limit loses its layers before its governor takes any of its time: real nodes with
-simulated devices (docs/simulated-devices.md: heat). Five minutes, for metal is slow: a benchmark of meson's, not a test
-(`meson test --benchmark cluster-heat`)."""
+"""A device that would not keep its limit loses its layers before its governor takes any of its
+time: real nodes with simulated devices (docs/simulated-devices.md: heat). Five minutes, for metal
+is slow: a benchmark of meson's, not a test (`meson test --benchmark cluster-heat`)."""
 import re
 import time
 
@@ -9,8 +9,17 @@ from harness import World, check, check_equal, run
 NAME = "Medley Stories"
 PROMPT = "Tell me a story about a cat and a dog."
 # 80 ms for a token; at full load it settles at 120 C, half-way in 140 s, and its limit is 90 C.
-HOT = {"memory": "64MiB", "decode": "30MB/s", "flops": "1GFLOP/s", "power_idle": "5W", "power_max": "105W",
-       "thermal_mass": "222J/K", "thermal_resistance": "0.9K/W", "limit": "90C", "throttle": "30%"}
+HOT = {
+    "memory": "64MiB",
+    "decode": "30MB/s",
+    "flops": "1GFLOP/s",
+    "power_idle": "5W",
+    "power_max": "105W",
+    "thermal_mass": "222J/K",
+    "thermal_resistance": "0.9K/W",
+    "limit": "90C",
+    "throttle": "30%",
+}
 COOL = {"memory": "64MiB", "decode": "26MB/s", "flops": "1GFLOP/s"}
 
 
@@ -30,13 +39,19 @@ def temperature(node):
 
 
 def devices(node):
-    return [stage["device"] for instance in node.status()["instances"] for stage in instance["stages"]]
+    return [
+        stage["device"] for instance in node.status()["instances"] for stage in instance["stages"]
+    ]
 
 
 def scenario(world):
     with world.step("two nodes, the model on the faster one, which gets hot"):
-        laptop, tower = world.cluster("laptop", "tower", laptop=["--sim", world.sim("laptop", **COOL)],
-                                      tower=["--sim", world.sim("tower", **HOT)])
+        laptop, tower = world.cluster(
+            "laptop",
+            "tower",
+            laptop=["--sim", world.sim("laptop", **COOL)],
+            tower=["--sim", world.sim("tower", **HOT)],
+        )
         laptop.medley("place", world.model, "--streams", "1", "-c", "512")
         check_equal(devices(laptop), ["sim:tower"], "devices with layers")
     with world.step("used now and then, it keeps its limit, and its body becomes known"):
@@ -49,11 +64,24 @@ def scenario(world):
         while devices(laptop) == ["sim:tower"]:
             check(time.monotonic() - began < 240, f"it keeps its layers: {temperature(tower)}")
             generate(laptop, 1)
-        why = [line for line in laptop.medley("events").out.splitlines() if "hot: tower/sim:tower" in line]
+        why = [
+            line
+            for line in laptop.medley("events").out.splitlines()
+            if "hot: tower/sim:tower" in line
+        ]
         check(why, laptop.medley("events").out)
         world.say(f"left after {time.monotonic() - began:.0f} s of work: {why[-1]}")
-        world.say("\n".join(line for line in tower.log_text().splitlines() if "heat" in line and "sim:tower" in line))
-        check("held" not in tower.log_text() and "paused" not in tower.log_text(), f"it was held: {temperature(tower)}")
+        world.say(
+            "\n".join(
+                line
+                for line in tower.log_text().splitlines()
+                if "heat" in line and "sim:tower" in line
+            )
+        )
+        check(
+            "held" not in tower.log_text() and "paused" not in tower.log_text(),
+            f"it was held: {temperature(tower)}",
+        )
     with world.step("it would be hot again: its layers stay away"):
         began = time.monotonic()
         while time.monotonic() - began < 60:

@@ -1,4 +1,5 @@
-"""Machines come into a cluster: by mDNS and a code, by hand; and what is refused. MEDLEY_TRANSPORT: tcp or quic."""
+"""Machines come into a cluster: by mDNS and a code, by hand; and what is refused. MEDLEY_TRANSPORT:
+tcp or quic."""
 import os
 import time
 
@@ -14,7 +15,9 @@ def founds(world):
         laptop.start(*OPTIONS, "--sim", world.sim("one"))
         wait("laptop leads", lambda: laptop.leader() == "laptop", 10)
         status = laptop.status()
-        check_equal((status["cluster"]["nodes"], status["cluster"]["voters"]), (1, 1), "nodes and voters")
+        check_equal(
+            (status["cluster"]["nodes"], status["cluster"]["voters"]), (1, 1), "nodes and voters"
+        )
         check_equal(status["listening"][0], f"{laptop.address}:7979", "listens on")
         check_equal(laptop.nodes(), {"laptop": "up"}, "nodes")
     return laptop
@@ -27,7 +30,10 @@ def waits(world, laptop):
         wait("tower shows words", lambda: "waiting to be let in by laptop" in tower.log_text(), 15)
         check(tower.is_waiting(), "tower is not waiting")
         laptop.wait_until({"laptop": "up", "tower": "waiting"})
-        check("waits to be let in" in tower.medley("status").out, "medley status does not say that it waits")
+        check(
+            "waits to be let in" in tower.medley("status").out,
+            "medley status does not say that it waits",
+        )
         check_equal(tower.nodes(), {}, "nodes that tower lists")
         check("in no cluster yet" in tower.medley("invite", ok=False).err, "a stranger invites")
     return tower
@@ -53,7 +59,10 @@ def joins(world, laptop, tower):
         code = laptop.invite()
         check_equal(laptop.status()["code"], code, "code in medley status")
         result = tower.medley("join", code)
-        check("joined the cluster" in result.out and "through laptop" in result.out, f"medley join says {result}")
+        check(
+            "joined the cluster" in result.out and "through laptop" in result.out,
+            f"medley join says {result}",
+        )
         world.say(f"medley join: {result.seconds:.2f} s")
         for node in (laptop, tower):
             node.wait_until({"laptop": "up", "tower": "up"})
@@ -64,8 +73,15 @@ def joins(world, laptop, tower):
         check("already" in tower.medley("join", code, ok=False).err, "a member joins again")
     with world.step("both list the links, both ways, with a latency"):
         for node in (laptop, tower):
-            wait(f"links on {node.name}", lambda node=node: {("laptop", "tower"), ("tower", "laptop")} == {
-                (link["from"], link["to"]) for link in node.json("links")["links"] if link["up"] and link["latency_ns"]})
+            wait(
+                f"links on {node.name}",
+                lambda node=node: {("laptop", "tower"), ("tower", "laptop")}
+                == {
+                    (link["from"], link["to"])
+                    for link in node.json("links")["links"]
+                    if link["up"] and link["latency_ns"]
+                },
+            )
     return code
 
 

@@ -1,5 +1,5 @@
-"""The leader dies: another leads, text that is being generated elsewhere goes on without a gap, and who died follows when
-it is back."""
+"""The leader dies: another leads, text that is being generated elsewhere goes on without a gap, and
+who died follows when it is back."""
 import threading
 import time
 
@@ -37,8 +37,12 @@ class Listener(threading.Thread):
 def new_leader(world, others, old, step):
     begin = time.monotonic()
     names = {node.name for node in others}
-    wait("another leads", lambda: {node.leader() for node in others} <= names and
-         len({node.leader() for node in others}) == 1, 30)
+    wait(
+        "another leads",
+        lambda: {node.leader() for node in others} <= names
+        and len({node.leader() for node in others}) == 1,
+        30,
+    )
     world.say(f"{step}: {others[0].leader()} leads after {time.monotonic() - begin:.1f} s")
     for node in others:
         states = {other.name: "up" for other in others} | {old.name: "down"}
@@ -47,9 +51,11 @@ def new_leader(world, others, old, step):
 
 def scenario(world):
     # Only tower has room for the model, and it is slow: some 15 tokens a second.
-    options = {"laptop": ["--sim", world.sim("laptop", memory="4MiB")],
-               "tower": ["--sim", world.sim("tower", memory="64MiB", decode="40MB/s")],
-               "attic": ["--sim", world.sim("attic", memory="4MiB")]}
+    options = {
+        "laptop": ["--sim", world.sim("laptop", memory="4MiB")],
+        "tower": ["--sim", world.sim("tower", memory="64MiB", decode="40MB/s")],
+        "attic": ["--sim", world.sim("attic", memory="4MiB")],
+    }
     with world.step("three nodes, the model on one that does not lead"):
         laptop, tower, attic = nodes = world.cluster("laptop", "tower", "attic", **options)
         wait("three vote", lambda: laptop.status()["cluster"]["voters"] == 3)
@@ -94,7 +100,11 @@ def scenario(world):
         old.mend()
         for node in nodes:
             node.wait_until({"laptop": "up", "tower": "up", "attic": "up"}, 40)
-        wait("all know the same leader", lambda: len({node.leader() for node in nodes}) == 1 and laptop.leader(), 30)
+        wait(
+            "all know the same leader",
+            lambda: len({node.leader() for node in nodes}) == 1 and laptop.leader(),
+            30,
+        )
 
 
 run(scenario)

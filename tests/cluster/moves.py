@@ -1,6 +1,7 @@
-"""Layers move between nodes while texts are being generated: the texts stay what they were, nothing is computed again, and
-the readers see a short pause. MEDLEY_TRANSPORT: tcp or quic. MEDLEY_IN_PROCESS: a node whose devices compute in its own
-process; the others' have processes of their own."""
+"""Layers move between nodes while texts are being generated: the texts stay what they were, nothing
+is computed again, and the readers see a short pause. MEDLEY_TRANSPORT: tcp or quic.
+MEDLEY_IN_PROCESS: a node whose devices compute in its own process; the others' have processes of
+their own."""
 import os
 import signal
 import threading
@@ -10,8 +11,10 @@ from harness import check, check_equal, run, wait
 
 OPTIONS = ["--transport", os.environ.get("MEDLEY_TRANSPORT", "tcp")]
 NAME = "Medley Stories"
-PROMPT = "Tell me a story about a cat and a dog. " + " ".join(f"There was a {animal} who liked to play with a red ball in the park."
-                                             for animal in ("bear", "fox", "duck", "cat", "dog", "bird", "frog"))
+PROMPT = "Tell me a story about a cat and a dog. " + " ".join(
+    f"There was a {animal} who liked to play with a red ball in the park."
+    for animal in ("bear", "fox", "duck", "cat", "dog", "bird", "frog")
+)
 # 60 ms for a token, and 10 ms for each token of a prompt: a replay of this prompt is seen.
 DEVICE = {"memory": "64MiB", "decode": "40MB/s", "flops": "1GFLOP/s"}
 TOKENS = 60
@@ -39,7 +42,9 @@ class Reader(threading.Thread):
 
     def gaps(self, since=0):
         moments = [moment for moment, _ in self.pieces]
-        return sorted(after - before for before, after in zip(moments, moments[1:]) if after > since)
+        return sorted(
+            after - before for before, after in zip(moments, moments[1:]) if after > since
+        )
 
 
 def pauses(world, readers, wanted, name, since):
@@ -53,7 +58,11 @@ def pauses(world, readers, wanted, name, since):
 
 def read_all(nodes):
     readers = [Reader(node) for node in nodes]
-    wait("all hear something", lambda: all(len(reader.pieces) > 5 or reader.problem for reader in readers), 60)
+    wait(
+        "all hear something",
+        lambda: all(len(reader.pieces) > 5 or reader.problem for reader in readers),
+        60,
+    )
     return readers
 
 
@@ -84,21 +93,37 @@ def kill_device(world, nodes, wanted, to):
 def kill(world, nodes, wanted):
     """The node with half of the layers: the others compute the texts anew up to where they were."""
     readers, began = read_all(nodes[:2]), time.time()
-    killed, killed_at = time.monotonic(), time.strftime("%H:%M:%S", time.gmtime(began)) + f"{began % 1:.3f}"[1:]
+    killed, killed_at = (
+        time.monotonic(),
+        time.strftime("%H:%M:%S", time.gmtime(began)) + f"{began % 1:.3f}"[1:],
+    )
     nodes[2].kill()
     pauses(world, readers, wanted, f"killed at {killed_at}", killed)
     for node in nodes[:2]:
-        lines = [line for line in node.log_text().splitlines() if line[2:3] == ":" and line[:12] >= killed_at and
-                 any(word in line for word in ("link to", "engine", "hosting"))]
+        lines = [
+            line
+            for line in node.log_text().splitlines()
+            if line[2:3] == ":"
+            and line[:12] >= killed_at
+            and any(word in line for word in ("link to", "engine", "hosting"))
+        ]
         world.say("\n".join(f"{node.name} {line}" for line in lines[:12]))
 
 
 def scenario(world):
     with world.step("three nodes, the model on one of them"):
         in_process = os.environ.get("MEDLEY_IN_PROCESS")
-        options = {name: ["--sim", world.sim(name, **DEVICE), *(["--in-process"] if name == in_process else [])]
-                   for name in ("laptop", "tower", "attic")}
-        laptop, tower, attic = nodes = world.cluster("laptop", "tower", "attic", all=OPTIONS, **options)
+        options = {
+            name: [
+                "--sim",
+                world.sim(name, **DEVICE),
+                *(["--in-process"] if name == in_process else []),
+            ]
+            for name in ("laptop", "tower", "attic")
+        }
+        laptop, tower, attic = nodes = world.cluster(
+            "laptop", "tower", "attic", all=OPTIONS, **options
+        )
         laptop.medley("place", world.model, "--streams", "2", "-c", "512")
         for node in nodes:
             node.medley("add", world.model)

@@ -1,4 +1,5 @@
-"""The control plane of three nodes at rest: what it costs. The figures are printed; the bounds are generous."""
+"""The control plane of three nodes at rest: what it costs. The figures are printed; the bounds are
+generous."""
 import time
 
 from harness import PATIENCE, check, run, wait
@@ -18,7 +19,8 @@ def bare_bytes(world):
 
 
 def is_quiet(world, nodes):
-    """No link is being measured: the first bursts, which a loaded machine puts off, take more than seconds of rest."""
+    """No link is being measured: the first bursts, which a loaded machine puts off, take more than
+    seconds of rest."""
     before = [world.wire_bytes(node)[0] for node in nodes]
     time.sleep(2)
     return all(world.wire_bytes(node)[0] - sent < 2 * SENT_MAX for node, sent in zip(nodes, before))
@@ -29,8 +31,13 @@ def at_rest(world, nodes):
     before = [(node.cpu_seconds(), world.wire_bytes(node)) for node in nodes]
     time.sleep(SECONDS)
     after = [(node.cpu_seconds(), world.wire_bytes(node)) for node in nodes]
-    return [((cpu_after - cpu) / SECONDS, *((then - now) / SECONDS for now, then in zip(wire, wire_after)))
-            for (cpu, wire), (cpu_after, wire_after) in zip(before, after)]
+    return [
+        (
+            (cpu_after - cpu) / SECONDS,
+            *((then - now) / SECONDS for now, then in zip(wire, wire_after)),
+        )
+        for (cpu, wire), (cpu_after, wire_after) in zip(before, after)
+    ]
 
 
 def scenario(world):
@@ -49,8 +56,12 @@ def scenario(world):
                 break
         for node, (share, sent, heard) in zip(nodes, rates):
             beyond = node.memory_bytes() - bare
-            world.say(f"{node.name}: {100 * share:.2f} % of a core, sends {sent / 1000:.2f} kB/s, hears {heard / 1000:.2f}, "
-                      f"{node.memory_bytes() / 1e6:.1f} MB, {beyond / 1e6:.1f} MB beyond a node without cluster")
+            world.say(
+                f"{node.name}: {100 * share:.2f} % of a core, sends {sent / 1000:.2f} kB/s, hears "
+                f"{heard / 1000:.2f}, "
+                f"{node.memory_bytes() / 1e6:.1f} MB, {beyond / 1e6:.1f} MB beyond a node without "
+                "cluster"
+            )
             check(share < 0.1 * PATIENCE, f"{node.name} takes {share} of a core")
             check(sent < SENT_MAX, f"{node.name} sends {sent} bytes a second")
             check(beyond < 80e6 * PATIENCE, f"{node.name} has {beyond} bytes more than a bare one")

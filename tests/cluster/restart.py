@@ -1,11 +1,13 @@
-"""Nodes that start again, one after the other and all at once: the cluster, its model and its text come back."""
+"""Nodes that start again, one after the other and all at once: the cluster, its model and its text
+come back."""
 import time
 
 from harness import check, check_equal, run, wait
 
 NAME = "Medley Stories"
 PROMPT = "Tell me a story about a duck."
-MEMORY = {"laptop": "4.5MiB", "tower": "4.5MiB", "attic": "5.7MiB"}  # as in split.py: no two nodes hold it
+# as in split.py: no two nodes hold it
+MEMORY = {"laptop": "4.5MiB", "tower": "4.5MiB", "attic": "5.7MiB"}
 EVERYBODY = {name: "up" for name in MEMORY}
 
 
@@ -30,8 +32,13 @@ def scenario(world):
     options = {name: ["--sim", world.sim(name, memory=memory)] for name, memory in MEMORY.items()}
     with world.step("three nodes hold a model together"):
         laptop, tower, attic = world.cluster(*MEMORY, **options)
-        wait("the links are known", lambda: len([
-            link for link in laptop.json("links")["links"] if link["class"] == "ethernet"]) == 6)
+        wait(
+            "the links are known",
+            lambda: len(
+                [link for link in laptop.json("links")["links"] if link["class"] == "ethernet"]
+            )
+            == 6,
+        )
         laptop.json("place", world.model, "--streams", "1", "-c", "256")
         wanted = laptop.chat(PROMPT, model=NAME, max_tokens=20)
         cluster = laptop.status()["cluster"]["id"]
@@ -58,7 +65,11 @@ def scenario(world):
         for node in world.nodes:
             check_equal(node.status()["cluster"]["id"], cluster, f"cluster of {node.name}")
             check_equal(node.status()["cluster"]["voters"], 3, f"voters on {node.name}")
-        check_equal([path.stat().st_mtime for path in tower.state.glob("models/*.gguf")], fetched, "files on the shelf")
+        check_equal(
+            [path.stat().st_mtime for path in tower.state.glob("models/*.gguf")],
+            fetched,
+            "files on the shelf",
+        )
 
 
 run(scenario)

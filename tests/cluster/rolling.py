@@ -1,5 +1,6 @@
-"""An update, node by node, while texts are being read: nodes of this version and of the next one (tests/next) work together,
-and back. What only the next one knows is used when the last node has been updated, and not before."""
+"""An update, node by node, while texts are being read: nodes of this version and of the next one
+(tests/next) work together, and back. What only the next one knows is used when the last node has
+been updated, and not before."""
 import os
 import sqlite3
 import threading
@@ -9,7 +10,8 @@ from harness import check, check_equal, run, wait
 NOW, NEXT = os.path.abspath(os.environ["MEDLEY"]), os.path.abspath(os.environ["MEDLEY_NEXT"])
 NAME = "Medley Stories"
 PROMPT = "Tell me a story about a fox."
-DEVICE = {"memory": "12MiB", "decode": "100MB/s", "flops": "4GFLOP/s"}  # two hold the model, one does not
+# two hold the model, one does not
+DEVICE = {"memory": "12MiB", "decode": "100MB/s", "flops": "4GFLOP/s"}
 TOKENS = 40
 NEW_KIND = b"\xfa\x01\x00"  # an event's field 31, of no bytes: the event ends so
 
@@ -67,26 +69,35 @@ def restart(world, node, binary, wanted):
 def agreed(node):
     """What it believes of the cluster, without what is its own."""
     status, nodes = node.status(), node.json("nodes")["nodes"]
-    return (status["cluster"]["id"], status["cluster"]["voters"],
-            [(each["id"], each["name"], each["version"]) for each in nodes],
-            [(each["id"], each["stages"]) for each in status["instances"]])
+    return (
+        status["cluster"]["id"],
+        status["cluster"]["voters"],
+        [(each["id"], each["name"], each["version"]) for each in nodes],
+        [(each["id"], each["stages"]) for each in status["instances"]],
+    )
 
 
 def same_on_all(world):
     first = world.nodes[0]
     for node in world.nodes[1:]:
-        wait(f"{node.name} agrees with {first.name}", lambda node=node: agreed(node) == agreed(first))
+        wait(
+            f"{node.name} agrees with {first.name}", lambda node=node: agreed(node) == agreed(first)
+        )
 
 
 def read_log(node):
-    """The entries in its file, which it may be writing: file and write-ahead log are copied. None: they did not fit."""
+    """The entries in its file, which it may be writing: file and write-ahead log are copied. None:
+    they did not fit."""
     for copy in node.folder.glob("copy.db*"):
         copy.unlink()
     for source in node.state.glob("cluster.db*"):
         (node.folder / source.name.replace("cluster", "copy")).write_bytes(source.read_bytes())
     try:
         with sqlite3.connect(node.folder / "copy.db") as db:
-            return {index: rest for index, *rest in db.execute("SELECT idx, term, type, bytes FROM entry")}
+            return {
+                index: rest
+                for index, *rest in db.execute("SELECT idx, term, type, bytes FROM entry")
+            }
     except (sqlite3.Error, OSError):
         return None
 
@@ -96,7 +107,8 @@ def entries(node):
 
 
 def n_new_events(world):
-    """How many events of the new kind there are, once all logs were found to be the same where they overlap."""
+    """How many events of the new kind there are, once all logs were found to be the same where they
+    overlap."""
     logs = [entries(node) for node in world.nodes]
     common = set(logs[0]).intersection(*logs[1:])
     check(len(common) > 10, f"{len(common)} entries are on all nodes")
@@ -111,12 +123,16 @@ def goes_back_too_late(world, node, others, wanted):
     node.end()
     node.binary = NOW
     node.start()
-    problem = wait(f"{node.name} says what to do",
-                   lambda: (status := node.status()) and status["cluster"] and status["cluster"]["problem"])
+    problem = wait(
+        f"{node.name} says what to do",
+        lambda: (status := node.status()) and status["cluster"] and status["cluster"]["problem"],
+    )
     check("update the medley here" in problem, problem)
     check("update the medley here" in node.medley("status").out, "medley status does not say it")
     for other in others:
-        check_equal(other.chat(PROMPT, model=NAME, max_tokens=TOKENS), wanted, f"text of {other.name}")
+        check_equal(
+            other.chat(PROMPT, model=NAME, max_tokens=TOKENS), wanted, f"text of {other.name}"
+        )
     node.end()
     node.binary = NEXT
     node.start()
@@ -132,12 +148,18 @@ def is_too_new(world, node, others):
     node.start()
 
     def says(each, words):
-        return words in each.log_text()[begin[each.name]:]
+        return words in each.log_text()[begin[each.name] :]
 
     wait(f"{node.name} is told", lambda: says(node, "update the medley there"))
-    wait("the others are told", lambda: all(says(other, "update the medley here") for other in others))
+    wait(
+        "the others are told",
+        lambda: all(says(other, "update the medley here") for other in others),
+    )
     check_equal(others[0].nodes()[node.name], "down", f"state of {node.name}")
-    wait("medley nodes says it", lambda: any("update the medley" in each.medley("nodes").out for each in world.nodes))
+    wait(
+        "medley nodes says it",
+        lambda: any("update the medley" in each.medley("nodes").out for each in world.nodes),
+    )
     node.end()
     node.more = {}
     node.start()
@@ -147,7 +169,9 @@ def is_too_new(world, node, others):
 
 def scenario(world):
     with world.step("three nodes of this version, a model on two of them"):
-        options = {name: ["--sim", world.sim(name, **DEVICE)] for name in ("laptop", "tower", "attic")}
+        options = {
+            name: ["--sim", world.sim(name, **DEVICE)] for name in ("laptop", "tower", "attic")
+        }
         laptop, tower, attic = world.cluster("laptop", "tower", "attic", **options)
         laptop.medley("place", world.model, "--streams", "2", "-c", "256")
         wanted = laptop.chat(PROMPT, model=NAME, max_tokens=TOKENS)

@@ -1,5 +1,5 @@
-"""A model that no node holds alone: placed over three, fetched in parts, the same text from every entry.
-MEDLEY_TRANSPORT: tcp or quic."""
+"""A model that no node holds alone: placed over three, fetched in parts, the same text from every
+entry. MEDLEY_TRANSPORT: tcp or quic."""
 import json
 import os
 import threading
@@ -11,7 +11,8 @@ NAME = "Medley Stories"
 PROMPTS = [f"Tell me a story about a {animal}." for animal in ("fox", "cat", "bear", "duck")]
 GREEDY = ["--temp", "0", "--seed", "1", "-n", "40", "--json"]
 CONTEXT = ["-c", "256"]
-# With 256 tokens of context 4.5 MiB hold three layers of the model, 5.7 MiB the last with the output: three nodes or none.
+# With 256 tokens of context 4.5 MiB hold three layers of the model, 5.7 MiB the last with the
+# output: three nodes or none.
 MEMORY = {"laptop": "4.5MiB", "tower": "4.5MiB", "attic": "5.7MiB"}
 LAYER_BYTES, OUTPUT_BYTES, HEADER_BYTES = 432333, 418611, 160 << 10
 
@@ -23,13 +24,18 @@ def stages_of(stages):
 def place(world, laptop):
     with world.step("medley plan and medley place agree on three stages"):
         best = laptop.json("plan", world.model, *CONTEXT)["best"]
-        planned = [(stage["node"], stage["first_layer"], stage["layers"]) for stage in best["stages"]]
+        planned = [
+            (stage["node"], stage["first_layer"], stage["layers"]) for stage in best["stages"]
+        ]
         ready = laptop.json("place", world.model, *CONTEXT, "--streams", "1")["ready"]
         world.say(f"stages: {planned}")
         check_equal(stages_of(ready["stages"]), planned, "stages")
         check_equal({stage[0] for stage in planned}, set(MEMORY), "nodes with stages")
         for node in world.nodes:
-            wait(f"{node.name} sees it ready", lambda node=node: node.status()["instances"][0]["state"] == "ready")
+            wait(
+                f"{node.name} sees it ready",
+                lambda node=node: node.status()["instances"][0]["state"] == "ready",
+            )
             check_equal(node.status()["models"][0]["name"], NAME, "model")
     return ready["stages"]
 
@@ -40,7 +46,9 @@ def fetched_bytes(node):
 
 def shelves(world, stages):
     with world.step("who had no copy has fetched the own layers only"):
-        for node, stage in ((node, stage) for stage in stages for node in world.nodes if node.name == stage["node"]):
+        for node, stage in (
+            (node, stage) for stage in stages for node in world.nodes if node.name == stage["node"]
+        ):
             fetched = fetched_bytes(node)
             world.say(f"{node.name}: {stage['n_layers']} layers, {fetched} bytes")
             if node.name == "laptop":
@@ -48,14 +56,20 @@ def shelves(world, stages):
                 continue
             layers = stage["n_layers"] * LAYER_BYTES
             ends = stage["first_layer"] == 0 or stage["first_layer"] + stage["n_layers"] == 5
-            check(layers <= fetched <= layers + ends * OUTPUT_BYTES + HEADER_BYTES,
-                  f"{node.name} has {fetched} bytes for {stage['n_layers']} layers")
+            check(
+                layers <= fetched <= layers + ends * OUTPUT_BYTES + HEADER_BYTES,
+                f"{node.name} has {fetched} bytes for {stage['n_layers']} layers",
+            )
 
 
 def texts_here(world, laptop):
     """What the whole model says on one machine, without any cluster."""
-    return {prompt: json.loads(laptop.medley("run", "--here", world.model, *CONTEXT, "-p", prompt, *GREEDY).out)["text"]
-            for prompt in PROMPTS}
+    return {
+        prompt: json.loads(
+            laptop.medley("run", "--here", world.model, *CONTEXT, "-p", prompt, *GREEDY).out
+        )["text"]
+        for prompt in PROMPTS
+    }
 
 
 def entries(world, wanted):
@@ -63,7 +77,9 @@ def entries(world, wanted):
         for node in world.nodes:
             models = node.http("GET", "/v1/models")[1]["data"]
             check_equal([model["id"] for model in models], [NAME], f"models of {node.name}")
-            check_equal(node.chat(PROMPTS[0], model=NAME), wanted[PROMPTS[0]], f"text of {node.name}")
+            check_equal(
+                node.chat(PROMPTS[0], model=NAME), wanted[PROMPTS[0]], f"text of {node.name}"
+            )
     with world.step("and piece by piece, too"):
         for node in world.nodes:
             pieces = [piece for _, piece in node.stream(PROMPTS[1], model=NAME)]
@@ -91,11 +107,23 @@ def at_once(world, wanted):
 
 def scenario(world):
     with world.step("three nodes with small devices are one cluster"):
-        options = {name: ["--sim", world.sim(name, memory=memory)] for name, memory in MEMORY.items()}
+        options = {
+            name: ["--sim", world.sim(name, memory=memory)] for name, memory in MEMORY.items()
+        }
         laptop, tower, attic = world.cluster(*MEMORY, all=OPTIONS, **options)
-        wait("what is between them is known", lambda: len([
-            link for link in laptop.json("links")["links"]
-            if link["latency_ns"] is not None and (link["class"] == "ethernet" or link["bytes_per_s"])]) == 6, 30)
+        wait(
+            "what is between them is known",
+            lambda: len(
+                [
+                    link
+                    for link in laptop.json("links")["links"]
+                    if link["latency_ns"] is not None
+                    and (link["class"] == "ethernet" or link["bytes_per_s"])
+                ]
+            )
+            == 6,
+            30,
+        )
     stages = place(world, laptop)
     shelves(world, stages)
     wanted = texts_here(world, laptop)
@@ -106,13 +134,25 @@ def scenario(world):
             answer = json.loads(node.medley("run", world.model, "-p", PROMPTS[2], *GREEDY).out)
             check_equal(answer["text"], wanted[PROMPTS[2]], f"text of {node.name}")
             check_equal(stages_of(answer["stages"]), stages_of(stages), f"stages on {node.name}")
-    with world.step("medley unload frees the devices, and medley place on another node takes them again"):
+    with world.step(
+        "medley unload frees the devices, and medley place on another node takes them again"
+    ):
         laptop.medley("unload", NAME)
         for node in world.nodes:
             wait(f"{node.name} has no instance", lambda node=node: node.status()["instances"] == [])
-        wait("the devices are free", lambda: [device["free_bytes"] for node in tower.json("nodes")["nodes"]
-                                              for device in node["devices"]] == [device["memory_bytes"] for node in
-                                              tower.json("nodes")["nodes"] for device in node["devices"]])
+        wait(
+            "the devices are free",
+            lambda: [
+                device["free_bytes"]
+                for node in tower.json("nodes")["nodes"]
+                for device in node["devices"]
+            ]
+            == [
+                device["memory_bytes"]
+                for node in tower.json("nodes")["nodes"]
+                for device in node["devices"]
+            ],
+        )
         tower.medley("place", NAME, *CONTEXT, "--streams", "1")
         check_equal(attic.chat(PROMPTS[3], model=NAME), wanted[PROMPTS[3]], "text")
 

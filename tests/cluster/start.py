@@ -1,5 +1,5 @@
-"""From the start of a node to a member of the cluster: a known peer without discovery, mDNS with a code, and again
-after that. The times are printed."""
+"""From the start of a node to a member of the cluster: a known peer without discovery, mDNS with a
+code, and again after that. The times are printed."""
 import time
 
 from harness import check, check_equal, run, wait
@@ -28,7 +28,10 @@ def lost_in_the_dark(world, laptop):
     with world.step("a node that listens finds nobody where the others do not announce themselves"):
         attic.start("--sim", world.sim("three"))
         wait("attic founds its own cluster", lambda: attic.leader() == "attic", 10)
-        check(attic.status()["cluster"]["id"] != laptop.status()["cluster"]["id"], "attic is in the others' cluster")
+        check(
+            attic.status()["cluster"]["id"] != laptop.status()["cluster"]["id"],
+            "attic is in the others' cluster",
+        )
     return attic
 
 
@@ -46,12 +49,16 @@ def by_mdns(world, attic):
 
 def wrong_from_the_start(world, attic):
     shed = world.node("shed")
-    with world.step("a wrong code on the command line is said once; the node waits for a hand then"):
+    with world.step(
+        "a wrong code on the command line is said once; the node waits for a hand then"
+    ):
         code = attic.invite()
         wrong = code[:-1] + ("A" if code[-1] != "A" else "B")
         shed.start("--join", wrong, "--sim", world.sim("five"))
         wait("shed waits", lambda: "waiting to be let in by" in shed.log_text(), 20)
-        check_equal(shed.log_text().count("--join:"), 1, f"times that it is said in {shed.log_text()!r}")
+        check_equal(
+            shed.log_text().count("--join:"), 1, f"times that it is said in {shed.log_text()!r}"
+        )
         check_equal(attic.status()["code"], code, "the code, which is still good")
         result = shed.medley("join", code)
         check("joined the cluster" in result.out, f"medley join says {result}")
@@ -65,7 +72,10 @@ def again(world, laptop, tower):
         wait("tower is linked", lambda: linked(tower, "laptop"), 10)
         world.say(f"start to linked, a member: {time.monotonic() - tower.started:.2f} s")
         laptop.wait_until({"laptop": "up", "tower": "up"})
-        check("a node already runs here" in tower.medley("up", "--api", "none", ok=False).err, "two nodes run here")
+        check(
+            "a node already runs here" in tower.medley("up", "--api", "none", ok=False).err,
+            "two nodes run here",
+        )
 
 
 def scenario(world):

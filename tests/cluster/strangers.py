@@ -1,4 +1,5 @@
-"""Strangers on the network: garbage, half a TLS record, drips, many connections. The cluster goes on and does not grow."""
+"""Strangers on the network: garbage, half a TLS record, drips, many connections. The cluster goes
+on and does not grow."""
 import contextlib
 import random
 import socket
@@ -9,7 +10,8 @@ from harness import NODE_PORT, check, check_equal, run, wait
 
 NAME = "Medley Stories"
 PROMPT = "Tell me a story about a cat."
-CLIENT_HELLO = bytes.fromhex("16030100ff010000fb0303") + bytes(40)  # a record of 255 bytes that ends early
+# a record of 255 bytes that ends early
+CLIENT_HELLO = bytes.fromhex("16030100ff010000fb0303") + bytes(40)
 
 
 class Stranger:
@@ -42,7 +44,11 @@ def garbage(world, stranger, laptop):
         for size in (1, 5, 100, 5000, 200000):
             with contextlib.closing(stranger.connect(laptop)) as sock:
                 with contextlib.suppress(OSError):
-                    sock.sendall(b"\x16\x03\x01" + random.randbytes(size) if size % 2 else random.randbytes(size))
+                    sock.sendall(
+                        b"\x16\x03\x01" + random.randbytes(size)
+                        if size % 2
+                        else random.randbytes(size)
+                    )
                 if size >= 100:
                     check(hung_up(sock, 20), f"{size} bytes of garbage are still listened to")
         with contextlib.closing(stranger.connect(laptop)) as sock:
@@ -94,7 +100,10 @@ def many(world, stranger, laptop, wanted):
 
 
 def end_of_silence(world, stranger, laptop, socks):
-    with world.step("silent and slow ones are closed the connection after a while, and a member can come in again"):
+    with world.step(
+        "silent and slow ones are closed the connection after a while, and a member can come in "
+        "again"
+    ):
         end = time.monotonic() + 30
         still = sum(not hung_up(sock, max(0.01, end - time.monotonic())) for sock in socks)
         check_equal(still, 0, "connections that are still there")
@@ -102,7 +111,9 @@ def end_of_silence(world, stranger, laptop, socks):
             sock.close()
         code = laptop.invite()
         attic = world.node("attic")
-        attic.start("--peer", laptop.address, "--join", code, "--sim", world.sim("attic", memory="4MiB"))
+        attic.start(
+            "--peer", laptop.address, "--join", code, "--sim", world.sim("attic", memory="4MiB")
+        )
         attic.wait_until({"laptop": "up", "tower": "up", "attic": "up"}, 20)
 
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Four unlike machines, simulated, as four real nodes on this one: they find their cluster, share a model, answer.
+# Four unlike machines, simulated, as four real nodes on this one: they find their cluster, share a
+# model, answer.
 # Runs inside the environment: cluster_demo.sh MEDLEY MODEL FOLDER [PROMPT]
 set -euo pipefail
-medley=$1 model=$(readlink -f "$2") folder=$3 prompt=${4:-Tell me a story about a fox and a lantern.}
+medley=$1 model=$(readlink -f "$2") folder=$3
+prompt=${4:-Tell me a story about a fox and a lantern.}
 machines=(studio laptop mini pi)
 nodes=()
 
@@ -28,8 +30,10 @@ show() { # the same, and the command line before it
 start() { # MACHINE NUMBER [OPTION...]
   local machine=$1 number=$2
   mkdir -p "$folder/$machine"
-  MEDLEY_STATE_DIR=$folder/$machine "$medley" up --name "$machine" --sim "examples/cluster/$machine.ini" --threads 1 \
-    --listen "127.0.0.1:$((7970 + number))" --api "127.0.0.1:$((8970 + number))" --no-discovery --no-governor "${@:3}" \
+  MEDLEY_STATE_DIR=$folder/$machine "$medley" up --name "$machine" \
+    --sim "examples/cluster/$machine.ini" --threads 1 \
+    --listen "127.0.0.1:$((7970 + number))" --api "127.0.0.1:$((8970 + number))" \
+    --no-discovery --no-governor "${@:3}" \
     >"$folder/$machine.log" 2>&1 &
   nodes+=($!)
 }
@@ -64,7 +68,8 @@ step 'The model is on studio alone. The others fetch just the layers that they a
 show studio place "$model" --streams 8
 du -sh --apparent-size "$model" | sed 's/^/the model:        /'
 for machine in laptop mini pi; do
-  printf '%-8s fetched: %s\n' "$machine" "$(du -sch "$folder/$machine"/models/*.gguf 2>/dev/null | tail -n 1 | cut -f 1)"
+  printf '%-8s fetched: %s\n' "$machine" \
+    "$(du -sch "$folder/$machine"/models/*.gguf 2>/dev/null | tail -n 1 | cut -f 1)"
 done
 
 step 'Links are measured while they are used for other things'

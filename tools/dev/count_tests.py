@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Prints `N passed, N failed` from meson's testlog.json files; fails when a test failed or none ran.
+"""Prints `N passed, N failed` from meson's testlog.json files; fails when a test failed or none
+ran.
 
-A test that speaks TAP counts with each of its points, any other as one. `--broken N` adds N failures
-for builds that did not come about.
+A test that speaks TAP counts with each of its points, any other as one. `--broken N` adds N
+failures for builds that did not come about.
 """
 import argparse
 import json

@@ -38,7 +38,8 @@ quietly() { # runs CMD; shows what it said only if it fails
 host_suites() { # makes trixie-backports known to apt, by the machine's own mirror
   ! apt-cache policy | grep -q "n=trixie-backports" || return 0
   local line
-  line=$(mirror_line /etc/apt) || die "no 'trixie main' source found in /etc/apt: please add trixie-backports by hand"
+  line=$(mirror_line /etc/apt) ||
+    die "no 'trixie main' source found in /etc/apt: please add trixie-backports by hand"
   printf '%s\n' "$line" | as_root tee /etc/apt/sources.list.d/medley-backports.list >/dev/null
 }
 
@@ -57,13 +58,16 @@ mirror_line() { # apt folder -> a one-line source for trixie-backports on the sa
 host_prepare() {
   local missing=() name
   while read -r name; do
-    dpkg-query -W -f '${Status}' "${name%%/*}" 2>/dev/null | grep -q 'ok installed' || missing+=("$name")
+    dpkg-query -W -f '${Status}' "${name%%/*}" 2>/dev/null | grep -q 'ok installed' ||
+      missing+=("$name")
   done < <(package_list "$packages_file")
   [ ${#missing[@]} != 0 ] || return 0
-  say "this machine is Debian 13 itself: installing ${#missing[@]} missing packages with apt (a minute or two, once)"
+  say "this machine is Debian 13 itself: installing ${#missing[@]} missing packages with apt" \
+    "(a minute or two, once)"
   host_suites
   quietly as_root apt-get update -qq || die "apt-get update failed"
-  quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" ||
+  quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+    --no-install-recommends "${missing[@]}" ||
     die "apt-get could not install: ${missing[*]}"
 }
 
@@ -76,25 +80,31 @@ root_key() { # hash of the package lists given
 root_tools() {
   if ! command -v mmdebstrap >/dev/null || ! command -v bwrap >/dev/null; then
     command -v apt-get >/dev/null ||
-      die "needs mmdebstrap and bubblewrap (bwrap): please install them with this system's package manager"
+      die "needs mmdebstrap and bubblewrap (bwrap):" \
+        "please install them with this system's package manager"
     say "installing mmdebstrap and bubblewrap on this machine"
     quietly as_root apt-get update -qq || say "apt-get update failed; going on with what apt knows"
-    quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-      mmdebstrap bubblewrap uidmap debian-archive-keyring ||
-      die "could not install them: please run as root:  apt-get install mmdebstrap bubblewrap uidmap"
+    quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+      --no-install-recommends mmdebstrap bubblewrap uidmap debian-archive-keyring ||
+      die "could not install them:" \
+        "please run as root:  apt-get install mmdebstrap bubblewrap uidmap"
   fi
   bwrap --ro-bind / / true 2>/dev/null ||
-    die "bubblewrap cannot make namespaces here: run as root, or allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, and on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0); in a container, run it with --privileged"
+    die "bubblewrap cannot make namespaces here: run as root, or allow unprivileged user" \
+      "namespaces (sysctl kernel.unprivileged_userns_clone=1, and on Ubuntu" \
+      "kernel.apparmor_restrict_unprivileged_userns=0); in a container, run it with --privileged"
 }
 
-# root_make SUITE DIR LIST...: makes a Debian root with the packages of the lists. Whole or not at all.
+# root_make SUITE DIR LIST...: makes a Debian root with the packages of the lists. Whole or not at
+# all.
 root_make() {
   local suite=$1 dir=$2
   shift 2
   local packages part=$dir.part.$$ log=$dir.log attempt aptopts=()
   packages=$(package_list "$@" | tr '\n' ' ')
   rm -rf --one-file-system "$dir".part.*
-  say "making a private Debian $suite root in $dir ($(package_list "$@" | wc -l) packages and what they need; 1 to 3 minutes, once)"
+  say "making a private Debian $suite root in $dir" \
+    "($(package_list "$@" | wc -l) packages and what they need; 1 to 3 minutes, once)"
   for attempt in 1 2; do
     if with_progress "$log" root_mmdebstrap "$suite" "$part" "$packages" "${aptopts[@]}"; then
       mv "$part" "$dir"
@@ -114,7 +124,8 @@ root_make() {
   die "could not make the root; the whole log is $log"
 }
 
-# with_progress LOG CMD...: runs CMD with its words in LOG; says every ten seconds what the last of them is.
+# with_progress LOG CMD...: runs CMD with its words in LOG; says every ten seconds what the last of
+# them is.
 with_progress() {
   local log=$1 pid start=$SECONDS said=$SECONDS
   shift
@@ -129,7 +140,7 @@ with_progress() {
       said=$SECONDS
       say "  $((SECONDS - start)) s: $(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | cut -c1-70)"
     fi
-    kill -0 $$ 2>/dev/null || kill -TERM $BASHPID # ./dev itself was killed: its work must not outlive it
+    kill -0 $$ 2>/dev/null || kill -TERM $BASHPID # ./dev itself was killed: end its work too
   done
   trap - INT TERM HUP PIPE
   wait "$pid"
@@ -140,13 +151,18 @@ root_mmdebstrap() { # suite, dir, packages, options
   shift 3
   backports=true
   # shellcheck disable=SC2016  # expanded by the hook's own shell
-  [ "$suite" != trixie ] || backports='sed -n "s/^deb \(.*\) trixie main.*/deb \1 trixie-backports main/p" "$1/etc/apt/sources.list" | head -n 1 >"$1/etc/apt/sources.list.d/backports.list" && chroot "$1" apt-get update -qq'
+  [ "$suite" != trixie ] ||
+    backports='sed -n "s/^deb \(.*\) trixie main.*/deb \1 trixie-backports main/p" \
+      "$1/etc/apt/sources.list" | head -n 1 >"$1/etc/apt/sources.list.d/backports.list" &&
+      chroot "$1" apt-get update -qq'
   # A user without root makes the root in a user namespace and unpacks it as files of their own.
   [ "$(id -u)" = 0 ] || target=-
   mmdebstrap --variant=apt "$@" \
-    --aptopt='Acquire::Retries "3"' --dpkgopt=force-unsafe-io --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
+    --aptopt='Acquire::Retries "3"' --dpkgopt=force-unsafe-io \
+    --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
     --customize-hook="$backports" \
-    --customize-hook="chroot \"\$1\" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages" \
+    --customize-hook="chroot \"\$1\" env DEBIAN_FRONTEND=noninteractive \
+      apt-get install -y -qq --no-install-recommends $packages" \
     --customize-hook='chroot "$1" apt-get clean' \
     "$suite" "$target" | if [ "$target" = - ]; then
       mkdir "$dir" && tar -x -C "$dir" --exclude='./dev/*' --no-same-owner
@@ -154,7 +170,8 @@ root_mmdebstrap() { # suite, dir, packages, options
 }
 
 cache_make() {
-  mkdir -p "$cache" || die "cannot make the cache folder $cache (XDG_CACHE_HOME names another place)"
+  mkdir -p "$cache" ||
+    die "cannot make the cache folder $cache (XDG_CACHE_HOME names another place)"
 }
 
 # root_for SUITE LIST...: prints the folder of the root with those packages, made if need be.
@@ -181,10 +198,13 @@ root_enter() {
   local args=(--bind "$dir" / --dev-bind /dev /dev --proc /proc --ro-bind /sys /sys)
   if [ "${MEDLEY_TMP:-}" = host ]; then args+=(--bind /tmp /tmp); else args+=(--tmpfs /tmp); fi
   for path in "${extra_binds[@]}" ${MEDLEY_BIND:-}; do args+=(--bind "$path" "$path"); done
-  args+=(--bind "$repo" "$repo" --bind "$cache" "$cache" --chdir "$PWD" --die-with-parent --unshare-pid
-    --setenv HOME "$HOME" --setenv XDG_CACHE_HOME "${XDG_CACHE_HOME:-$HOME/.cache}" --setenv LC_ALL C.UTF-8
+  args+=(--bind "$repo" "$repo" --bind "$cache" "$cache" --chdir "$PWD" --die-with-parent
+    --unshare-pid --setenv HOME "$HOME"
+    --setenv XDG_CACHE_HOME "${XDG_CACHE_HOME:-$HOME/.cache}" --setenv LC_ALL C.UTF-8
     --setenv PATH /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
-  for path in LD_PRELOAD LD_LIBRARY_PATH LIBRARY_PATH PYTHONPATH PYTHONHOME; do args+=(--unsetenv "$path"); done
+  for path in LD_PRELOAD LD_LIBRARY_PATH LIBRARY_PATH PYTHONPATH PYTHONHOME; do
+    args+=(--unsetenv "$path")
+  done
   [ "$(id -u)" != 0 ] || args+=(--cap-add ALL)
   for path in /etc/resolv.conf /etc/npmrc "$HOME/.npmrc" /etc/ssl/certs; do
     [ ! -e "$path" ] || args+=(--ro-bind "$(readlink -f "$path")" "$path")
@@ -192,13 +212,15 @@ root_enter() {
   bwrap "${args[@]}" "$@"
 }
 
-# Shows inside what a person's paths may point into: every folder of this machine that a Debian has not itself.
+# Shows inside what a person's paths may point into: every folder of this machine that a Debian has
+# not itself.
 bind_user_folders() {
   local path
   MEDLEY_TMP=host
   for path in /*; do
     case $path in
-      /bin | /boot | /dev | /etc | /lib* | /proc | /run | /sbin | /snap | /sys | /tmp | /usr | /var | /lost+found) ;;
+      /bin | /boot | /dev | /etc | /lib* | /lost+found | /proc | /run | /sbin | /snap | /sys | \
+        /tmp | /usr | /var) ;;
       *) [ ! -d "$path" ] || [ -L "$path" ] || [ ! -r "$path" ] || extra_binds+=("$path") ;;
     esac
   done

@@ -2,7 +2,7 @@
 
 # Two builds run the tests: `release` as users get it, `asan` with the address and
 # undefined-behaviour sanitizers; there without the style checks, which do not depend on the build,
-# and without the cluster's scenarios that are marked `once`, since others run what they run as well.
+# and without the cluster's scenarios that are marked `once`: others run what they run as well.
 test_build() { # NAME -> builds it
   case $1 in
     release) build_in release ;;
@@ -81,12 +81,14 @@ verb_coverage() {
   local test_logs=()
   run_tests coverage "$@" || say "some tests failed; the report counts what they reached"
   mkdir -p build/coverage/report
-  inside gcovr --root "$repo" --filter "$repo/src/" --object-directory build/coverage --gcov-ignore-parse-errors \
-    --print-summary --html-details build/coverage/report/index.html --txt -
+  inside gcovr --root "$repo" --filter "$repo/src/" --object-directory build/coverage \
+    --gcov-ignore-parse-errors --print-summary --txt - \
+    --html-details build/coverage/report/index.html
   say "the lines themselves: build/coverage/report/index.html"
 }
 
-# ./dev fuzz TARGET [SECONDS]: runs libFuzzer on one target; inputs that fail go to build/fuzz-finds/TARGET.
+# ./dev fuzz TARGET [SECONDS]: runs libFuzzer on one target; inputs that fail go to
+# build/fuzz-finds/TARGET.
 verb_fuzz() {
   local targets target=${1:-} seconds=${2:-60}
   targets=$(cd tests/fuzz && ls fuzz_*.c 2>/dev/null | sed 's/^fuzz_\(.*\)\.c$/\1/')
@@ -94,7 +96,8 @@ verb_fuzz() {
     printf 'fuzz targets (./dev fuzz TARGET [SECONDS]):\n%s\n' "$targets"
     return 0
   fi
-  printf '%s\n' "$targets" | grep -qxF -- "$target" || die "no fuzz target '$target': there are $(echo $targets)"
+  printf '%s\n' "$targets" | grep -qxF -- "$target" ||
+    die "no fuzz target '$target': there are $(echo $targets)"
   case $seconds in '' | *[!0-9]*) die "how many seconds? '$seconds' is not a number" ;; esac
   env_prepare
   npm_prepare
@@ -103,22 +106,26 @@ verb_fuzz() {
     -Db_sanitize=address,undefined -Db_lundef=false
   local finds=build/fuzz-finds/$target grown=build/fuzz-corpus/$target
   mkdir -p "$finds" "$grown" "tests/fuzz/corpus/$target"
-  inside env "${sanitizer_settings[@]}" "build/fuzz/tests/fuzz/fuzz-$target" -max_total_time="$seconds" -timeout=20 \
-    -rss_limit_mb=4096 -artifact_prefix="$finds/" -print_final_stats=1 -verbosity=0 "$grown" "tests/fuzz/corpus/$target" ||
+  inside env "${sanitizer_settings[@]}" "build/fuzz/tests/fuzz/fuzz-$target" \
+    -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096 -artifact_prefix="$finds/" \
+    -print_final_stats=1 -verbosity=0 "$grown" "tests/fuzz/corpus/$target" ||
     die "the input that failed is in $finds"
   say "no input failed; what reached new code is in $grown"
 }
 
-# ./dev chaos [MODE] [OPTION...]: tests/chaos/chaos.py on the release build, or with CHAOS_BUILD=asan on that one.
+# ./dev chaos [MODE] [OPTION...]: tests/chaos/chaos.py on the release build, or with
+# CHAOS_BUILD=asan on that one.
 verb_chaos() {
-  local build=build/${CHAOS_BUILD:-release} patience=1
+  local build=build/${CHAOS_BUILD:-release} patience=1 clock=
   [ "${CHAOS_BUILD:-release}" = release ] || patience=4
+  [ $patience != 1 ] || clock=$repo/$build/tests/chaos/libchaosclock.so
   env_prepare
   npm_prepare
   build_targets=(src/cli/medley bench/delay tests/chaos/libchaosclock.so)
   test_build "${CHAOS_BUILD:-release}" || return 1
-  inside env "${sanitizer_settings[@]}" PYTHONDONTWRITEBYTECODE=1 MEDLEY_PATIENCE=$patience MEDLEY="$build/src/cli/medley" \
-    MEDLEY_MODEL=models/demo.gguf CHAOS_SWITCH="$build/bench/delay" CHAOS_LOGS="$repo/build/chaos" \
-    CHAOS_CLOCK_LIBRARY="$([ $patience != 1 ] || echo "$repo/$build/tests/chaos/libchaosclock.so")" \
+  inside env "${sanitizer_settings[@]}" PYTHONDONTWRITEBYTECODE=1 MEDLEY_PATIENCE=$patience \
+    MEDLEY="$build/src/cli/medley" MEDLEY_MODEL=models/demo.gguf \
+    CHAOS_SWITCH="$build/bench/delay" CHAOS_LOGS="$repo/build/chaos" \
+    CHAOS_CLOCK_LIBRARY="$clock" \
     python3 tests/chaos/chaos.py "$@"
 }

@@ -5,12 +5,14 @@ verb_help() {
 usage: ./dev VERB [...]
 
   demo                     build, then run the bundled model split over two unlike devices
-  cluster-demo [ASK]       build, then four unlike (simulated) machines, as four real nodes, share the model
+  cluster-demo [ASK]       build, then four unlike (simulated) machines, as four real nodes, share
+                           the model
   test [NAME...]           build and run the tests; the last line is `N passed, N failed`
   medley ...               build what changed and run the medley binary
   build [clang]            build only, into build/release; or all of it with clang, into build/clang
   bench [CLAIM...]         compare with llama.cpp from Debian sid (minutes; `./dev bench --help`)
-  chaos [MODE]             real nodes under faults that a seed draws, every stream compared (`./dev chaos --help`)
+  chaos [MODE]             real nodes under faults that a seed draws, every stream compared
+                           (`./dev chaos --help`)
   fuzz [TARGET] [SECONDS]  run one fuzz target, or list them
   coverage                 run the tests and report which lines they reach
   format                   clang-format every C file
@@ -37,7 +39,8 @@ npm_prepare() {
   printf '%s\n' "$key" >"$stamp"
 }
 
-# build_in NAME [MESON-OPTION...]: configures build/NAME once and builds what changed (of build_targets, if set).
+# build_in NAME [MESON-OPTION...]: configures build/NAME once and builds what changed (of
+# build_targets, if set).
 build_targets=()
 build_in() {
   local name=$1 dir=$repo/build/$1 fresh=
@@ -51,7 +54,14 @@ build_in() {
       quietly inside meson setup "$dir" "$repo" "$@" || { rm -rf "$dir"; exit 1; }
     fi
     with_progress "$dir.log" inside ninja -C "$dir" "${build_targets[@]}" ||
-      { if grep -q '^FAILED' "$dir.log"; then sed -n '/^FAILED/,$p' "$dir.log"; else cat "$dir.log"; fi | tail -n 60 >&2; exit 1; }
+      {
+        if grep -q '^FAILED' "$dir.log"; then
+          sed -n '/^FAILED/,$p' "$dir.log"
+        else
+          cat "$dir.log"
+        fi | tail -n 60 >&2
+        exit 1
+      }
   ) 8>"$repo/build/.$name.lock" || { say "building build/$name failed"; return 1; }
 }
 
@@ -84,7 +94,8 @@ verb_medley() {
   env_prepare
   npm_prepare
   build_targets=(src/cli/medley)
-  if ! inside ninja -C "$release_dir" -n "${build_targets[@]}" 2>/dev/null | grep -q 'no work to do'; then
+  if ! inside ninja -C "$release_dir" -n "${build_targets[@]}" 2>/dev/null |
+    grep -q 'no work to do'; then
     build_in release
   fi
   bind_user_folders
@@ -111,7 +122,8 @@ verb_demo() { # [WHAT TO ASK FOR]
 verb_cluster_demo() { # [WHAT TO ASK FOR]
   build_targets=(src/cli/medley)
   build_release
-  inside bash tools/dev/cluster_demo.sh "$release_dir/src/cli/medley" models/demo.gguf "$repo/build/cluster-demo" "$@"
+  inside bash tools/dev/cluster_demo.sh "$release_dir/src/cli/medley" models/demo.gguf \
+    "$repo/build/cluster-demo" "$@"
 }
 
 verb_shell() {
@@ -147,7 +159,8 @@ verb_install() {
     return
   fi
   local bin=$HOME/.local/bin
-  say "medley's libraries are not on this machine (it is not Debian 13), so the binary cannot run on its own;"
+  say "medley's libraries are not on this machine (it is not Debian 13), so the binary cannot run" \
+    "on its own;"
   say "installing a small script instead that runs it in its environment: $bin/medley"
   build_release
   mkdir -p "$bin"
