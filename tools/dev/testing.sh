@@ -1,8 +1,7 @@
 # Tests, sanitizers, fuzzing, coverage. Sourced by ./dev after verbs.sh.
 
 # Two builds run the tests: `release` as users get it, `asan` with the address and
-# undefined-behaviour sanitizers; there without the style checks, which do not depend on the build,
-# and without the cluster's scenarios that are marked `once`: others run what they run as well.
+# undefined-behaviour sanitizers; there without the style checks, which do not depend on the build.
 test_build() { # NAME -> builds it
   case $1 in
     release) build_in release ;;
@@ -29,7 +28,7 @@ meson_tests() { # NAME OPTION|TEST... ; what ran is in build/NAME/meson-logs/LOG
 # it because they watch the clock; their lines are shown when they are through.
 run_all_tests() { # NAME
   local name=$1 out=$repo/build/$1.waits.log status=0 others=() waiting
-  [ "$name" = release ] || others=(--no-suite style --no-suite once)
+  [ "$name" = release ] || others=(--no-suite style)
   set -m # a process group of its own, so that all of it can be stopped
   meson_tests "$name" --logbase waits --suite waits "${others[@]}" \
     --num-processes $(($(nproc) * 4)) \
