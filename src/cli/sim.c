@@ -25,7 +25,8 @@ static const char usage[] =
     "  --seeds N     how many seeds, one after the other (default 1)\n"
     "  --nodes N     machines (default: 3 to 7, drawn)\n"
     "  --minutes M   of faults, in the cluster's time (default 1)\n"
-    "  --bug NAME    plant a bug in the tested code: half-cache or no-layer\n"
+    "  --bug NAME    plant a bug in the tested code: half-cache, no-layer, forgets-text or\n"
+    "                hands-on-twice\n"
     "  --shrink      on a violation, print the smallest scenario found that still has one\n"
     "  --write       print the scenario as a file, and run nothing\n"
     "  -v            print a line for every event\n";
