@@ -277,7 +277,7 @@ void kept_receive(struct world *w, struct node *node, const struct message *m)
 
 static bool kept_is_under_way(const struct node *node, const struct sim_part *part)
 {
-    for (const struct sequence *s = node->sequences; s; s = s->next) {
+    for (const struct made_up_sequence *s = node->sequences; s; s = s->next) {
         if (s->instance == part->instance && s->epoch == part->life.epoch && s->round)
             return true;
     }
@@ -294,10 +294,11 @@ static uint32_t kept_list_slots(const struct node *node, const struct sim_part *
                                 struct cached_slot *out, int32_t **tokens)
 {
     uint32_t n = 0, n_tokens = 0;
-    for (const struct sequence *s = node->sequences; s; s = s->next)
+    for (const struct made_up_sequence *s = node->sequences; s; s = s->next)
         n_tokens += s->n_fed;
     int32_t *at = *tokens = mem_new_array(n_tokens + 1, sizeof *at);
-    for (const struct sequence *s = node->sequences; s && at && n < LIMIT_SEQUENCES; s = s->next) {
+    for (const struct made_up_sequence *s = node->sequences; s && at && n < LIMIT_SEQUENCES;
+         s = s->next) {
         if (s->instance != part->instance || s->epoch != part->life.epoch || !s->n_fed)
             continue;
         out[n++] = (struct cached_slot){s->slot, s->n_fed, at};
@@ -396,7 +397,7 @@ static uint32_t kept_common(const struct cached_slot *slot, const uint64_t *toke
 
 static bool kept_is_taken(const struct node *node, const struct hosted *driver, uint32_t slot)
 {
-    for (const struct sequence *s = node->sequences; s; s = s->next) {
+    for (const struct made_up_sequence *s = node->sequences; s; s = s->next) {
         if (s->instance == driver->instance && s->epoch == driver->epoch && s->slot == slot)
             return true;
     }

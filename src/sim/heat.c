@@ -43,7 +43,7 @@ bool heat_init(struct world *w, struct node *node)
     if (!node->devices)
         return false;
     for (uint64_t i = 0; i < is->devices; i++) {
-        struct device *device = &node->devices[i];
+        struct made_up_device *device = &node->devices[i];
         device->plant = params_of(is);
         device->body = plant_rested(&device->plant);
         device->duty = 1;
@@ -56,7 +56,7 @@ bool heat_init(struct world *w, struct node *node)
 
 /* The time since the last sample passes: first the work, then the rest. Sequences compute beside
  * each other here, on a device one after the other. */
-static double heat_pass(struct node *node, struct device *device)
+static double heat_pass(struct node *node, struct made_up_device *device)
 {
     const double period_s = (double)HEAT_MS * 1e-3;
     const double busy_s = fmin((double)device->busy_us * 1e-6, period_s * device->duty);
@@ -72,7 +72,7 @@ static double heat_pass(struct node *node, struct device *device)
 static void heat_look(struct world *w, struct node *node, uint32_t index)
 {
     assert(node->devices);
-    struct device *device = &node->devices[index];
+    struct made_up_device *device = &node->devices[index];
     const double power_w = heat_pass(node, device);
     const uint64_t mc = (uint64_t)fmax(device->body.temperature_c * 1000, 0);
     const struct thermal_input input = {
@@ -110,7 +110,7 @@ uint64_t heat_work_ms(struct node *node, uint32_t index, uint64_t ms)
     assert(index < SCENARIO_DEVICES);
     if (!node->devices)
         return ms;
-    struct device *device = &node->devices[index];
+    struct made_up_device *device = &node->devices[index];
     device->busy_us += ms * 1000;
     return ms * 1000 / thermal_permille(fmax(device->duty, DUTY_LEAST));
 }

@@ -102,7 +102,7 @@ static void seat_tell_done(const struct seat *seat, const struct relay_effect *e
     relay_core_forget(seat->node->relay, effect->ask, seat_now_ns(seat->w));
 }
 
-static bool on_ask_token(void *arg, const struct token_event *event)
+static bool seat_on_ask_token(void *arg, const struct token_event *event)
 {
     const struct request *request = relay_ask_request(arg);
     const struct seat *seat = relay_ask_owner(arg);
@@ -111,8 +111,8 @@ static bool on_ask_token(void *arg, const struct token_event *event)
     return request->handlers.token(request->arg, &moved);
 }
 
-static void on_ask_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
-                        const struct error *err)
+static void seat_on_ask_done(void *arg, enum finish_reason reason,
+                             const struct request_usage *usage, const struct error *err)
 {
     const struct seat *seat = relay_ask_owner(arg);
     struct relay_effect effect;
@@ -121,26 +121,26 @@ static void on_ask_done(void *arg, enum finish_reason reason, const struct reque
         seat_tell_done(seat, &effect);
 }
 
-static bool on_served_token(void *arg, const struct token_event *event)
+static bool seat_on_served_token(void *arg, const struct token_event *event)
 {
     return relay_served_token(arg, event);
 }
 
-static void on_served_row(void *arg, uint32_t position, const float *values, uint32_t n_values)
+static void seat_on_served_row(void *arg, uint32_t position, const float *values, uint32_t n_values)
 {
     relay_served_row(arg, position, values, n_values);
 }
 
-static void on_served_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
-                           const struct error *err)
+static void seat_on_served_done(void *arg, enum finish_reason reason,
+                                const struct request_usage *usage, const struct error *err)
 {
     const struct seat *seat = relay_served_owner(arg);
     relay_served_done(arg, reason, usage, err, seat_now_ns(seat->w));
 }
 
-static const struct request_handlers ask_handlers = {on_ask_token, NULL, on_ask_done};
-static const struct request_handlers served_handlers = {on_served_token, on_served_row,
-                                                        on_served_done};
+static const struct request_handlers ask_handlers = {seat_on_ask_token, NULL, seat_on_ask_done};
+static const struct request_handlers served_handlers = {seat_on_served_token, seat_on_served_row,
+                                                        seat_on_served_done};
 
 /* ---- what the relay wants ---- */
 

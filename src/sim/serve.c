@@ -48,9 +48,9 @@ struct hosted *serve_driver(struct world *w, struct node *node, uint32_t instanc
 
 /* ---- sequences ---- */
 
-static void free_sequence(struct sequence **link)
+static void free_sequence(struct made_up_sequence **link)
 {
-    struct sequence *s = *link;
+    struct made_up_sequence *s = *link;
     *link = s->next;
     mem_free(s->tokens);
     mem_free(s);
@@ -63,9 +63,10 @@ void serve_drop_all(struct node *node)
 }
 
 /* Its handler is told, and may not begin another one in turn. */
-static void end_sequence(struct sequence **link, enum finish_reason reason, const struct error *why)
+static void end_sequence(struct made_up_sequence **link, enum finish_reason reason,
+                         const struct error *why)
 {
-    struct sequence *s = *link;
+    struct made_up_sequence *s = *link;
     const struct request_usage usage = {.prompt_tokens = s->n_prompt,
                                         .cached_tokens = s->n_cached,
                                         .generated_tokens = s->n_tokens - s->n_prompt};
@@ -80,7 +81,7 @@ void serve_return_all(struct world *w, struct node *node, const struct hosted *d
 {
     struct error lost;
     error_set(&lost, ERROR_IO, "a stage is lost");
-    for (struct sequence **link = &node->sequences; *link;) {
+    for (struct made_up_sequence **link = &node->sequences; *link;) {
         if ((*link)->instance != driver->instance || (*link)->epoch != driver->epoch)
             link = &(*link)->next;
         else if (driver->lost)
@@ -93,7 +94,7 @@ void serve_return_all(struct world *w, struct node *node, const struct hosted *d
 
 void serve_cancel(struct world *w, struct node *node, uint64_t id)
 {
-    struct sequence **link = &node->sequences;
+    struct made_up_sequence **link = &node->sequences;
     (void)w;
     while (*link && (*link)->part != id)
         link = &(*link)->next;
@@ -123,7 +124,7 @@ void serve_notice(struct world *w, struct node *node, uint32_t driver, const str
     net_send_link(w, message);
 }
 
-static void feed(struct world *w, struct node *node, struct sequence *s)
+static void feed(struct world *w, struct node *node, struct made_up_sequence *s)
 {
     assert(!s->round && s->n_fed < s->n_tokens && s->n_tokens <= s->capacity);
     struct message *m = message_new(MESSAGE_STEP, node, node->index);
@@ -147,9 +148,9 @@ static void feed(struct world *w, struct node *node, struct sequence *s)
     net_send_link(w, m);
 }
 
-static struct sequence *new_sequence(struct world *w, const struct request *request)
+static struct made_up_sequence *new_sequence(struct world *w, const struct request *request)
 {
-    struct sequence *s = mem_new(sizeof *s);
+    struct made_up_sequence *s = mem_new(sizeof *s);
     if (s) {
         s->capacity = request->n_prompt + request->n_predict;
         s->tokens = mem_new_array(s->capacity, sizeof *s->tokens);
@@ -179,7 +180,7 @@ enum error_code serve_submit(struct world *w, struct node *node, uint64_t key,
     if (!driver || serve_driver(w, node, driver->instance) != driver ||
         kept_is_handing(node, driver->instance, driver->epoch))
         return error_set(err, ERROR_CANCELLED, "the driver is going");
-    struct sequence *s = new_sequence(w, request);
+    struct made_up_sequence *s = new_sequence(w, request);
     if (!s)
         return error_set(err, ERROR_NO_MEMORY, "no memory for a request");
     if (!kept_slot_for(node, driver, s->tokens, s->n_tokens, &s->slot, &s->n_fed)) {
@@ -200,10 +201,10 @@ enum error_code serve_submit(struct world *w, struct node *node, uint64_t key,
 
 static void on_result(struct world *w, struct node *node, const struct message *m)
 {
-    struct sequence **link = &node->sequences;
+    struct made_up_sequence **link = &node->sequences;
     while (*link && ((*link)->part != m->part || (*link)->round != m->round))
         link = &(*link)->next;
-    struct sequence *s = *link;
+    struct made_up_sequence *s = *link;
     if (!s)
         return;
     assert(s->n_tokens < s->capacity && s->left);

@@ -158,8 +158,8 @@ struct sim_part {          /* what a node has of a placement */
     bool used[LIMIT_SEQUENCES]; /* … of which these are a sequence's by now, or were */
 };
 
-struct sequence { /* at a driver: a request, as it was given to it */
-    struct sequence *next;
+struct made_up_sequence { /* at a driver: a request, as it was given to it */
+    struct made_up_sequence *next;
     uint64_t request, part, epoch, round;
     uint32_t instance, slot;
     uint64_t *tokens;
@@ -187,7 +187,7 @@ struct seat { /* what the relay's questions are answered from */
     uint32_t n_through;
 };
 
-struct device {
+struct made_up_device {
     struct plant_params plant;
     struct plant body;
     struct thermal_governor governor;
@@ -203,7 +203,7 @@ struct node {
     uint64_t paused_until_ms, up_ms, boots, life, full_until_ms, slow_until_ms, slow_ms;
     uint64_t wake_ms, tick_ms, lead_ms;
     bool devices_gone[SCENARIO_DEVICES];
-    struct device *devices; /* [devices]; NULL: it never gets warm */
+    struct made_up_device *devices; /* [devices]; NULL: it never gets warm */
     uint64_t others_bytes;
     int64_t wall_ms;  /* how far its wall clock is off */
     double air_k;     /* how much warmer the air is to be; */
@@ -235,7 +235,7 @@ struct node {
     struct hosted *hosted;
     struct parts parts; /* of struct sim_part */
     struct kept_job *cache_jobs;
-    struct sequence *sequences;
+    struct made_up_sequence *sequences;
     struct relay_core *relay; /* NULL: the node is down */
     struct seat seat;
     uint64_t relay_ms; /* its next turn, unless one comes before */
