@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "model/model.h"
-#include "pipeline/generator.h"
+#include "request/generator.h"
 
 #include <inttypes.h>
 #include <stdio.h>

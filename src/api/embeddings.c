@@ -6,7 +6,7 @@
 #include "api/response_json.h"
 #include "base/mem.h"
 #include "model/model.h"
-#include "pipeline/generator.h"
+#include "request/generator.h"
 
 #include <math.h>
 #include <string.h>

@@ -9,7 +9,7 @@
  * was used before. After the first few tokens nothing is allocated. */
 #pragma once
 
-#include "pipeline/request.h"
+#include "request/request.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/buffer.h"
-#include "pipeline/request.h"
+#include "request/request.h"
 
 #include <stdint.h>
 

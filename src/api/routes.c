@@ -4,7 +4,7 @@
 #include "api/internal.h"
 #include "api/json_out.h"
 #include "api/response_json.h"
-#include "pipeline/generator.h"
+#include "request/generator.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* What the handlers ask the server about its models. */
 #include "api/internal.h"
 
-#include "pipeline/generator.h"
+#include "request/generator.h"
 
 #include <stdio.h>
 #include <string.h>

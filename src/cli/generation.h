@@ -2,7 +2,7 @@
  * takes them, so that a slow terminal never holds up a device. */
 #pragma once
 
-#include "pipeline/generator.h"
+#include "request/generator.h"
 
 #include <pthread.h>
 

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/stages.h"
-#include "pipeline/request_wire.h"
+#include "request/request_wire.h"
 
 #include <string.h>
 #include <sys/eventfd.h>

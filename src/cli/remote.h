@@ -1,4 +1,4 @@
-/* A model that answers in the cluster: a generator (pipeline/generator.h) over a connection to this
+/* A model that answers in the cluster: a generator (request/generator.h) over a connection to this
  * machine's node, which knows where the driver is, and goes on elsewhere when that is lost.
  *
  * Semantics are driver.h's, but for two things: what the driver would refuse in submit comes as

@@ -4,7 +4,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "pipeline/request_wire.h"
+#include "request/request_wire.h"
 
 #include <string.h>
 #include <sys/eventfd.h>

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "pipeline/request_wire.h"
+#include "request/request_wire.h"
 
 #include <poll.h>
 #include <string.h>

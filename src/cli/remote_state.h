@@ -5,7 +5,7 @@
 #include "base/limits.h"
 #include "cli/daemon.h"
 #include "cli/remote.h"
-#include "pipeline/generator.h"
+#include "request/generator.h"
 
 #include <pthread.h>
 

@@ -6,7 +6,7 @@
 #include "cli/session.h"
 #include "model/model.h"
 #include "node/node.h"
-#include "pipeline/generator.h"
+#include "pipeline/driver_generator.h"
 
 #include <stdio.h>
 #include <stdlib.h>

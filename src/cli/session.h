@@ -14,7 +14,7 @@
 
 #include "cli/options.h"
 #include "model/tokenizer.h"
-#include "pipeline/generator.h"
+#include "pipeline/driver_generator.h"
 #include "plan/plan.h"
 
 #include "base/limits.h"

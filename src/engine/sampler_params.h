@@ -1,7 +1,7 @@
 /* How the next token is chosen: the settings, each a row of one table.
  *
  * Whoever handles them field by field is written from SAMPLER_FIELDS: the struct itself, defaults
- * and ranges (sampler_params.c), the bytes of a message (pipeline/sampler_bytes.h), the API's
+ * and ranges (sampler_params.c), the bytes of a message (request/sampler_bytes.h), the API's
  * fields (api/request_json.c) and the options of `medley run` (cli/run.c). A new setting is a row
  * at the end; what a row lacks does not compile.
  *

@@ -1,11 +1,11 @@
-/* Requests for tokens over the control socket (pipeline/request_wire.h): for `medley run`. */
+/* Requests for tokens over the control socket (request/request_wire.h): for `medley run`. */
 #include "node/control.h"
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "pipeline/generator.h"
-#include "pipeline/request_wire.h"
 #include "relay/relay.h"
+#include "request/generator.h"
+#include "request/request_wire.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -19,7 +19,7 @@
 #pragma once
 
 #include "engine/stage.h"
-#include "pipeline/request.h"
+#include "request/request.h"
 
 #include <stdbool.h>
 #include <stddef.h>

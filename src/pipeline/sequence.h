@@ -5,7 +5,7 @@
  * the thread that runs the driver's step. */
 #pragma once
 
-#include "pipeline/request.h"
+#include "request/request.h"
 
 enum { SLOT_NONE = UINT32_MAX };
 

@@ -1,6 +1,6 @@
 #include "base/bytes.h"
-#include "pipeline/sampler_bytes.h"
 #include "pipeline/wire_format.h"
+#include "request/sampler_bytes.h"
 
 #include <assert.h>
 

@@ -3,7 +3,7 @@
  *
  * A request is copied and kept, with what it has generated, until it is over. Where its instance's
  * driver is here, the request goes into it and its events come straight from the driver's threads;
- * where it is on another node, they travel as pipeline/request_wire.h's messages, and the events
+ * where it is on another node, they travel as request/request_wire.h's messages, and the events
  * come on the loop's thread. Where it is nowhere, because the model is being loaded, the request
  * waits.
  *
@@ -37,8 +37,8 @@
 
 #include "mesh/frames.h"
 #include "mesh/mesh.h"
-#include "pipeline/generator.h"
 #include "relay/relay_use.h"
+#include "request/generator.h"
 
 struct driver;
 struct relay;

@@ -31,8 +31,8 @@
 #pragma once
 
 #include "base/buffer.h"
-#include "pipeline/request_wire.h"
 #include "relay/relay_use.h"
+#include "request/request_wire.h"
 #include "trust/identity.h"
 
 struct relay_ask; /* a request of this node */

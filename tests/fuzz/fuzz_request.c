@@ -2,7 +2,7 @@
  * limits, and reads the same after it has been written again. */
 #include "fuzz.h"
 
-#include "pipeline/request_wire.h"
+#include "request/request_wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Writes the corpus of fuzz_request: a message of each kind, and all of them in one run.
  * `make-request-corpus FOLDER` */
-#include "pipeline/request_wire.h"
+#include "request/request_wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>

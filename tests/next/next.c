@@ -19,7 +19,7 @@
 #include "node/daemon_state.h"
 #include "node/lead.h"
 #include "node/peers.h"
-#include "pipeline/request_wire.h"
+#include "request/request_wire.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "api/server.h"
 #include "model/model.h"
-#include "pipeline/generator.h"
+#include "pipeline/driver_generator.h"
 
 #include <stdint.h>
 

@@ -1,8 +1,8 @@
 /* `medley run` and `medley plan` where a node runs on this machine: through it, and past it where
- * the user says so. The node answers from a table, and speaks pipeline/request_wire.h. */
+ * the user says so. The node answers from a table, and speaks request/request_wire.h. */
 #include "base/bytes.h"
 #include "fake_node.h"
-#include "pipeline/request_wire.h"
+#include "request/request_wire.h"
 
 #include <limits.h>
 #include <setjmp.h>

@@ -5,8 +5,8 @@
 #include "agreement/agreement.h"
 #include "base/mem.h"
 #include "node/peers.h"
-#include "pipeline/generator.h"
-#include "pipeline/request_wire.h"
+#include "request/generator.h"
+#include "request/request_wire.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

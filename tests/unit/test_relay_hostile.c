@@ -3,7 +3,7 @@
 #include "relay_world.h"
 
 #include "base/random.h"
-#include "pipeline/request_wire.h"
+#include "request/request_wire.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* A request's messages: what is written reads the same, and nothing else is read. */
 #include "base/mem.h"
-#include "pipeline/request_wire.h"
+#include "request/request_wire.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 #include "base/mem.h"
-#include "pipeline/request_wire_format.h"
-#include "pipeline/sampler_bytes.h"
+#include "request/request_wire_format.h"
+#include "request/sampler_bytes.h"
 
 #include <string.h>
 

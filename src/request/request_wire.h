@@ -27,7 +27,7 @@
 #include "base/buffer.h"
 #include "base/bytes.h"
 #include "base/limits.h"
-#include "pipeline/request.h"
+#include "request/request.h"
 
 enum request_kind {
     REQUEST_SUBMIT = 1,

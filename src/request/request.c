@@ -1,4 +1,4 @@
-#include "pipeline/request.h"
+#include "request/request.h"
 
 #include "base/limits.h"
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* The fixed parts of request_wire.h's messages, shared by writer and reader. */
 #pragma once
 
-#include "pipeline/request_wire.h"
+#include "request/request_wire.h"
 
 enum { REQUEST_LOGPROBS = 1, REQUEST_ALL_LOGITS = 2, REQUEST_EMBEDDINGS = 4, REQUEST_ONWARD = 8 };
 enum { REQUEST_DONE_LOST = 1 };

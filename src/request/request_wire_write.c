@@ -1,5 +1,5 @@
-#include "pipeline/request_wire_format.h"
-#include "pipeline/sampler_bytes.h"
+#include "request/request_wire_format.h"
+#include "request/sampler_bytes.h"
 
 #include <assert.h>
 #include <string.h>

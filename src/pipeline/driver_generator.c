@@ -1,4 +1,4 @@
-#include "pipeline/generator.h"
+#include "pipeline/driver_generator.h"
 
 #include "pipeline/driver.h"
 

@@ -1,13 +1,12 @@
-/* Whoever turns requests into tokens: the driver of this process (generator_of_driver()), or one
- * that is reached through the cluster. Those who ask (the API, `medley run`) do not know which.
+/* Whoever turns requests into tokens: the driver of this process (pipeline/driver_generator.h), or
+ * one that is reached through the cluster. Those who ask (the API, `medley run`) do not know which.
  *
  * Semantics and threading of submit and cancel are driver.h's, of the handlers request.h's. A
  * generator lives in its owner's struct, first; who owns it says how long. */
 #pragma once
 
-#include "pipeline/request.h"
+#include "request/request.h"
 
-struct driver;
 struct generator;
 
 struct generator_impl {
@@ -44,10 +43,3 @@ static inline struct driver_stats generator_stats(const struct generator *genera
 {
     return generator->impl->stats(generator);
 }
-
-/* A driver of this process, which must outlive it. */
-struct driver_generator {
-    struct generator base;
-    struct driver *driver;
-};
-void generator_of_driver(struct driver_generator *out, struct driver *driver);
