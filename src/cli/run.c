@@ -13,10 +13,12 @@
 #include <yyjson.h>
 
 static const char usage[] =
-    "Usage: medley run MODEL [-p PROMPT | -f FILE] [-n N] [options]\n\nAnswers a prompt, or holds "
-    "a conversation: without -p and -f every line of stdin is a message.\nThe text goes to stdout "
-    "as it comes, timings go to stderr. Ctrl-C stops an answer, a second one\nends the command. In "
-    "a conversation, /reset forgets it and /exit ends it.\n\n";
+    "Usage: medley run MODEL [-p PROMPT | -f FILE] [-n N] [options]\n\n"
+    "Answers a prompt, or holds a conversation: without -p and -f every line of stdin is a "
+    "message.\n"
+    "The text goes to stdout as it comes, timings go to stderr. Ctrl-C stops an answer, a second "
+    "one\n"
+    "ends the command. In a conversation, /reset forgets it and /exit ends it.\n\n";
 
 struct run_flags {
     struct session_flags session;
@@ -31,8 +33,8 @@ static const struct option_row answer_options[] = {
     {.letter = 'p',
      .alias = "prompt",
      .value = "PROMPT",
-     .help = "answer this: as a user's message through the model's chat template if it has\none, "
-             "else as the beginning of a text",
+     .help = "answer this: as a user's message through the model's chat template if it has\n"
+             "one, else as the beginning of a text",
      OPTION_TEXT(struct run_flags, prompt)},
     {.letter = 'f',
      .alias = "file",
@@ -49,8 +51,8 @@ static const struct option_row answer_options[] = {
     {.letter = 'n',
      .alias = "predict",
      .value = "N",
-     .help = "at most this many tokens; 0 only reads the prompt (default: until the\nmodel ends or "
-             "the context is full)",
+     .help = "at most this many tokens; 0 only reads the prompt (default: until the\n"
+             "model ends or the context is full)",
      OPTION_U32(struct run_flags, reply.n_predict, 0, LIMIT_CONTEXT)},
     {.name = "json",
      .help = "print one JSON object at the end instead: text, tokens, why it ended, times,\n"
@@ -83,10 +85,13 @@ static const struct option_section sections[] = {
      OPTION_ROWS(sampler_options),
      .offset = offsetof(struct run_flags, reply.sampler),
      .end = "  (--temp 0: always the likeliest)\n"},
-    {.title = "\nMODEL is a .gguf file, or the name of a model that the cluster knows (medley "
-              "status).\nWhere it runs: if a node runs on this machine (medley up), in that node's "
-              "cluster, placed as by\nmedley place. With --here, with a flag below other than -c, "
-              "or without a node, in this process:\n",
+    {.title =
+         "\n"
+         "MODEL is a .gguf file, or the name of a model that the cluster knows (medley status).\n"
+         "Where it runs: if a node runs on this machine (medley up), in that node's cluster, "
+         "placed as by\n"
+         "medley place. With --here, with a flag below other than -c, or without a node, in this "
+         "process:\n",
      OPTION_ROWS(here_options),
      .column = 19},
     {SESSION_SECTION(struct run_flags, session)},

@@ -21,15 +21,20 @@
 #include <string.h>
 
 static const char usage[] =
-    "Usage: medley up [options]\n\nStarts this machine's node. The first time it looks for a "
-    "cluster on the local networks: if it\nfinds one, it waits to be let in: run `medley join "
-    "CODE` here (`medley invite` on a member prints\nthe code), or let it in by hand. If it finds "
-    "none, it founds one. After that it is a member\nwhenever it runs. Every node serves OpenAI's "
-    "API for all models of the cluster. Ctrl-C or SIGTERM\nstops it cleanly.\n\n";
+    "Usage: medley up [options]\n\n"
+    "Starts this machine's node. The first time it looks for a cluster on the local networks: if "
+    "it\n"
+    "finds one, it waits to be let in: run `medley join CODE` here (`medley invite` on a member "
+    "prints\n"
+    "the code), or let it in by hand. If it finds none, it founds one. After that it is a member\n"
+    "whenever it runs. Every node serves OpenAI's API for all models of the cluster. Ctrl-C or "
+    "SIGTERM\n"
+    "stops it cleanly.\n\n";
 
-static const char usage_end[] = "\nThe node keeps its state in MEDLEY_STATE_DIR, else in "
-                                "XDG_STATE_HOME/medley, else in\n~/.local/state/medley. Several "
-                                "nodes on one machine need a folder and ports of their own.\n";
+static const char usage_end[] =
+    "\n"
+    "The node keeps its state in MEDLEY_STATE_DIR, else in XDG_STATE_HOME/medley, else in\n"
+    "~/.local/state/medley. Several nodes on one machine need a folder and ports of their own.\n";
 
 struct up {
     struct daemon_options node;
@@ -174,14 +179,14 @@ static const struct option_row node_options[] = {
     {.name = "wire",
      .value = "TYPE",
      .standard = "f32",
-     .help = "hidden states between machines as %s (default), f16 or q8. Fewer bytes, but "
-             "an\nanswer that goes on after the loss of a machine may take another word",
+     .help = "hidden states between machines as %s (default), f16 or q8. Fewer bytes, but an\n"
+             "answer that goes on after the loss of a machine may take another word",
      .take = up_take_wire},
     {.name = "patience",
      .value = "SECONDS",
      .standard = "600",
-     .help = "how long a request waits for a model that is loading or was lost with a "
-             "machine\n(default %s)",
+     .help = "how long a request waits for a model that is loading or was lost with a machine\n"
+             "(default %s)",
      .take = up_take_patience},
     {.name = "no-moves",
      .help = "move no model for gain while this node leads (medley move --off: whoever leads)",
