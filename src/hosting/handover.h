@@ -217,8 +217,10 @@ void cache_take_written(struct cache_take *take, const struct handover_effect *e
 void cache_take_settled(struct cache_take *take, const char *why);
 void cache_take_begun(struct cache_take *take, bool ok);        /* false: no memory */
 void cache_take_fail(struct cache_take *take, const char *why); /* the others are told, too */
-void cache_take_end(struct cache_take *take, const char *why);  /* without what is not here; NULL:
-                                                                   nothing is wrong */
+void cache_take_end(struct cache_take *take, const char *why);  /* without what is not here */
+/* A message of its pipeline came: its driver has begun. To be said of each before a device gets it;
+ * WRITE and SETTLE of before must reach the device before it, too. */
+void cache_take_used(struct cache_take *take);
 /* By and by: is it over? `is_linked`: to who has the old driver. */
 void cache_take_tick(struct cache_take *take, uint64_t now_ms, bool is_linked);
 bool cache_take_next(struct cache_take *take, struct handover_effect *out);

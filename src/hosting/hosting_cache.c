@@ -134,7 +134,16 @@ void take_fail(struct part *part, const char *why)
     cache_pump(part->hosting);
 }
 
-/* Also for every message of a pipeline. */
+void take_used(struct part *part)
+{
+    if (!cache_take_is_open(&part->take))
+        return;
+    part_sync(part);
+    cache_take_used(&part->take);
+    cache_pump(part->hosting);
+    assert(part_drives(part) || !cache_take_is_open(&part->take));
+}
+
 void take_end(struct part *part, const char *why)
 {
     if (!cache_take_is_open(&part->take))

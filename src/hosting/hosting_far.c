@@ -54,8 +54,7 @@ enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struc
     if (!part)
         return error_set(err, ERROR_NOT_FOUND, "no part of that placement is here");
     if (!wire_is_notice(&route)) {
-        if (!part_drives(part))
-            take_end(part, NULL); /* its driver has begun */
+        take_used(part);
         code = part->driver ? driver_receive(part->driver, bytes, size, err)
                             : runner_receive(part->runner, bytes, size, err);
         if (code != ERROR_BUSY)

@@ -128,9 +128,10 @@ void part_expect(struct part *part, const Cluster__Placement *next); /* that may
 bool part_hand_over(struct part *part, const Cluster__Placement *next);
 void give_fail(struct part *part, const char *why);
 void take_fail(struct part *part, const char *why);
-void take_end(struct part *part, const char *why); /* NULL: nothing is wrong */
-void cache_look(struct hosting *hosting);          /* by and by, and after whatever has happened */
-void cache_pump(struct hosting *hosting);          /* carries out what there is to be done */
+void take_end(struct part *part, const char *why);
+void take_used(struct part *part);        /* for every message of its pipeline */
+void cache_look(struct hosting *hosting); /* by and by, and after whatever has happened */
+void cache_pump(struct hosting *hosting); /* carries out what there is to be done */
 /* To a node, also this one. */
 void cache_tell(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
                 struct buffer *message);

@@ -118,7 +118,8 @@ void cache_take_end(struct cache_take *take, const char *why)
 {
     if (!cache_take_is_open(take))
         return;
-    if (why && take->begins != TAKE_BEGIN_EMPTY)
+    assert(why);
+    if (take->begins != TAKE_BEGIN_EMPTY)
         handover_note(&take->effects, "begins with empty caches: %s", why);
     if (!handover_drives(take->part)) {
         take_over(take);
@@ -127,6 +128,14 @@ void cache_take_end(struct cache_take *take, const char *why)
     take->begins = TAKE_BEGIN_EMPTY;
     take->is_begin_said = false;
     take_check(take);
+}
+
+/* Nobody tells a runner that its driver begins, full or empty: the first message does. Rows that
+ * come later would overwrite what it has computed since. */
+void cache_take_used(struct cache_take *take)
+{
+    if (cache_take_is_open(take) && !handover_drives(take->part))
+        take_over(take);
 }
 
 static bool take_all_done(const struct cache_take *take)

@@ -161,7 +161,10 @@ static void kept_job_end(struct node *node, struct sim_part *part, struct kept_j
         cache_take_written(&part->take, effect, why);
         break;
     case HANDOVER_SETTLE:
-        cache_take_settled(&part->take, why ? why : kept_settle(h, part->take.offer));
+        /* A device does its jobs in order: what a step has begun since empties these slots. */
+        if (!why && cache_take_is_open(&part->take) && part->take.begins == TAKE_BEGIN_NOT)
+            why = kept_settle(h, part->take.offer);
+        cache_take_settled(&part->take, why);
         break;
     case HANDOVER_SEND:
     case HANDOVER_QUIESCE:
@@ -383,6 +386,16 @@ void kept_lost(struct world *w, struct node *node, const struct hosted *driver)
     kept_sync(node, part);
     if (part->was_found && part->life.state != PART_HANDING)
         cache_take_end(&part->take, "its driver is lost");
+    kept_pump(w, node, part);
+}
+
+void kept_used(struct world *w, struct node *node, const struct hosted *stage)
+{
+    struct sim_part *part = host_part(node, stage->instance, stage->epoch);
+    if (!part || !cache_take_is_open(&part->take))
+        return;
+    kept_sync(node, part);
+    cache_take_used(&part->take);
     kept_pump(w, node, part);
 }
 

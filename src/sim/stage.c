@@ -77,6 +77,8 @@ void stage_step(struct world *w, struct node *node, const struct message *m)
     const Cluster__Placement *placement = serve_placement(node, m->instance, m->epoch);
     struct hosted *h = host_find(node, m->instance, m->epoch, m->stage);
     const bool serves = h && h->state == WORKER_READY;
+    if (serves)
+        kept_used(w, node, h);
     if (serves && stage_is_late(h, m))
         return;
     struct cached *cached = serves ? stage_slot(w, h, m) : NULL;

@@ -197,6 +197,7 @@ bool kept_is_handing(const struct node *node, uint32_t instance, uint64_t epoch)
 bool kept_waits(const struct node *node, const struct hosted *driver);
 void kept_found(struct node *node, const struct hosted *driver);
 void kept_lost(struct world *w, struct node *node, const struct hosted *driver);
+void kept_used(struct world *w, struct node *node, const struct hosted *stage); /* by a step */
 /* Where the driver puts a request, and how much of it is there. False: all slots are in use. */
 bool kept_slot_for(const struct node *node, const struct hosted *driver, const uint64_t *tokens,
                    uint32_t n_tokens, uint32_t *slot, uint32_t *n_fed);

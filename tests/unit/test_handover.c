@@ -271,6 +271,56 @@ static void test_tokens_that_the_model_does_not_have_are_refused(void **state)
     assert_begun(false);
 }
 
+/* A taker without driver, on node 2; the driver is on node 3, and gets no rows. */
+static void take_as_runner(void)
+{
+    const struct handover_placement old = placed(OLD, 1);
+    struct handover_placement *of = &pair.to.of;
+    of->stages[1] = of->stages[0];
+    of->n_stages = 2;
+    of->stages[0].n_layers = 0;
+    name(of->stages[0].node_id, 3);
+    pair.to.row_bytes[1] = ROW;
+    cache_give_clear(&pair.give);
+    cache_give_init(&pair.give, &pair.from);
+    cache_take_init(&pair.take, &pair.to);
+    cache_take_open(&pair.take, &old);
+    assert_true(cache_give_begin(&pair.give, pair.now_ms, of, true));
+}
+
+static void test_a_runner_takes_no_rows_once_its_driver_has_begun(void **state)
+{
+    (void)state;
+    take_as_runner();
+    pair.drops_rows_at = LAYERS; /* the last one is still on its way */
+    quiesce(1);
+    assert_true(pair.take.state == TAKE_OFFERED && pair.n_written[1][1] == TOKENS);
+    cache_take_used(&pair.take);
+    pump();
+    assert_false(cache_take_is_open(&pair.take));
+    const struct cache_route route = {5, OLD, NEW};
+    const struct kv_run run = {LAYERS - 1, 1, 0, TOKENS};
+    static const unsigned char rows[TOKENS * ROW];
+    struct cache_message message;
+    struct buffer bytes = {0};
+    cache_write_rows(&route, &run, ROW, &bytes);
+    buffer_append(&bytes, rows, sizeof rows);
+    assert_int_equal(cache_read(bytes.data, bytes.size, &message, NULL), ERROR_NONE);
+    assert_false(handover_receive(NULL, &pair.take, pair.now_ms, pair.to.node_id, pair.from.node_id,
+                                  &message, &bytes));
+    pump();
+    assert_true(!pair.n_written[LAYERS - 1][1] && !pair.n_settled);
+    buffer_deinit(&bytes);
+}
+
+static void test_messages_of_its_pipeline_do_not_end_what_a_driver_takes(void **state)
+{
+    (void)state;
+    cache_take_used(&pair.take);
+    quiesce(2);
+    assert_begun(true);
+}
+
 static void test_planted_faults_are_faults(void **state)
 {
     (void)state;
@@ -307,6 +357,8 @@ int main(void)
         TEST(test_without_slots_there_is_nothing_to_write),
         TEST(test_a_giver_that_cannot_read_says_so),
         TEST(test_tokens_that_the_model_does_not_have_are_refused),
+        TEST(test_a_runner_takes_no_rows_once_its_driver_has_begun),
+        TEST(test_messages_of_its_pipeline_do_not_end_what_a_driver_takes),
         TEST(test_planted_faults_are_faults),
         TEST(test_memory_that_lacks_ends_it_and_nothing_else),
     };
