@@ -401,7 +401,7 @@ static void host_carry_out(struct world *w, struct node *node, const struct part
         mem_free(part);
         break;
     case PARTS_CHANGED: /* in the loop's next turn */
-        host_later(w, node, 1, node->life, HOST_TOLD);
+        host_later(w, node, 1, node->boots, HOST_TOLD);
         break;
     }
 }
@@ -523,7 +523,7 @@ void host_event(struct world *w, struct node *node, const struct event *event)
         node->has_weights[event->a] |= node->fetches[event->a];
         node->fetches[event->a] = false;
     } else if (event->b == HOST_TOLD) {
-        if (event->a == node->life)
+        if (event->a == node->boots) /* a log that ends takes no part along */
             parts_told(&node->parts);
     } else if (!kept_job(w, node, event->a)) {
         struct part_life *life = node->parts.first;
