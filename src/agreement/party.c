@@ -263,10 +263,10 @@ static bool tell_party_rest(struct party *p, struct party_effect *out)
     if (p->failed && p->may_reopen && !p->reopening && !p->stopped &&
         p->now_ms >= p->reopen_at_ms) {
         p->reopening = true;
-        out->type = PARTY_REOPEN;
+        *out = (struct party_effect){.type = PARTY_REOPEN};
     } else if (p->changed && !p->stopped) {
         p->changed = false;
-        out->type = PARTY_CHANGED;
+        *out = (struct party_effect){.type = PARTY_CHANGED};
     } else {
         return false;
     }
@@ -275,7 +275,7 @@ static bool tell_party_rest(struct party *p, struct party_effect *out)
 
 bool party_next(struct party *p, struct party_effect *out)
 {
-    *out = (struct party_effect){0};
+    out->type = 0; /* who sets it sets all: an effect has room for an error's text */
     party_free_done(p);
     for (;;) {
         if (party_tell_proposal(p, out) || tell_party_failure(p, out) || party_next_frame(p, out))

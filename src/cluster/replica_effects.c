@@ -8,6 +8,10 @@
 
 void replica_effect_clear(struct replica_effect *effect)
 {
+    if (!effect->type) { /* asked before every effect: most often there was none */
+        assert(!effect->bytes && !effect->write.sequence);
+        return;
+    }
     mem_free(effect->bytes);
     log_write_clear(&effect->write);
     *effect = (struct replica_effect){0};
