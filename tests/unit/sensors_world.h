@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -52,6 +53,11 @@ static inline struct sensor_source world_source(struct sensors *sensors, const c
     return source;
 }
 
+static inline void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
 /* A source that is not available, with these words in its reason. */
 #define assert_absent(sensors, name, words)                                                        \
     do {                                                                                           \
@@ -81,3 +87,10 @@ static inline struct sensor_source world_source(struct sensors *sensors, const c
         assert_false(told_.valid);                                                                 \
         assert_int_equal(told_.value, 0);                                                          \
     } while (0)
+
+static inline void assert_all_unknown(const struct sensor_device *device)
+{
+    const struct reading *all = (const struct reading *)device;
+    for (size_t i = 0; i < sizeof *device / sizeof *all; i++)
+        assert_unknown(all[i]);
+}

@@ -12,11 +12,6 @@
 #include <stdatomic.h>
 #include <time.h>
 
-static void pause_ms(long ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
-}
-
 static standin_set *set_nvml;
 static standin_count *count_nvml;
 
