@@ -12,6 +12,21 @@
 
 #include <cmocka.h>
 
+struct model *gemma;
+
+int open_gemma(void **state)
+{
+    gemma = open_model("gemma3");
+    assert_int_equal(model_hyperparameters(gemma)->n_layers, LAYERS);
+    return 0;
+}
+
+int close_gemma(void **state)
+{
+    model_close(gemma);
+    return 0;
+}
+
 const char *const world_ids[WORLD_NODES] = {"node0", "node1", "node2", "node3"};
 
 void world_apply(struct placing_world *w, Cluster__Event *event)

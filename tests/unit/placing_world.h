@@ -6,6 +6,12 @@
 #include "placing/placing.h"
 
 enum { WORLD_NODES = 4, WORLD_INSTANCES = 4 };
+enum { LAYERS = 7, CONTEXT = 16384 }; /* of gemma3; 2 MiB of KV cache a layer and stream */
+
+/* A device's section of a machine's text. */
+#define DEVICE(name, memory, decode, flops)                                                        \
+    "[" name "]\nmemory = " memory "\ndecode = " decode "\nflops = " flops                         \
+    "\nlaunch = 10us\ncopy = 1GB/s\n"
 
 struct placing_world {
     struct state state;
@@ -21,6 +27,11 @@ struct placing_world {
     struct master_planner planner;
     const struct model *model; /* of every name; NULL: its header is on the way */
 };
+
+/* gemma3, between cmocka's set-up and tear-down. */
+extern struct model *gemma;
+int open_gemma(void **state);
+int close_gemma(void **state);
 
 extern const char *const world_ids[WORLD_NODES];
 

@@ -11,26 +11,6 @@
 
 #include <cmocka.h>
 
-enum { CONTEXT = 16384 }; /* of gemma3: 2 MiB of KV cache a layer and stream */
-
-static struct model *gemma;
-
-static int open_gemma(void **state)
-{
-    gemma = open_model("gemma3");
-    return 0;
-}
-
-static int close_gemma(void **state)
-{
-    model_close(gemma);
-    return 0;
-}
-
-#define DEVICE(name, memory, decode, flops)                                                        \
-    "[" name "]\nmemory = " memory "\ndecode = " decode "\nflops = " flops                         \
-    "\nlaunch = 10us\ncopy = 1GB/s\n"
-
 static struct placing_world w;
 
 /* What node i's device k has for an instance. */
