@@ -1,16 +1,11 @@
-/* The shelf: room, durability, eviction, and stages on files of which only their layers are
- * there. */
+/* The shelf: room, durability, eviction. */
 #include "base/mem.h"
 #include "base/random.h"
-#include "engine/stage.h"
-#include "gpu/gpu.h"
-#include "model/model.h"
-#include "weights/manifest_layers.h"
+#include "model/gguf_file.h"
+#include "shelf_world.h"
 #include "weights/manifest_make.h"
-#include "weights/shelf.h"
 #include "weights/shelf_policy.h"
 #include "weights/shelf_record.h"
-#include "weights_world.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -27,54 +22,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#define SIZES ((uint64_t[]){5000, 70000, 64, 300000, 1})
-enum { N_PARTS = 5 };
-
-struct world {
-    char folder[PATH_MAX];
-    struct shelf *shelf;
-    struct manifest manifest;
-};
-
-static struct shelf *open_shelf(const char *folder, uint64_t limit, uint64_t spare)
-{
-    struct shelf *shelf;
-    struct error err;
-    if (shelf_open(folder, &(struct shelf_options){.limit_bytes = limit, .spare_bytes = spare},
-                   &shelf, &err))
-        fail_msg("%s", err.text);
-    return shelf;
-}
-
-static struct shelf_model *open_model(struct shelf *shelf, const struct manifest *manifest)
-{
-    struct shelf_model *model;
-    struct error err;
-    if (shelf_model_open(shelf, manifest, &model, &err))
-        fail_msg("%s", err.text);
-    return model;
-}
-
-static int begin(void **state)
-{
-    struct world *world = calloc(1, sizeof *world);
-    weights_folder_make(world->folder);
-    world->shelf = open_shelf(world->folder, 0, 0);
-    world->manifest = weights_manifest(SIZES, N_PARTS);
-    *state = world;
-    return 0;
-}
-
-static int end(void **state)
-{
-    struct world *world = *state;
-    shelf_close(world->shelf);
-    manifest_deinit(&world->manifest);
-    weights_folder_remove(world->folder);
-    free(world);
-    return 0;
-}
 
 static void write_part(struct shelf_model *model, uint32_t part)
 {
@@ -512,136 +459,33 @@ static void test_half_removed_models_are_swept(void **state)
     assert_int_equal(shelf_list(world->shelf, NULL, 0), 0);
 }
 
-/* ---- stages ---- */
-
-static struct gpu *gpu;
-
-static void run(const char *path, uint32_t first, uint32_t n, const float *in, float *out,
-                uint32_t n_floats)
-{
-    struct model *model;
-    struct stage *stage;
-    struct error err;
-    struct stage_options options = {.first_layer = first,
-                                    .n_layers = n,
-                                    .n_slots = 1,
-                                    .context = 64,
-                                    .rows_max = 16,
-                                    .kv_type = KV_F32};
-    struct batch_row rows[16];
-    for (uint32_t i = 0; i < 16; i++)
-        rows[i] =
-            (struct batch_row){.position = i, .token = (int32_t)(i * 31 % 300), .output = true};
-    if (model_open(path, &model, &err) ||
-        stage_open(gpu_find(gpu, "cpu"), model, &options, &stage, &err))
-        fail_msg("%s", err.text);
-    assert_true(16 * (stage_is_last(stage) ? stage_output_width(stage) : stage_width(stage)) <=
-                n_floats);
-    if (stage_forward(stage, &(struct batch){.rows = rows, .n_rows = 16}, in, out, &err))
-        fail_msg("%s", err.text);
-    stage_close(stage);
-    model_close(model);
-}
-
-/* A shelf with the parts of these layers and nothing else. */
-static struct shelf_model *shelve_layers(struct world *world, const char *path,
-                                         const struct manifest *manifest, uint32_t first,
-                                         uint32_t n)
-{
-    struct shelf_model *on_shelf = open_model(world->shelf, manifest);
-    struct model *model;
-    struct part_set wanted;
-    uint8_t *header = weights_read(path, 0, manifest->parts[MANIFEST_HEADER].size);
-    struct error err;
-    assert_int_equal(shelf_model_write(on_shelf, 0, 0, header, manifest->parts[0].size, NULL), 0);
-    assert_int_equal(shelf_model_keep(on_shelf, &(uint32_t){0}, 1, NULL), 0);
-    free(header);
-    part_set_init(&wanted, manifest->n_parts, NULL);
-    if (model_open(shelf_model_path(on_shelf), &model, &err)) /* of the header alone */
-        fail_msg("%s", err.text);
-    assert_int_equal(manifest_agrees(manifest, model_file(model), NULL), 0);
-    assert_int_equal(manifest_add_layers(manifest, model, first, n, &wanted, &err), 0);
-    model_close(model);
-    assert_int_equal(shelf_model_reserve(on_shelf, &wanted, NULL), 0);
-    for (uint32_t i = 1; i < manifest->n_parts; i++) {
-        if (!part_set_has(&wanted, i))
-            continue;
-        void *bytes = weights_read(path, manifest->parts[i].offset, manifest->parts[i].size);
-        assert_int_equal(shelf_model_write(on_shelf, i, 0, bytes, manifest->parts[i].size, NULL),
-                         0);
-        assert_int_equal(shelf_model_verify(on_shelf, i, NULL), 0);
-        assert_int_equal(shelf_model_keep(on_shelf, &i, 1, NULL), 0);
-        free(bytes);
-    }
-    part_set_deinit(&wanted);
-    return on_shelf;
-}
-
-static void check_stages(struct world *world, const char *name)
-{
-    enum { FLOATS = 16 * 1024 };
-    static float in[FLOATS], want[FLOATS], got[FLOATS];
-    char path[PATH_MAX];
-    struct gguf_file *file;
-    struct manifest manifest;
-    struct model *model;
-    assert_int_equal(model_open(weights_golden(name, path), &model, NULL), 0);
-    uint32_t n = model_hyperparameters(model)->n_layers;
-    model_close(model);
-    assert_int_equal(
-        gguf_file_open(path, &file, NULL) || manifest_make(file, NULL, &manifest, NULL), 0);
-    gguf_file_close(file);
-    for (uint32_t i = 0; i < FLOATS; i++)
-        in[i] = (float)random_unit_at(5, i) - 0.5f;
-    for (uint32_t first = 0; first < n; first++) {
-        struct shelf_model *model_on_shelf = shelve_layers(world, path, &manifest, first, 1);
-        memset(want, 0, sizeof want);
-        memset(got, 0, sizeof got);
-        run(path, first, 1, first ? in : NULL, want, FLOATS);
-        run(shelf_model_path(model_on_shelf), first, 1, first ? in : NULL, got, FLOATS);
-        assert_memory_equal(want, got, sizeof want);
-        assert_true(want[0] != 0 &&
-                    part_set_count(shelf_model_has(model_on_shelf)) < manifest.n_parts);
-        struct digest identity = *shelf_model_identity(model_on_shelf);
-        shelf_model_close(model_on_shelf);
-        assert_int_equal(shelf_remove(world->shelf, &identity, NULL), 0);
-    }
-    manifest_deinit(&manifest);
-}
-
-static void test_stages_run_on_their_layers_alone_bit_for_bit(void **state)
-{
-    static const char *const names[] = {"qwen2-tied",   "qwen3",         "gpt-oss", "llama-moe",
-                                        "llama-rope31", "phi3-longrope", "gemma2",  "llama-q4_0"};
-    if (gpu_open(&(struct gpu_options){.n_cpu_threads = 1, .skip_other = true}, &gpu, NULL))
-        fail();
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        check_stages(*state, names[i]);
-    gpu_close(gpu);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_policy_evicts_the_oldest_and_only_as_many_as_needed),
         cmocka_unit_test(test_policy_says_what_is_missing),
         cmocka_unit_test(test_a_torn_record_is_read_up_to_the_tear),
-        cmocka_unit_test_setup_teardown(test_only_verified_and_kept_parts_count, begin, end),
-        cmocka_unit_test_setup_teardown(test_a_whole_model_has_the_same_manifest, begin, end),
-        cmocka_unit_test_setup_teardown(test_room_is_taken_and_given_back, begin, end),
-        cmocka_unit_test_setup_teardown(test_damage_is_found_and_fetched_again, begin, end),
+        cmocka_unit_test_setup_teardown(test_only_verified_and_kept_parts_count, shelf_world_begin,
+                                        shelf_world_end),
+        cmocka_unit_test_setup_teardown(test_a_whole_model_has_the_same_manifest, shelf_world_begin,
+                                        shelf_world_end),
+        cmocka_unit_test_setup_teardown(test_room_is_taken_and_given_back, shelf_world_begin,
+                                        shelf_world_end),
+        cmocka_unit_test_setup_teardown(test_damage_is_found_and_fetched_again, shelf_world_begin,
+                                        shelf_world_end),
         cmocka_unit_test_setup_teardown(
-            test_limit_evicts_the_least_recently_used_and_never_what_is_in_use, begin, end),
-        cmocka_unit_test_setup_teardown(test_a_full_disk_is_said_before_anything_is_fetched, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(test_a_disk_that_refuses_is_an_error_and_no_harm, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(test_running_out_of_memory_is_an_error, begin, end),
-        cmocka_unit_test_setup_teardown(test_killed_at_any_moment_what_is_recorded_is_whole, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(test_half_removed_models_are_swept, begin, end),
-        cmocka_unit_test_setup_teardown(test_stages_run_on_their_layers_alone_bit_for_bit, begin,
-                                        end),
+            test_limit_evicts_the_least_recently_used_and_never_what_is_in_use, shelf_world_begin,
+            shelf_world_end),
+        cmocka_unit_test_setup_teardown(test_a_full_disk_is_said_before_anything_is_fetched,
+                                        shelf_world_begin, shelf_world_end),
+        cmocka_unit_test_setup_teardown(test_a_disk_that_refuses_is_an_error_and_no_harm,
+                                        shelf_world_begin, shelf_world_end),
+        cmocka_unit_test_setup_teardown(test_running_out_of_memory_is_an_error, shelf_world_begin,
+                                        shelf_world_end),
+        cmocka_unit_test_setup_teardown(test_killed_at_any_moment_what_is_recorded_is_whole,
+                                        shelf_world_begin, shelf_world_end),
+        cmocka_unit_test_setup_teardown(test_half_removed_models_are_swept, shelf_world_begin,
+                                        shelf_world_end),
     };
     return cmocka_run_group_tests_name("shelf", tests, NULL, NULL);
 }
