@@ -338,3 +338,35 @@ bool agreement_wish_is_done(void *wish)
 {
     return ((struct agreement_wish *)wish)->is_done;
 }
+
+enum error_code agreement_world_agree(struct agreement_world *w, int index, const char *key,
+                                      const char *value, struct error *err)
+{
+    struct agreement_wish wish;
+    agreement_world_set(w, index, key, value, &wish);
+    const bool is_done = agreement_world_run(w, agreement_wish_is_done, &wish, 8000);
+    assert(is_done && (wish.code || wish.outcome.applied));
+    *err = wish.err;
+    return wish.code;
+}
+
+struct expected {
+    const struct agreement_world *world;
+    int index;
+    const char *key, *value;
+};
+
+static bool world_has(void *arg)
+{
+    const struct expected *e = arg;
+    const char *value = agreement_world_setting(e->world, e->index, e->key);
+    return value && strcmp(value, e->value) == 0;
+}
+
+void agreement_world_await(struct agreement_world *w, int index, const char *key, const char *value)
+{
+    if (agreement_world_run(w, world_has, &(struct expected){w, index, key, value}, 8000))
+        return;
+    fprintf(stderr, "node %d does not get %s = %s\n", index, key, value);
+    abort();
+}

@@ -62,3 +62,9 @@ void agreement_world_propose(struct agreement_world *world, int index, Cluster__
 void agreement_world_set(struct agreement_world *world, int index, const char *key,
                          const char *value, struct agreement_wish *wish);
 bool agreement_wish_is_done(void *wish);
+/* The same, and waits; ERROR_NONE: it counts. */
+enum error_code agreement_world_agree(struct agreement_world *world, int index, const char *key,
+                                      const char *value, struct error *err);
+/* Until this node's state says so. */
+void agreement_world_await(struct agreement_world *world, int index, const char *key,
+                           const char *value);
