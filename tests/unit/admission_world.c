@@ -351,3 +351,40 @@ void stranger_close(struct stranger *stranger)
     close(stranger->fd);
     stranger->ssl = NULL;
 }
+
+char *town_invite(struct town *town)
+{
+    static char code[JOIN_CODE_TEXT];
+    struct error err = {0};
+    if (admission_invite(town->admission, 0, code, &err))
+        fail_msg("%s", err.text);
+    return code;
+}
+
+bool town_is_told(void *arg)
+{
+    return ((struct town *)arg)->n_ended > 0;
+}
+
+void newcomer_expect_failure(struct newcomer *newcomer, enum error_code code, const char *words)
+{
+    assert_true(town_run(newcomer->town, newcomer_ended, newcomer));
+    assert_int_equal(newcomer->n_joined, 0);
+    assert_int_equal(newcomer->n_ended, 1);
+    if (newcomer->why.code != code || !strstr(newcomer->why.text, words))
+        fail_msg("ended with %s: %s", error_name(newcomer->why.code), newcomer->why.text);
+}
+
+void newcomer_expect_joined(struct newcomer *newcomer)
+{
+    struct town *town = newcomer->town;
+    assert_true(town_run(town, newcomer_ended, newcomer));
+    if (newcomer->why.code)
+        fail_msg("%s", newcomer->why.text);
+    assert_true(town_run(town, town_is_told, town));
+    assert_int_equal(town->n_ended, 1);
+    assert_int_equal(town->why.code, ERROR_NONE);
+    assert_int_equal(town->n_decide, 1);
+    assert_true(joining_again_ms(newcomer->joining) == UINT64_MAX);
+    newcomer_check_member(newcomer);
+}

@@ -61,7 +61,13 @@ bool newcomer_compares(void *newcomer);
 
 bool town_run(struct town *town, bool (*holds)(void *arg), void *arg); /* at most 7 s */
 void town_skip(struct town *town, uint64_t ms); /* the clock jumps; the loop has time to see it */
+char *town_invite(struct town *town);           /* a code; good until the next call */
+bool town_is_told(void *town);                  /* the member, that an attempt has ended */
 uint32_t town_waiting(struct town *town, struct admission_waiting *first);
+
+/* Until its attempt has ended, with this error; or as a member, and the other end knows. */
+void newcomer_expect_failure(struct newcomer *newcomer, enum error_code code, const char *words);
+void newcomer_expect_joined(struct newcomer *newcomer);
 
 /* It is a member: all of it belongs together, and a link to the member comes up with it. */
 void newcomer_check_member(struct newcomer *newcomer);

@@ -1,8 +1,5 @@
-/* node: joining, both ends, over real connections on loopback; and strangers that are up to no
- * good. */
+/* node: joining, both ends, over real connections on loopback. */
 #include "admission_world.h"
-
-#include "base/mem.h"
 
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -13,15 +10,6 @@
 
 #include <cmocka.h>
 
-static char *invite(struct town *town)
-{
-    static char code[JOIN_CODE_TEXT];
-    struct error err = {0};
-    if (admission_invite(town->admission, 0, code, &err))
-        fail_msg("%s", err.text);
-    return code;
-}
-
 /* A code that this one is not. */
 static const char *another(const char *code)
 {
@@ -31,37 +19,9 @@ static const char *another(const char *code)
     return wrong;
 }
 
-static bool member_is_told(void *arg)
-{
-    return ((struct town *)arg)->n_ended > 0;
-}
-
 static bool member_decides(void *arg)
 {
     return ((struct town *)arg)->n_decide > 0;
-}
-
-static void expect_failure(struct newcomer *newcomer, enum error_code code, const char *words)
-{
-    assert_true(town_run(newcomer->town, newcomer_ended, newcomer));
-    assert_int_equal(newcomer->n_joined, 0);
-    assert_int_equal(newcomer->n_ended, 1);
-    if (newcomer->why.code != code || !strstr(newcomer->why.text, words))
-        fail_msg("ended with %s: %s", error_name(newcomer->why.code), newcomer->why.text);
-}
-
-static void expect_joined(struct newcomer *newcomer)
-{
-    struct town *town = newcomer->town;
-    assert_true(town_run(town, newcomer_ended, newcomer));
-    if (newcomer->why.code)
-        fail_msg("%s", newcomer->why.text);
-    assert_true(town_run(town, member_is_told, town));
-    assert_int_equal(town->n_ended, 1);
-    assert_int_equal(town->why.code, ERROR_NONE);
-    assert_int_equal(town->n_decide, 1);
-    assert_true(joining_again_ms(newcomer->joining) == UINT64_MAX);
-    newcomer_check_member(newcomer);
 }
 
 /* ---- by code --------------------------------------------------------------------------------- */
@@ -72,11 +32,11 @@ static void test_the_right_code(void **state)
     char shown[JOIN_CODE_TEXT];
     uint64_t left_ms;
     assert_false(admission_invited(town->admission, shown, &left_ms));
-    const char *code = invite(town);
+    const char *code = town_invite(town);
     assert_true(admission_invited(town->admission, shown, &left_ms));
     assert_string_equal(shown, code);
     assert_true(left_ms > LIMIT_JOIN_CODE_MS - 5000 && left_ms <= LIMIT_JOIN_CODE_MS);
-    expect_joined(town_join(town, 0, NULL, code));
+    newcomer_expect_joined(town_join(town, 0, NULL, code));
     assert_false(admission_invited(town->admission, shown, &left_ms));
     town_deinit(town);
 }
@@ -85,7 +45,7 @@ static void test_the_right_code(void **state)
 static void test_a_host_name_with_several_addresses(void **state)
 {
     struct town *town = town_init();
-    expect_joined(town_join(town, 0, "localhost", invite(town)));
+    newcomer_expect_joined(town_join(town, 0, "localhost", town_invite(town)));
     town_deinit(town);
 }
 
@@ -102,7 +62,7 @@ static void test_by_the_real_clock(void **state)
         link_world_pass(town->links, 5);
         assert_int_equal(town_waiting(town, &waiting), 1);
         assert_string_equal(waiting.words, by_hand->words);
-        expect_joined(town_join(town, 0, NULL, invite(town)));
+        newcomer_expect_joined(town_join(town, 0, NULL, town_invite(town)));
         town_deinit(town);
     }
 }
@@ -110,42 +70,45 @@ static void test_by_the_real_clock(void **state)
 static void test_wrong_codes(void **state)
 {
     struct town *town = town_init();
-    const char *code = invite(town);
+    const char *code = town_invite(town);
     for (int i = 0; i < LIMIT_JOIN_WRONG; i++) {
         struct newcomer *newcomer = town_join(town, 0, NULL, another(code));
-        expect_failure(newcomer, ERROR_INVALID, "code is wrong");
+        newcomer_expect_failure(newcomer, ERROR_INVALID, "code is wrong");
         assert_true(joining_again_ms(newcomer->joining) == UINT64_MAX);
-        expect_failure(town_join(town, 1, NULL, code), i < 2 ? ERROR_BUSY : ERROR_NOT_FOUND,
-                       i < 2 ? "try again in a few seconds" : "no join code is open");
+        newcomer_expect_failure(town_join(town, 1, NULL, code),
+                                i < 2 ? ERROR_BUSY : ERROR_NOT_FOUND,
+                                i < 2 ? "try again in a few seconds" : "no join code is open");
         if (i < 2)
             assert_int_equal(joining_again_ms(town->newcomers[1].joining), LIMIT_JOIN_PAUSE_MS);
         town_skip(town, LIMIT_JOIN_PAUSE_MS);
     }
     assert_int_equal(town->n_decide, 0);
     town->n_ended = 0;
-    expect_joined(town_join(town, 2, NULL, invite(town)));
+    newcomer_expect_joined(town_join(town, 2, NULL, town_invite(town)));
     town_deinit(town);
 }
 
 static void test_an_expired_code(void **state)
 {
     struct town *town = town_init();
-    const char *code = invite(town);
+    const char *code = town_invite(town);
     town_skip(town, LIMIT_JOIN_CODE_MS);
-    expect_failure(town_join(town, 0, NULL, code), ERROR_NOT_FOUND, "no join code is open");
+    newcomer_expect_failure(town_join(town, 0, NULL, code), ERROR_NOT_FOUND,
+                            "no join code is open");
     town_deinit(town);
 }
 
 static void test_a_code_is_good_once(void **state)
 {
     struct town *town = town_init();
-    const char *code = invite(town);
+    const char *code = town_invite(town);
     struct newcomer *both[] = {town_join(town, 0, NULL, code), town_join(town, 1, NULL, code)};
     for (int i = 0; i < 2; i++)
         assert_true(town_run(town, newcomer_ended, both[i]));
     assert_int_equal(both[0]->n_joined + both[1]->n_joined, 1);
     assert_int_equal(both[0]->n_joined ? both[1]->why.code : both[0]->why.code, ERROR_NOT_FOUND);
-    expect_failure(town_join(town, 2, NULL, code), ERROR_NOT_FOUND, "no join code is open");
+    newcomer_expect_failure(town_join(town, 2, NULL, code), ERROR_NOT_FOUND,
+                            "no join code is open");
     assert_int_equal(town->n_decide, 1);
     town_deinit(town);
 }
@@ -153,15 +116,15 @@ static void test_a_code_is_good_once(void **state)
 static void test_what_is_no_attempt(void **state)
 {
     struct town *town = town_init();
-    expect_failure(town_join(town, 0, NULL, "K7QM"), ERROR_INVALID, "8 characters");
-    expect_failure(town_join(town, 0, "", "K7QM-4XZD"), ERROR_INVALID, "host");
-    expect_failure(town_join(town, 0, "no-such-host.invalid", "K7QM-4XZD"), ERROR_NOT_FOUND,
-                   "no-such-host.invalid");
+    newcomer_expect_failure(town_join(town, 0, NULL, "K7QM"), ERROR_INVALID, "8 characters");
+    newcomer_expect_failure(town_join(town, 0, "", "K7QM-4XZD"), ERROR_INVALID, "host");
+    newcomer_expect_failure(town_join(town, 0, "no-such-host.invalid", "K7QM-4XZD"),
+                            ERROR_NOT_FOUND, "no-such-host.invalid");
     struct newcomer *closed_at_once = town_join(town, 1, "no-such-host.invalid", "K7QM-4XZD");
     newcomer_close(closed_at_once);
     assert_int_equal(closed_at_once->n_ended, 0);
     link_world_close(town->links, TOWN_MEMBER);
-    expect_failure(town_join(town, 0, NULL, "K7QM-4XZD"), ERROR_IO, "cannot connect");
+    newcomer_expect_failure(town_join(town, 0, NULL, "K7QM-4XZD"), ERROR_IO, "cannot connect");
     assert_int_equal(joining_again_ms(town->newcomers[0].joining), LIMIT_JOIN_PAUSE_MS);
     town_deinit(town);
 }
@@ -182,7 +145,7 @@ static void test_a_silent_host(void **state)
     town_skip(town, LIMIT_JOIN_CONNECT_MS - 1000);
     assert_int_equal(newcomer->n_ended, 0);
     town_skip(town, 1000);
-    expect_failure(newcomer, ERROR_IO, "no connection in time");
+    newcomer_expect_failure(newcomer, ERROR_IO, "no connection in time");
     close(fd);
     town_deinit(town);
 }
@@ -193,8 +156,8 @@ static void test_the_cluster_says_no(void **state)
 {
     struct town *town = town_init();
     town->decision = DECIDE_REFUSE;
-    expect_failure(town_join(town, 0, NULL, invite(town)), ERROR_CANCELLED,
-                   "it was removed for good");
+    newcomer_expect_failure(town_join(town, 0, NULL, town_invite(town)), ERROR_CANCELLED,
+                            "it was removed for good");
     assert_int_equal(town->n_decide, 1);
     assert_int_equal(admission_grant(town->admission, town->decide_id, NULL, 0, NULL),
                      ERROR_NOT_FOUND);
@@ -205,10 +168,10 @@ static void test_the_cluster_says_nothing(void **state)
 {
     struct town *town = town_init();
     town->decision = DECIDE_NEVER;
-    struct newcomer *newcomer = town_join(town, 0, NULL, invite(town));
+    struct newcomer *newcomer = town_join(town, 0, NULL, town_invite(town));
     assert_true(town_run(town, member_decides, town));
     town_skip(town, LIMIT_JOIN_DECIDE_MS);
-    expect_failure(newcomer, ERROR_CANCELLED, "not taken it in in time");
+    newcomer_expect_failure(newcomer, ERROR_CANCELLED, "not taken it in in time");
     town_deinit(town);
 }
 
@@ -216,7 +179,7 @@ static void test_a_decision_later(void **state)
 {
     struct town *town = town_init();
     town->decision = DECIDE_NEVER;
-    struct newcomer *newcomer = town_join(town, 0, NULL, invite(town));
+    struct newcomer *newcomer = town_join(town, 0, NULL, town_invite(town));
     assert_true(town_run(town, member_decides, town));
     assert_int_equal(newcomer->n_joined, 0);
     assert_int_equal(admission_grant(town->admission, town->decide_id, NULL, 0, NULL), ERROR_NONE);
@@ -233,7 +196,8 @@ static void test_a_payload_beyond_its_limit(void **state)
 {
     struct town *town = town_init();
     town->decision = DECIDE_TOO_MUCH;
-    expect_failure(town_join(town, 0, NULL, invite(town)), ERROR_CANCELLED, "said no");
+    newcomer_expect_failure(town_join(town, 0, NULL, town_invite(town)), ERROR_CANCELLED,
+                            "said no");
     town_deinit(town);
 }
 
@@ -242,10 +206,10 @@ static void test_what_cannot_be_kept(void **state)
 {
     struct town *town = town_init();
     town->newcomers[0].declines_to_keep = true;
-    struct newcomer *newcomer = town_join(town, 0, NULL, invite(town));
+    struct newcomer *newcomer = town_join(town, 0, NULL, town_invite(town));
     assert_true(town_run(town, newcomer_ended, newcomer));
     assert_int_equal(newcomer->why.code, ERROR_IO);
-    assert_true(town_run(town, member_is_told, town));
+    assert_true(town_run(town, town_is_told, town));
     assert_int_equal(town->why.code, ERROR_CANCELLED);
     town_deinit(town);
 }
@@ -256,7 +220,7 @@ static void test_a_member_that_does_not_know(void **state)
     struct town *town = town_init();
     struct newcomer *newcomer = &town->newcomers[0];
     newcomer->member_stops = true;
-    town_join(town, 0, NULL, invite(town));
+    town_join(town, 0, NULL, town_invite(town));
     assert_true(town_run(town, newcomer_ended, newcomer));
     assert_int_equal(newcomer->n_joined, 1);
     assert_int_equal(newcomer->why.code, ERROR_IO);
@@ -282,10 +246,10 @@ static void test_a_false_member(void **state)
             assert_int_equal(stream_write(town->held, "HTTP/1.1 200 OK", 15, &n, NULL),
                              STREAM_DONE);
             assert_int_equal(stream_flush(town->held, NULL), STREAM_DONE);
-            expect_failure(newcomer, ERROR_INVALID, "no message of the join protocol");
+            newcomer_expect_failure(newcomer, ERROR_INVALID, "no message of the join protocol");
         } else {
             town_skip(town, LIMIT_JOIN_STEP_MS);
-            expect_failure(newcomer, ERROR_CANCELLED, "did not answer in time");
+            newcomer_expect_failure(newcomer, ERROR_CANCELLED, "did not answer in time");
         }
         stream_close(town->held, NULL, NULL);
         town->held = NULL;
@@ -301,8 +265,8 @@ static void test_a_member_that_may_not_let_in(void **state)
     struct authority *authority = &town->links->nodes[TOWN_MEMBER].membership.authority;
     EVP_PKEY *key = authority->key;
     authority->key = NULL;
-    expect_failure(town_join(town, 0, NULL, invite(town)), ERROR_CANCELLED,
-                   "does not have the authority's key");
+    newcomer_expect_failure(town_join(town, 0, NULL, town_invite(town)), ERROR_CANCELLED,
+                            "does not have the authority's key");
     authority->key = key;
     town_deinit(town);
 }
@@ -343,7 +307,7 @@ static void test_both_say_yes(void **state)
         assert_int_equal(admission_agree(town->admission, waiting.id, NULL),
                          ERROR_NONE); /* a second time, or the first */
         joining_agree(newcomer->joining);
-        expect_joined(newcomer);
+        newcomer_expect_joined(newcomer);
         assert_int_equal(town_waiting(town, NULL), 0);
         assert_int_equal(admission_agree(town->admission, waiting.id, NULL), ERROR_NOT_FOUND);
         town_deinit(town);
@@ -356,7 +320,7 @@ static void test_the_member_says_no(void **state)
     struct admission_waiting waiting = knock(town, 0);
     assert_int_equal(admission_refuse(town->admission, waiting.id, "not my machine", NULL),
                      ERROR_NONE);
-    expect_failure(&town->newcomers[0], ERROR_CANCELLED, "not my machine");
+    newcomer_expect_failure(&town->newcomers[0], ERROR_CANCELLED, "not my machine");
     assert_int_equal(joining_again_ms(town->newcomers[0].joining), LIMIT_JOIN_DECLINED_MS);
     assert_int_equal(town_waiting(town, NULL), 0);
     assert_int_equal(town->n_changed, 2); /* it came, it went */
@@ -373,7 +337,7 @@ static void test_the_newcomer_says_no(void **state)
             assert_int_equal(admission_agree(town->admission, waiting.id, NULL), ERROR_NONE);
         newcomer_close(&town->newcomers[0]);
         assert_int_equal(town->newcomers[0].n_ended, 0); /* it has closed: it hears no more */
-        assert_true(town_run(town, member_is_told, town));
+        assert_true(town_run(town, town_is_told, town));
         assert_int_equal(town->why.code, ERROR_CANCELLED);
         assert_int_equal(town_waiting(town, NULL), 0);
         assert_int_equal(town->n_decide, 0);
@@ -390,7 +354,7 @@ static void test_nobody_answers(void **state)
     town_skip(town, LIMIT_JOIN_WAIT_MS / 2);
     assert_true(town_run(town, newcomer_ended, &town->newcomers[0]));
     assert_int_equal(town->newcomers[0].why.code, ERROR_CANCELLED);
-    assert_true(town_run(town, member_is_told, town));
+    assert_true(town_run(town, town_is_told, town));
     assert_int_equal(town_waiting(town, NULL), 0);
     /* It knocks again. */
     assert_int_equal(joining_again_ms(town->newcomers[0].joining), LIMIT_JOIN_PAUSE_MS);
@@ -398,7 +362,7 @@ static void test_nobody_answers(void **state)
     struct admission_waiting waiting = knock(town, 0);
     assert_int_equal(admission_agree(town->admission, waiting.id, NULL), ERROR_NONE);
     joining_agree(town->newcomers[0].joining);
-    expect_joined(&town->newcomers[0]);
+    newcomer_expect_joined(&town->newcomers[0]);
     town_deinit(town);
 }
 
@@ -407,7 +371,8 @@ static void test_one_knock_at_a_time(void **state)
 {
     struct town *town = town_init();
     knock(town, 0);
-    expect_failure(town_join(town, 1, NULL, NULL), ERROR_BUSY, "try again in a few seconds");
+    newcomer_expect_failure(town_join(town, 1, NULL, NULL), ERROR_BUSY,
+                            "try again in a few seconds");
     town->ahead_ms += LIMIT_JOIN_PAUSE_MS;
     knock(town, 1);
     assert_int_equal(town_waiting(town, NULL), 2);
@@ -431,7 +396,7 @@ static void test_a_second_knock_takes_the_place_of_the_first(void **state)
     town->ahead_ms += LIMIT_JOIN_PAUSE_MS;
     knock(town, 1);
     assert_int_equal(town_waiting(town, NULL), 1);
-    expect_failure(&town->newcomers[0], ERROR_CANCELLED, "a second time");
+    newcomer_expect_failure(&town->newcomers[0], ERROR_CANCELLED, "a second time");
     newcomer_close(&town->newcomers[1]);
     town->newcomers[1].identity = twin;
     town_deinit(town);
@@ -444,11 +409,11 @@ static void test_the_member_closes(void **state)
     struct town *town = town_init();
     knock(town, 0);
     town->decision = DECIDE_NEVER;
-    struct newcomer *by_code = town_join(town, 1, NULL, invite(town));
+    struct newcomer *by_code = town_join(town, 1, NULL, town_invite(town));
     assert_true(town_run(town, member_decides, town));
     town_close_member(town);
-    expect_failure(&town->newcomers[0], ERROR_BUSY, "member closed the connection");
-    expect_failure(by_code, ERROR_BUSY, "member closed the connection");
+    newcomer_expect_failure(&town->newcomers[0], ERROR_BUSY, "member closed the connection");
+    newcomer_expect_failure(by_code, ERROR_BUSY, "member closed the connection");
     assert_int_equal(joining_again_ms(by_code->joining), LIMIT_JOIN_PAUSE_MS);
     town_deinit(town);
 }
@@ -459,13 +424,13 @@ static void test_the_newcomer_closes_within_events(void **state)
     struct newcomer *newcomer = &town->newcomers[0];
     newcomer->closes_on_compare = true;
     town_join(town, 0, NULL, NULL);
-    assert_true(town_run(town, member_is_told, town));
+    assert_true(town_run(town, town_is_told, town));
     assert_int_equal(town->why.code, ERROR_CANCELLED);
     /* What it has kept counts, and the member is told. */
     town->n_ended = 0;
     newcomer->closes_on_joined = true;
-    town_join(town, 0, NULL, invite(town));
-    assert_true(town_run(town, member_is_told, town));
+    town_join(town, 0, NULL, town_invite(town));
+    assert_true(town_run(town, town_is_told, town));
     assert_int_equal(town->why.code, ERROR_NONE);
     newcomer_check_member(newcomer);
     assert_int_equal(newcomer->n_ended, 0);
@@ -477,7 +442,7 @@ static void test_the_newcomer_closes_at_any_time(void **state)
     struct town *town = town_init();
     town->decision = DECIDE_NEVER;
     for (uint64_t turns = 0; turns < 40; turns++) {
-        town_join(town, 0, NULL, turns % 2 ? invite(town) : NULL);
+        town_join(town, 0, NULL, turns % 2 ? town_invite(town) : NULL);
         for (uint64_t i = 0; i < 2 * turns; i++)
             uv_run(&town->links->loop, UV_RUN_NOWAIT);
         newcomer_close(&town->newcomers[0]);
@@ -487,152 +452,7 @@ static void test_the_newcomer_closes_at_any_time(void **state)
     link_world_pass(town->links, 50);
     town->n_decide = town->n_ended = 0;
     town->decision = DECIDE_GRANT;
-    expect_joined(town_join(town, 0, NULL, invite(town)));
-    town_deinit(town);
-}
-
-/* ---- strangers that are up to no good -------------------------------------------------------- */
-
-static const uint8_t FULL[4 + 200] = {200, 0, 0, 0};
-
-/* A good machine is let in whatever the others are doing. */
-static void expect_service(struct town *town)
-{
-    town->n_ended = town->n_decide = 0;
-    expect_joined(town_join(town, 0, NULL, invite(town)));
-}
-
-static void test_garbage(void **state)
-{
-    static const struct {
-        const char *name;
-        size_t size;
-        uint8_t bytes[64];
-    } cases[] = {
-        {"words", 16, "GET / HTTP/1.1\r\n"},
-        {"a huge length", 4, {0xff, 0xff, 0xff, 0xff}},
-        {"a length beyond the limit", 4, {0x01, 0xe0, 0, 0}},
-        {"an empty message", 4, {0, 0, 0, 0}},
-        {"no message", 8, {4, 0, 0, 0, 'a', 'b', 'c', 'd'}},
-        {"a hello of nothing", 6, {2, 0, 0, 0, 1, 1}},
-        {"a proof at once", 6, {2, 0, 0, 0, 1, 3}},
-    };
-    struct town *town = town_init();
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct stranger stranger;
-        stranger_connect(&stranger, town, 2);
-        stranger_say(&stranger, cases[i].bytes, cases[i].size);
-        if (!town_run(town, stranger_is_cut, &stranger))
-            fail_msg("%s was taken", cases[i].name);
-        stranger_close(&stranger);
-    }
-    expect_service(town);
-    town_deinit(town);
-}
-
-static void test_a_message_that_breaks_off(void **state)
-{
-    struct town *town = town_init();
-    struct stranger stranger;
-    stranger_connect(&stranger, town, 2);
-    stranger_say(&stranger, FULL, 100);
-    stranger_close(&stranger);
-    expect_service(town);
-    town_deinit(town);
-}
-
-static void test_silence(void **state)
-{
-    struct town *town = town_init();
-    struct stranger stranger;
-    stranger_connect(&stranger, town, 2);
-    town_skip(town, LIMIT_JOIN_STEP_MS - 5000);
-    assert_false(stranger_is_cut(&stranger));
-    town_skip(town, 5000);
-    assert_true(town_run(town, stranger_is_cut, &stranger));
-    stranger_close(&stranger);
-    expect_service(town);
-    town_deinit(town);
-}
-
-/* A byte a second, of the clock that limits count by. */
-static void test_dripping(void **state)
-{
-    struct town *town = town_init();
-    struct stranger stranger;
-    stranger_connect(&stranger, town, 2);
-    int n = 0;
-    for (; n < 100 && !stranger_is_cut(&stranger); n++) {
-        stranger_say(&stranger, FULL + n, 1);
-        town->ahead_ms += 1000;
-        link_world_pass(town->links, 50);
-    }
-    assert_true(n >= LIMIT_JOIN_MESSAGE_MS / 1000 && n <= LIMIT_JOIN_MESSAGE_MS / 1000 + 3);
-    stranger_close(&stranger);
-    expect_service(town);
-    town_deinit(town);
-}
-
-/* It sends without end and reads nothing. */
-static void test_flooding(void **state)
-{
-    static const uint8_t waste[16 * 1024] = {0x00, 0x20};
-    struct town *town = town_init();
-    struct stranger stranger;
-    stranger_connect(&stranger, town, 2);
-    for (int i = 0; i < 300; i++)
-        stranger_say(&stranger, waste, sizeof waste);
-    assert_true(town_run(town, stranger_is_cut, &stranger));
-    stranger_close(&stranger);
-    expect_service(town);
-    town_deinit(town);
-}
-
-static void test_a_crowd(void **state)
-{
-    struct town *town = town_init();
-    struct stranger crowd[LIMIT_JOIN_CHANNELS], more;
-    for (int i = 0; i < LIMIT_JOIN_CHANNELS; i++) {
-        stranger_connect(&crowd[i], town, 2 + i / LIMIT_JOIN_CHANNELS_OF_HOST);
-        if (i + 1 == LIMIT_JOIN_CHANNELS_OF_HOST) { /* as many as one host may have */
-            stranger_connect(&more, town, 2);
-            assert_true(town_run(town, stranger_is_cut, &more));
-            stranger_close(&more);
-        }
-    }
-    for (int i = 0; i < LIMIT_JOIN_CHANNELS; i++)
-        assert_false(stranger_is_cut(&crowd[i]));
-    expect_failure(town_join(town, 0, NULL, invite(town)), ERROR_IO, ""); /* the seventeenth */
-    stranger_close(&crowd[3]);
-    link_world_pass(town->links, 20);
-    expect_service(town); /* there is room again */
-    for (int i = 0; i < LIMIT_JOIN_CHANNELS; i++) {
-        if (i != 3)
-            stranger_close(&crowd[i]);
-    }
-    town_deinit(town);
-}
-
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-/* Whatever allocation fails: both ends come to an end, nothing is left behind, and the next attempt
- * works. */
-static void test_lack_of_memory(void **state)
-{
-    struct town *town = town_init();
-    for (unsigned nth = 1; nth <= 25; nth++) {
-        const char *code = invite(town);
-        mem_fail_nth(nth);
-        struct newcomer *newcomer = town_join(town, 0, NULL, code);
-        const bool ended = town_run(town, newcomer_ended, newcomer);
-        mem_fail_nth(0);
-        assert_true(ended);
-        assert_true(newcomer->why.code || newcomer->n_joined == 1);
-        newcomer_close(newcomer);
-        membership_deinit(&newcomer->membership);
-    }
-    link_world_pass(town->links, 50);
-    expect_service(town);
+    newcomer_expect_joined(town_join(town, 0, NULL, town_invite(town)));
     town_deinit(town);
 }
 
@@ -664,13 +484,6 @@ int main(void)
         cmocka_unit_test(test_the_member_closes),
         cmocka_unit_test(test_the_newcomer_closes_within_events),
         cmocka_unit_test(test_the_newcomer_closes_at_any_time),
-        cmocka_unit_test(test_garbage),
-        cmocka_unit_test(test_a_message_that_breaks_off),
-        cmocka_unit_test(test_silence),
-        cmocka_unit_test(test_dripping),
-        cmocka_unit_test(test_flooding),
-        cmocka_unit_test(test_a_crowd),
-        cmocka_unit_test(test_lack_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
