@@ -1,11 +1,12 @@
 #include "cluster_world.h"
 
+#include "cluster_facts.h"
+
 #include "base/mem.h"
 #include "base/random.h"
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,19 +23,6 @@ struct world_messages {
     uint64_t order;
 };
 
-struct fact {
-    struct lineage lineage;
-    uint64_t key; /* a term, or an index */
-    uint64_t value, by;
-    int kind;
-};
-enum { FACT_LEADER = 1, FACT_ENTRY, FACT_STATE };
-
-struct world_facts {
-    struct fact *table;
-    size_t n, capacity; /* a power of two */
-};
-
 /* ---- randomness ---- */
 
 uint64_t world_draw(struct world *w, uint64_t below)
@@ -45,67 +33,6 @@ uint64_t world_draw(struct world *w, uint64_t below)
 bool world_chance(struct world *w, double probability)
 {
     return random_unit_at(w->seed, w->draws++) < probability;
-}
-
-__attribute__((noreturn, format(printf, 2, 3))) static void broken(const struct world *w,
-                                                                   const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fprintf(stderr, "seed %" PRIu64 ", %" PRIu64 " ms: ", w->seed, w->now_ms);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-    abort();
-}
-
-/* ---- what was seen once must be so for ever ---- */
-
-static uint64_t fact_hash(const struct fact *f)
-{
-    return random_mix(f->lineage.generation ^
-                      random_mix(f->lineage.founder ^ random_mix(f->key + (uint64_t)f->kind)));
-}
-
-static struct fact *fact_slot(const struct world_facts *facts, const struct fact *f)
-{
-    for (size_t i = fact_hash(f);; i++) {
-        struct fact *slot = &facts->table[i & (facts->capacity - 1)];
-        if (!slot->kind || (slot->kind == f->kind && slot->key == f->key &&
-                            lineage_compare(slot->lineage, f->lineage) == 0))
-            return slot;
-    }
-}
-
-static void grow_facts(struct world_facts *facts)
-{
-    struct world_facts bigger = {.capacity = facts->capacity ? 2 * facts->capacity : 4096};
-    bigger.table = calloc(bigger.capacity, sizeof *bigger.table);
-    for (size_t i = 0; i < facts->capacity; i++) {
-        if (facts->table[i].kind)
-            *fact_slot(&bigger, &facts->table[i]) = facts->table[i];
-    }
-    bigger.n = facts->n;
-    free(facts->table);
-    *facts = bigger;
-}
-
-static void check_fact(struct world *w, struct fact fact, const char *what)
-{
-    struct world_facts *facts = w->facts;
-    if (2 * facts->n >= facts->capacity)
-        grow_facts(facts);
-    struct fact *slot = fact_slot(facts, &fact);
-    if (!slot->kind) {
-        *slot = fact;
-        facts->n++;
-    } else if (slot->value != fact.value) {
-        broken(w,
-               "%s differs: generation %" PRIu64 " of %" PRIu64 ", %" PRIu64 ": node %" PRIu64
-               " has %" PRIx64 ", node %" PRIu64 " had %" PRIx64,
-               what, fact.lineage.generation, fact.lineage.founder, fact.key, fact.by, fact.value,
-               slot->by, slot->value);
-    }
 }
 
 /* ---- messages ---- */
@@ -184,40 +111,41 @@ static uint64_t hash_bytes(uint64_t hash, const uint8_t *bytes, size_t size)
 static void apply(struct world *w, struct world_node *node, const struct replica_effect *e)
 {
     if (e->index <= node->applied)
-        broken(w, "node %" PRIu64 " applies entry %" PRIu64 " after %" PRIu64, node->id, e->index,
-               node->applied);
+        world_broken(w, "node %" PRIu64 " applies entry %" PRIu64 " after %" PRIu64, node->id,
+                     e->index, node->applied);
     const uint64_t hash =
         hash_bytes(random_mix(e->term ^ (uint64_t)e->entry << 60), e->bytes, e->size);
     node->state = random_mix(node->state ^ random_mix(e->index) ^ hash);
     node->applied = e->index;
     if (e->entry == LOG_EVENT && e->index > w->committed)
         w->committed = e->index;
-    check_fact(w, (struct fact){e->lineage, e->index, hash, node->id, FACT_ENTRY}, "an entry");
-    check_fact(w, (struct fact){e->lineage, e->index, node->state, node->id, FACT_STATE},
-               "the state");
+    world_facts_check(w, (struct fact){e->lineage, e->index, hash, node->id, FACT_ENTRY},
+                      "an entry");
+    world_facts_check(w, (struct fact){e->lineage, e->index, node->state, node->id, FACT_STATE},
+                      "the state");
 }
 
 static void restore(struct world *w, struct world_node *node, const struct replica_effect *e)
 {
     uint64_t state[2];
     if (e->size != sizeof state)
-        broken(w, "node %" PRIu64 " gets a state of %zu bytes", node->id, e->size);
+        world_broken(w, "node %" PRIu64 " gets a state of %zu bytes", node->id, e->size);
     memcpy(state, e->bytes, sizeof state);
     node->state = state[0];
     node->applied = e->index;
     w->restored++;
     /* Entries that mean nothing leave no trace: the state is that of the last entry that did. */
     if (state[1])
-        check_fact(w,
-                   (struct fact){replica_status(node->replica).lineage, state[1], node->state,
-                                 node->id, FACT_STATE},
-                   "the restored state");
+        world_facts_check(w,
+                          (struct fact){replica_status(node->replica).lineage, state[1],
+                                        node->state, node->id, FACT_STATE},
+                          "the restored state");
 }
 
 static void write_later(struct world *w, struct world_node *node, struct replica_effect *e)
 {
     if (node->n_writes == WORLD_WRITES)
-        broken(w, "node %" PRIu64 " has too many writes", node->id);
+        world_broken(w, "node %" PRIu64 " has too many writes", node->id);
     const uint64_t earliest = node->n_writes ? node->writes[node->n_writes - 1].done_ms : w->now_ms;
     node->writes[node->n_writes++] =
         (struct world_write){e->write, earliest + world_draw(w, w->disk_ms + 1)};
@@ -248,7 +176,7 @@ static void carry_out(struct world *w, struct world_node *node, struct replica_e
         node->state = node->applied = 0;
         break;
     case REPLICA_FAILED:
-        broken(w, "node %" PRIu64 ": %s", node->id, e->failure.text);
+        world_broken(w, "node %" PRIu64 ": %s", node->id, e->failure.text);
     }
 }
 
@@ -261,13 +189,14 @@ static void look(struct world *w, struct world_node *node)
     }
     const struct replica_status status = replica_status(node->replica);
     if (status.applied > status.commit || status.commit > status.last)
-        broken(w, "node %" PRIu64 " has applied %" PRIu64 ", committed %" PRIu64 " of %" PRIu64,
-               node->id, status.applied, status.commit, status.last);
+        world_broken(w,
+                     "node %" PRIu64 " has applied %" PRIu64 ", committed %" PRIu64 " of %" PRIu64,
+                     node->id, status.applied, status.commit, status.last);
     if (status.leads)
-        check_fact(w,
-                   (struct fact){status.lineage, status.term, node->id << 20 | node->life, node->id,
-                                 FACT_LEADER},
-                   "the leader");
+        world_facts_check(w,
+                          (struct fact){status.lineage, status.term, node->id << 20 | node->life,
+                                        node->id, FACT_LEADER},
+                          "the leader");
 }
 
 void world_start(struct world *w, uint32_t i)
@@ -282,7 +211,7 @@ void world_start(struct world *w, uint32_t i)
     node->state = node->applied = 0;
     node->life++;
     if (replica_open(&options, &node->disk, w->now_ms, &node->replica, &err))
-        broken(w, "node %" PRIu64 " does not start: %s", node->id, err.text);
+        world_broken(w, "node %" PRIu64 " does not start: %s", node->id, err.text);
     node->up = true;
     look(w, node);
 }
@@ -291,7 +220,7 @@ static void disk_write(struct world *w, struct world_node *node, struct world_wr
 {
     struct error err;
     if (log_saved_write(&node->disk, &write->write, &err))
-        broken(w, "node %" PRIu64 ", write: %s", node->id, err.text);
+        world_broken(w, "node %" PRIu64 ", write: %s", node->id, err.text);
 }
 
 static void drop_writes(struct world_node *node, uint32_t n)
@@ -321,7 +250,7 @@ void world_init(struct world *w, uint64_t seed, uint32_t n, uint64_t grace_ms)
 {
     *w = (struct world){.seed = seed, .n = n, .delay_ms = 20, .disk_ms = 10, .now_ms = 1000};
     w->messages = calloc(1, sizeof *w->messages);
-    w->facts = calloc(1, sizeof *w->facts);
+    w->facts = world_facts_new();
     w->options = replica_options_default();
     w->options.snapshot_after = 20;
     w->options.trailing = 5;
@@ -333,7 +262,7 @@ void world_init(struct world *w, uint64_t seed, uint32_t n, uint64_t grace_ms)
     struct error err;
     if (replica_found(w->nodes[0].id, &first, &err) ||
         log_saved_write(&w->nodes[0].disk, &first, &err))
-        broken(w, "%s", err.text);
+        world_broken(w, "%s", err.text);
     log_write_clear(&first);
     w->nodes[0].admitted = true;
     for (uint32_t i = 0; i < n; i++)
@@ -352,8 +281,7 @@ void world_deinit(struct world *w)
         free(pop_message(w).bytes);
     free(w->messages->list);
     free(w->messages);
-    free(w->facts->table);
-    free(w->facts);
+    world_facts_free(w->facts);
 }
 
 /* ---- time ---- */
@@ -382,7 +310,7 @@ static void deliver(struct world *w)
     if (node->up && !w->cut[f][t] && !w->nodes[f].removed && !node->removed) {
         if (replica_receive(node->replica, w->now_ms, message.from, message.bytes, message.size,
                             &err))
-            broken(w, "node %" PRIu64 ": %s", node->id, err.text);
+            world_broken(w, "node %" PRIu64 ": %s", node->id, err.text);
         look(w, node);
     }
     free(message.bytes);
