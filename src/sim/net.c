@@ -193,8 +193,12 @@ void net_deliver(struct world *w, struct event *event)
         return;
     }
     if (net_arrives(w, event)) {
+        const enum message_kind kind = event->message->kind;
         net_hand_over(w, node, event->message);
-        world_turn(w, node);
+        if (kind == MESSAGE_STEP || kind == MESSAGE_RESULT || kind == MESSAGE_FRAME)
+            world_turn_beside_log(w, node);
+        else
+            world_turn(w, node);
     }
     message_free_one(event->message);
     event->message = NULL;

@@ -98,6 +98,13 @@ void world_turn(struct world *w, struct node *node)
         node_set_wake(w, node);
 }
 
+void world_turn_beside_log(struct world *w, struct node *node)
+{
+    assert(!node->changed || node->up);
+    if (node->changed || node->wake_ms <= w->now_ms)
+        world_turn(w, node);
+}
+
 /* ---- events ---- */
 
 /* Requests that are under way may take their time: as long as tokens come, nothing is late. */
@@ -191,7 +198,7 @@ static void world_handle(struct world *w, struct event *event)
     case EVENT_STEP:
         if (node->up)
             serve_event(w, node, event);
-        world_turn(w, node);
+        world_turn_beside_log(w, node);
         message_free_one(event->message);
         break;
     case EVENT_FAULT:

@@ -28,6 +28,9 @@ struct event world_pop(struct world *w);
 
 /* ---- world.c ---- */
 void world_turn(struct world *w, struct node *node);
+/* After what the log has no part in, as steps and tokens: it is not asked unless something else has
+ * changed, or is due. */
+void world_turn_beside_log(struct world *w, struct node *node);
 void world_step(struct world *w);
 bool node_runs(const struct world *w, const struct node *node);
 void world_new_member(struct world *w, struct node *node);
