@@ -70,12 +70,12 @@ void hosting_watch(struct hosting *hosting)
 {
     bool waits = false;
     for (const struct part *part = hosting_first(hosting); part; part = part_next(part))
-        waits |= part->lost || part->owes_notice || part->life.state == PART_HANDING ||
+        waits |= reach_is_due(&part->reach) || part->life.state == PART_HANDING ||
                  part->give.offer || part->take.until_ms;
     if (hosting->parts.closing || !waits)
         uv_timer_stop(&hosting->timer);
     else if (!uv_is_active((uv_handle_t *)&hosting->timer))
-        uv_timer_start(&hosting->timer, hosting_on_timer, HOSTING_PAUSE_MS, HOSTING_PAUSE_MS);
+        uv_timer_start(&hosting->timer, hosting_on_timer, REACH_PAUSE_MS, REACH_PAUSE_MS);
 }
 
 /* ---- parts that come and go ------------------------------------------------------------- */
@@ -157,12 +157,9 @@ static void hosting_look_at_state(struct hosting *hosting, const struct state *s
             life->is_current ? state_instance(state, life->instance) : NULL;
         if (instance && instance->next)
             part_expect(part, instance->next);
-        if (life->state != PART_READY || !life->is_placed || !part->driver || life->others_ready ||
-            part->lost)
-            continue;
         struct error why = {0};
         error_set(&why, ERROR_BUSY, "not all of its stages are loaded");
-        part_lose(part, &why);
+        part_meet(part, reach_look_at_state(&part->reach, uv_now(hosting->options.loop)), &why);
     }
 }
 

@@ -31,9 +31,9 @@
  *   - the state says that a stage elsewhere is not ready any more: hosting_step().
  * Then driver_lost() ends what is under way with an error, and hosting_driver() says NULL. When
  * there is a link to each node of the placement, all stages elsewhere are ready and a pause is over
- * (HOSTING_PAUSE_MS, doubled with each loss up to HOSTING_PAUSE_MAX_MS), driver_found() makes the
- * same driver serve again, without the master, a new epoch or any loading. Stages are not reported
- * as failed meanwhile: whether a node is gone for good is the master's to say.
+ * (REACH_PAUSE_MS, doubled with each loss up to REACH_PAUSE_MAX_MS in reach.h), driver_found()
+ * makes the same driver serve again, without the master, a new epoch or any loading. Stages are not
+ * reported as failed meanwhile: whether a node is gone for good is the master's to say.
  *
  * A runner needs not be opened again for a driver that starts anew (also in a new process): it
  * keeps no sequences, only what its stages' KV slots hold and which are poisoned, and
@@ -60,12 +60,6 @@ struct children;
 struct gpu;
 struct hosting;
 struct model;
-
-enum {
-    HOSTING_PAUSE_MS = 100, /* before a driver that has lost a stage elsewhere serves again … */
-    HOSTING_PAUSE_MAX_MS = 5000,
-    HOSTING_STEADY_MS = 10000, /* … and that begins anew when it has served so long */
-};
 
 struct hosting_options {
     uv_loop_t *loop;

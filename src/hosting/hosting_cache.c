@@ -35,7 +35,7 @@ static void part_sync(struct part *part)
     struct handover_part *cache = &part->cache;
     cache->is_loaded = part->life.state == PART_READY;
     cache->is_current = part->life.is_current;
-    cache->is_lost = part->lost;
+    cache->is_lost = part->reach.is_waiting;
     for (uint32_t i = 0; cache->is_loaded && i < part->life.n_stages; i++) {
         assert(part->life.stages[i].here == handover_is_here(cache, i));
         if (part->life.stages[i].here && !cache->row_bytes[i])
@@ -107,8 +107,8 @@ void part_expect(struct part *part, const Cluster__Placement *next)
 bool part_hand_over(struct part *part, const Cluster__Placement *next)
 {
     struct handover_placement to;
-    const bool may = part->life.state == PART_READY && !part->lost && part->life.has_served &&
-                     state_is_ready(next);
+    const bool may = part->life.state == PART_READY && !part->reach.is_waiting &&
+                     part->life.has_served && state_is_ready(next);
     if (!placement_read(next, &to))
         return false;
     part_sync(part);

@@ -7,11 +7,6 @@
 #include <assert.h>
 #include <string.h>
 
-static bool part_stage_is_of(const struct part_stage *stage, const uint8_t node_id[NODE_ID_BYTES])
-{
-    return !stage->here && memcmp(stage->node_id, node_id, NODE_ID_BYTES) == 0;
-}
-
 /* On a device's or lane's thread, or the driver's. What is on this machine never gets here: the
  * pipeline takes it there itself (pipeline/pipeline.h). */
 void part_send(void *arg, uint32_t stage, struct buffer *message)
@@ -31,11 +26,6 @@ static void hosting_send_notice(struct hosting *hosting, const uint8_t node_id[N
                             64 bytes lacks */
         carrier_send(hosting->options.carrier, node_id, &message);
     buffer_deinit(&message);
-}
-
-void part_notify_driver(struct part *part)
-{
-    hosting_send_notice(part->hosting, part->life.stages[0].node_id, part->key, part->life.epoch);
 }
 
 /* ---- receiving ------------------------------------------------------------------------ */
@@ -61,17 +51,13 @@ enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struc
             return code;
         /* What a driver had under way before it was lost is still being computed here: it is to
          * wait for longer. A driver here hears of it from its lane. */
-        if (!part->driver)
-            part_notify_driver(part);
+        part_meet(part, reach_missed(&part->reach), NULL);
         return ERROR_NONE;
     }
     struct error why = {0};
     error_set(&why, ERROR_IO,
               "messages between other nodes were lost, or one of them has not loaded its stages");
-    if (part->driver)
-        part_lose(part, &why);
-    else
-        part_notify_driver(part);
+    part_meet(part, reach_notice(&part->reach, uv_now(hosting->options.loop)), &why);
     return ERROR_NONE;
 }
 
@@ -114,98 +100,61 @@ void part_detach(struct part *part)
 
 /* ---- losing and finding --------------------------------------------------------------- */
 
-void part_lose(struct part *part, const struct error *why)
+void part_meet(struct part *part, uint32_t effects, const struct error *why)
 {
-    const uint64_t now_ms = uv_now(part->hosting->options.loop);
-    struct error lost = *why;
-    lost.code = ERROR_IO; /* whatever it was: the request may be tried again */
-    driver_lost(part->driver, &lost);
-    if (part->life.state == PART_HANDING)
-        return; /* what it has under way is over, so that it can quiesce */
-    if (part->found_ms)
+    struct error lost = {0};
+    assert(!(effects & (REACH_CUT | REACH_FOUND)) || part->driver);
+    assert(!(effects & REACH_CUT) || why);
+    if (effects & REACH_CUT) {
+        lost = *why;
+        lost.code = ERROR_IO; /* whatever it was: the request may be tried again */
+        driver_lost(part->driver, &lost);
+    }
+    if (part->reach.is_waiting && lost.code)
+        part->problem = lost;
+    if (effects & REACH_END_TAKE)
         take_end(part, why->text);
-    if (!part->lost) {
-        if (part->found_ms && now_ms - part->found_ms < HOSTING_STEADY_MS)
-            part->pause_ms = part->pause_ms * 2 < HOSTING_PAUSE_MAX_MS ? part->pause_ms * 2
-                                                                       : HOSTING_PAUSE_MAX_MS;
-        else
-            part->pause_ms = HOSTING_PAUSE_MS;
+    if (effects & REACH_WAIT)
         log_line(LOG_INFO, "hosting", "instance %s waits for stages elsewhere: %s",
                  part->life.instance, why->text);
+    if (effects & REACH_FOUND)
+        driver_found(part->driver);
+    if (effects & (REACH_WAIT | REACH_FOUND))
         hosting_tell(part->hosting);
-    }
-    part->lost = true;
-    part->problem = lost;
-    part->retry_ms = now_ms + part->pause_ms;
-    hosting_watch(part->hosting);
+    if (effects & REACH_TELL_DRIVER)
+        hosting_send_notice(part->hosting, part->life.stages[0].node_id, part->key,
+                            part->life.epoch);
+    if (reach_is_due(&part->reach))
+        hosting_watch(part->hosting);
 }
 
-static bool part_is_whole(const struct part *part)
+/* The state first: while a part loads, its pipeline is another thread's. */
+static bool part_is_loaded(struct part *part)
 {
-    const struct hosting_options *options = &part->hosting->options;
-    for (uint32_t i = 0; i < part->life.n_stages; i++) {
-        const struct part_stage *stage = &part->life.stages[i];
-        if (!stage->here && options->linked && !options->linked(options->self, stage->node_id))
-            return false;
-    }
     struct error why = {0};
-    return part->life.others_ready &&
-           pipeline_look(part_pipeline((struct part *)part), &why) == PIPELINE_LOADED;
+    return part->life.state == PART_READY &&
+           pipeline_look(part_pipeline(part), &why) == PIPELINE_LOADED;
 }
 
 void hosting_mend(struct hosting *hosting)
 {
-    const uint64_t now_ms = uv_now(hosting->options.loop);
+    const struct hosting_options *options = &hosting->options;
     for (struct part *part = hosting_first(hosting); part; part = part_next(part)) {
-        if (part->owes_notice) {
-            part->owes_notice = false;
-            part_notify_driver(part);
-        }
-        if (!part->lost || now_ms < part->retry_ms || !part_is_whole(part))
-            continue;
-        driver_found(part->driver);
-        part->lost = false;
-        part->found_ms = now_ms;
-        hosting_tell(hosting);
-    }
-}
-
-/* A runner's: whether it sends to that node. */
-static bool part_sends_to(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
-{
-    for (uint32_t i = 0; i + 1 < part->life.n_stages; i++) {
-        if (part->life.stages[i].here && part_stage_is_of(&part->life.stages[i + 1], node_id))
-            return true;
-    }
-    return false;
-}
-
-static void part_runner_lost(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
-                             const struct error *why)
-{
-    if (!part_stage_is_of(&part->life.stages[0], node_id)) {
-        if (part_sends_to(part, node_id))
-            part_notify_driver(part);
-    } else if (why->code == ERROR_BUSY || why->code == ERROR_NO_MEMORY) {
-        part->owes_notice = true; /* the link is still up: the driver does not know */
-        hosting_watch(part->hosting);
+        if (reach_is_due(&part->reach))
+            part_meet(part,
+                      reach_look(&part->reach, uv_now(options->loop), part_is_loaded(part),
+                                 options->linked, options->self),
+                      NULL);
     }
 }
 
 void hosting_lost(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
                   const struct error *why)
 {
-    for (struct part *part = hosting_first(hosting); part; part = part_next(part)) {
-        bool concerned = false;
-        for (uint32_t i = 0; i < part->life.n_stages && part->attached; i++)
-            concerned |= part_stage_is_of(&part->life.stages[i], node_id);
-        if (!concerned)
-            continue;
-        if (part->driver)
-            part_lose(part, why);
-        else
-            part_runner_lost(part, node_id, why);
-    }
+    const uint64_t now_ms = uv_now(hosting->options.loop);
+    const bool is_up = why->code == ERROR_BUSY || why->code == ERROR_NO_MEMORY;
+    for (struct part *part = hosting_first(hosting); part; part = part_next(part))
+        part_meet(part, reach_link_lost(&part->reach, now_ms, node_id, is_up), why);
 }
 
 /* ---- lanes ------------------------------------------------------------------------------ */
@@ -224,8 +173,8 @@ static void part_mind_handing(struct part *part)
     struct error why = {0};
     if (!pipeline_take_loss(pipeline, &why) && pipeline_look(pipeline, &why) == PIPELINE_LOADED)
         return;
-    if (!part->driver)
-        part_notify_driver(part); /* which waits for what was under way here */
+    part_meet(part, reach_missed(&part->reach), NULL); /* its driver waits for what was under
+                                                               way here */
     give_fail(part, why.text);
 }
 
@@ -234,16 +183,12 @@ static void part_mind(struct part *part)
     struct pipeline *pipeline = part_pipeline(part);
     struct error why = {0};
     if (pipeline_look(pipeline, &why) == PIPELINE_GIVEN_UP) {
-        if (!part->driver)
-            part_notify_driver(part);
+        part_meet(part, reach_missed(&part->reach), NULL);
         part_give_up(part, &why);
     } else if (pipeline_take_loss(pipeline, &why)) {
         give_fail(part, why.text);
         take_fail(part, why.text);
-        if (part->driver)
-            part_lose(part, &why);
-        else
-            part_notify_driver(part);
+        part_meet(part, reach_broken(&part->reach, uv_now(part->hosting->options.loop)), &why);
     }
 }
 

@@ -5,6 +5,7 @@
 #include "hosting/handover.h"
 #include "hosting/hosting.h"
 #include "hosting/parts.h"
+#include "hosting/reach.h"
 #include "pipeline/children.h"
 #include "pipeline/runner.h"
 
@@ -32,9 +33,7 @@ struct part {
     struct cache_take take;
     uint32_t n_cache_jobs; /* on devices' threads: it is not closed meanwhile */
 
-    bool lost; /* the driver cannot serve */
-    uint64_t pause_ms, retry_ms, found_ms;
-    bool owes_notice; /* the runner could not send to the driver */
+    struct reach reach;
 
     _Atomic bool cancels; /* its lanes need not be loaded any more */
 
@@ -93,8 +92,7 @@ void hosting_watch(struct hosting *hosting); /* the timer runs while something i
 uint64_t part_key(const char *instance); /* its number on the wire */
 void part_new(struct hosting *hosting, const struct parts_effect *wanted); /* PARTS_WANTED */
 Cluster__Model *part_copy_model(const Cluster__Model *model);              /* NULL: no memory */
-void part_free(struct part *part); /* holds nothing any more */
-bool part_is_far(const struct part *part);
+void part_free(struct part *part);         /* holds nothing any more */
 bool part_drives(const struct part *part); /* stage 0 is here */
 void part_leave(struct part *part);        /* PARTS_LEAVE */
 
@@ -149,7 +147,7 @@ void hosting_mind(struct hosting *hosting); /* what processes have died, and whi
 enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struct error *err);
 enum error_code part_attach(struct part *part, struct error *err);
 void part_detach(struct part *part);
-void part_lose(struct part *part, const struct error *why);
-void part_notify_driver(struct part *part); /* which is on another node: messages were lost */
+/* Bits of enum reach_effect. `why`: of REACH_CUT; else it may be NULL. */
+void part_meet(struct part *part, uint32_t effects, const struct error *why);
 void hosting_mend(
     struct hosting *hosting); /* drivers that can serve again, notices that are owed */

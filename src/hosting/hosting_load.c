@@ -100,12 +100,9 @@ static void part_be_ready(struct part *part)
     part_note_bytes(part);
     log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: loaded", part->life.instance,
              (unsigned long long)part->life.epoch);
-    if (part->driver && part_is_far(part)) {
-        struct error why = {0};
-        error_set(&why, ERROR_BUSY, "not all of its stages are loaded");
-        part_lose(part, &why);
-        part->retry_ms = 0; /* as soon as they are */
-    }
+    struct error why = {0};
+    error_set(&why, ERROR_BUSY, "not all of its stages are loaded");
+    part_meet(part, reach_opened(&part->reach, uv_now(part->hosting->options.loop)), &why);
 }
 
 static void part_after_open(uv_work_t *work, int status)
@@ -117,7 +114,7 @@ static void part_after_open(uv_work_t *work, int status)
     if (!is_open) {
         part->driver = NULL;
         part->runner = NULL;
-    } else if (!part->life.unwanted && part_is_far(part)) {
+    } else if (!part->life.unwanted && reach_is_far(&part->life)) {
         part->code = part_attach(part, &part->problem);
     }
     part->life.has_driver = part->driver;

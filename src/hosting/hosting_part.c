@@ -41,7 +41,7 @@ void part_new(struct hosting *hosting, const struct parts_effect *wanted)
     part->key = part_key(instance->id);
     part->options.n_slots = instance->demand->streams;
     part->options.context = instance->demand->context_tokens;
-    part->pause_ms = HOSTING_PAUSE_MS;
+    reach_init(&part->reach, &part->life);
     part_caches_init(part);
     if (wanted->from)
         part_take_over_from(part, wanted->from);
@@ -54,15 +54,6 @@ void part_free(struct part *part)
     message_free(part->model_record ? &part->model_record->base : NULL);
     part_life_deinit(&part->life);
     mem_free(part);
-}
-
-bool part_is_far(const struct part *part)
-{
-    for (uint32_t i = 0; i < part->life.n_stages; i++) {
-        if (!part->life.stages[i].here)
-            return true;
-    }
-    return false;
 }
 
 bool part_drives(const struct part *part)
@@ -81,7 +72,7 @@ void part_leave(struct part *part)
     cache_give_close(&part->give);
     if (part->driver)
         driver_lost(part->driver, &why); /* stages elsewhere are not waited for */
-    part->lost = part->owes_notice = false;
+    reach_leave(&part->reach);
 }
 
 void part_give_up(struct part *part, const struct error *why)

@@ -6,7 +6,7 @@
 struct driver *hosting_driver(struct hosting *hosting, const char *instance, uint64_t *epoch)
 {
     for (struct part *part = hosting_first(hosting); part; part = part_next(part)) {
-        if (part->life.state != PART_READY || !part->driver || part->lost ||
+        if (part->life.state != PART_READY || !part->driver || part->reach.is_waiting ||
             !part->life.is_current || cache_take_is_open(&part->take) ||
             strcmp(part->life.instance, instance) != 0)
             continue;
@@ -35,7 +35,7 @@ uint32_t hosting_stage_list(const struct hosting *hosting, struct hosting_stage 
                     .n_layers = part->life.stages[i].n_layers,
                     .state = part_worker_state(&part->life),
                     .problem = part->life.state == PART_FAILED ? part->life.problem.text
-                               : part->lost                    ? part->problem.text
+                               : part->reach.is_waiting        ? part->problem.text
                                                                : NULL,
                     .bytes = part->life.stages[i].bytes,
                 };

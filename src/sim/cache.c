@@ -51,13 +51,12 @@ static void kept_read(struct world *w, const Cluster__Placement *from,
     }
 }
 
-static void kept_sync(struct node *node, struct sim_part *part)
+static void kept_sync(struct sim_part *part)
 {
     struct handover_part *about = &part->about;
-    const struct hosted *driver = host_find(node, part->instance, part->life.epoch, 0);
     about->is_loaded = part->life.state == PART_READY;
     about->is_current = part->life.is_current;
-    about->is_lost = driver && driver->lost;
+    about->is_lost = part->reach.is_waiting;
     assert(!about->is_loaded || part->give.state != GIVE_HANDING);
 }
 
@@ -150,7 +149,7 @@ static void kept_job_end(struct node *node, struct sim_part *part, struct kept_j
     struct handover_effect *effect = &job->effect;
     struct hosted *h = host_find(node, part->instance, part->life.epoch, effect->stage);
     const char *why = h && h->state == WORKER_READY ? NULL : "its stage is gone";
-    kept_sync(node, part);
+    kept_sync(part);
     switch (effect->type) {
     case HANDOVER_READ:
         why = why ? why : kept_read_rows(h, effect);
@@ -218,11 +217,11 @@ static void kept_carry_out(struct world *w, struct node *node, struct sim_part *
 static void kept_pump(struct world *w, struct node *node, struct sim_part *part)
 {
     struct handover_effect effect;
-    kept_sync(node, part);
+    kept_sync(part);
     while (cache_give_next(&part->give, &effect) || cache_take_next(&part->take, &effect)) {
         kept_carry_out(w, node, part, &effect);
         handover_effect_clear(&effect);
-        kept_sync(node, part);
+        kept_sync(part);
     }
 }
 
@@ -258,9 +257,9 @@ void kept_receive(struct world *w, struct node *node, const struct message *m)
     struct sim_part *from = host_part(node, instance, message.route.from_epoch);
     struct sim_part *to = host_part(node, instance, message.route.to_epoch);
     if (from)
-        kept_sync(node, from);
+        kept_sync(from);
     if (to)
-        kept_sync(node, to);
+        kept_sync(to);
     if (message.kind == CACHE_ROWS)
         buffer_append(&bytes, m->bytes, m->size);
     if (!handover_receive(from ? &from->give : NULL, to ? &to->take : NULL, w->now_ms, own, other,
@@ -316,11 +315,9 @@ static void kept_quiesced(struct world *w, struct node *node, struct sim_part *p
 {
     struct cached_slot slots[LIMIT_SEQUENCES];
     int32_t *tokens;
-    const struct hosted *driver = host_find(node, part->instance, part->life.epoch, 0);
     const uint32_t n = kept_list_slots(node, part, slots, &tokens);
     w->out_of_memory |= !tokens;
-    if (driver)
-        serve_return_all(w, node, driver);
+    serve_return_all(w, node, part, NULL);
     cache_give_quiesced(&part->give, w->now_ms, slots, n, &(struct give_costs){0});
     mem_free(tokens);
 }
@@ -329,7 +326,7 @@ bool kept_hand_over(struct world *w, struct node *node, struct sim_part *part,
                     const Cluster__Placement *next)
 {
     struct handover_placement to;
-    kept_sync(node, part);
+    kept_sync(part);
     kept_read(w, next, &to);
     const bool may = part->about.is_loaded && !part->about.is_lost && part->life.has_served &&
                      state_is_ready(next);
@@ -350,7 +347,7 @@ bool kept_is_handing(const struct node *node, uint32_t instance, uint64_t epoch)
 /* One of its devices has lost what it had. */
 void kept_fail(struct world *w, struct node *node, struct sim_part *part, const char *why)
 {
-    kept_sync(node, part);
+    kept_sync(part);
     cache_give_fail(&part->give, why);
     cache_take_fail(&part->take, why);
     kept_pump(w, node, part);
@@ -369,22 +366,13 @@ bool kept_waits(const struct node *node, const struct hosted *driver)
     return part && cache_take_is_open(&part->take);
 }
 
-void kept_found(struct node *node, const struct hosted *driver)
-{
-    struct sim_part *part = host_part(node, driver->instance, driver->epoch);
-    if (part)
-        part->was_found = true;
-}
-
 /* A driver that has lost its stages empties every slot before it uses it. */
-void kept_lost(struct world *w, struct node *node, const struct hosted *driver)
+void kept_lost(struct world *w, struct node *node, struct sim_part *part, bool ends_take)
 {
-    struct sim_part *part = host_part(node, driver->instance, driver->epoch);
-    if (!part)
-        return;
+    assert(part->life.has_driver);
     part->is_full = false;
-    kept_sync(node, part);
-    if (part->was_found && part->life.state != PART_HANDING)
+    kept_sync(part);
+    if (ends_take)
         cache_take_end(&part->take, "its driver is lost");
     kept_pump(w, node, part);
 }
@@ -394,7 +382,7 @@ void kept_used(struct world *w, struct node *node, const struct hosted *stage)
     struct sim_part *part = host_part(node, stage->instance, stage->epoch);
     if (!part || !cache_take_is_open(&part->take))
         return;
-    kept_sync(node, part);
+    kept_sync(part);
     cache_take_used(&part->take);
     kept_pump(w, node, part);
 }
@@ -449,7 +437,7 @@ static void kept_look(struct world *w, struct node *node, struct sim_part *part)
 {
     const Cluster__Instance *is = state_instance(node_state(node), part->life.instance);
     struct handover_placement next;
-    kept_sync(node, part);
+    kept_sync(part);
     if (part->life.is_current && is && is->next && part->give.next.epoch != is->next->epoch) {
         kept_read(w, is->next, &next);
         cache_give_prepare(&part->give, &next);

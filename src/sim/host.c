@@ -130,12 +130,11 @@ static void host_free_stages(struct node *node, const struct sim_part *part)
 }
 
 /* Its stages stay until they are closed; nobody reaches them any more. */
-static void host_cut_off(struct world *w, struct node *node, struct sim_part *part)
+static void host_cut_off(struct node *node, const struct sim_part *part)
 {
     for (struct hosted *h = node->hosted; h; h = h->next) {
         if (!host_is_of(h, part) || h->state == WORKER_UNLOADING)
             continue;
-        serve_stage_gone(w, node, h);
         h->state = WORKER_UNLOADING;
         kept_forget(h);
     }
@@ -238,10 +237,8 @@ static void host_opened(struct node *node, struct sim_part *part, const char *pr
     part->life.has_driver = !problem && part->life.stages[0].here;
     parts_opened(&node->parts, &part->life, !problem, problem ? &why : NULL);
     for (struct hosted *h = node->hosted; h; h = h->next) {
-        if (!host_is_of(h, part) || part->life.state != PART_READY)
-            continue;
-        h->state = WORKER_READY;
-        h->lost = true; /* until the state says that all of them are ready */
+        if (host_is_of(h, part) && part->life.state == PART_READY)
+            h->state = WORKER_READY;
     }
 }
 
@@ -337,6 +334,7 @@ static void host_make(struct world *w, struct node *node, const struct parts_eff
         return;
     }
     part->instance = instance_index(wanted->instance->id);
+    reach_init(&part->reach, &part->life);
     kept_init(w, node, part, wanted->from);
 }
 
@@ -382,8 +380,9 @@ static void host_carry_out(struct world *w, struct node *node, const struct part
     case PARTS_CANCEL:
         break; /* a device that loads is not interrupted */
     case PARTS_LEAVE:
-        host_cut_off(w, node, part);
+        host_cut_off(node, part);
         kept_leave(part);
+        serve_leave(w, node, part);
         break;
     case PARTS_STOP:
         host_job(w, node, part, 1);
@@ -392,7 +391,6 @@ static void host_carry_out(struct world *w, struct node *node, const struct part
         host_job(w, node, part, UNLOAD_MS);
         break;
     case PARTS_FAILED:
-        host_cut_off(w, node, part);
         host_free_stages(node, part);
         break;
     case PARTS_FREE: /* another one of this epoch may be there by now */
@@ -478,6 +476,7 @@ void host_device_gone(struct world *w, struct node *node, uint32_t device, const
             host_opened(node, part, why);
         if (life->state != PART_READY && life->state != PART_HANDING)
             continue;
+        serve_missed(w, node, part);
         kept_fail(w, node, part, why);
         if (life->state == PART_READY || life->state == PART_HANDING)
             parts_give_up(&node->parts, life, &problem);
@@ -499,10 +498,12 @@ void host_turn(struct world *w, struct node *node)
     host_check(w, node);
 }
 
-static void host_job_ended(struct node *node, struct sim_part *part)
+static void host_job_ended(struct world *w, struct node *node, struct sim_part *part)
 {
     if (part->life.state == PART_LOADING) {
         host_opened(node, part, NULL);
+        if (part->life.state == PART_READY)
+            serve_opened(w, node, part);
         return;
     }
     assert(part->life.state == PART_CLOSING);
@@ -530,7 +531,7 @@ void host_event(struct world *w, struct node *node, const struct event *event)
         while (life && ((struct sim_part *)life)->job != event->a)
             life = life->next;
         if (life)
-            host_job_ended(node, (struct sim_part *)life);
+            host_job_ended(w, node, (struct sim_part *)life);
     }
     parts_jobs(&node->parts);
     host_pump(w, node);

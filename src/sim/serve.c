@@ -1,8 +1,8 @@
 /* Drivers. A token is a function of all tokens before it and of its position;
  * every stage keeps a hash of what it has seen of a sequence, as it would its KV cache, and what
- * comes out is right only if all of them have seen the same. By the rules of pipeline/driver.h and
- * hosting/hosting.h: what is lost on the way loses the driver, which gives its sequences back to
- * who asked. */
+ * comes out is right only if all of them have seen the same. What is lost on the
+ * way loses the driver, which gives its sequences back to who asked: what decides that, and when it
+ * serves again, is the node's own (hosting/reach.h). */
 #include "sim/world.h"
 
 #include "base/mem.h"
@@ -24,26 +24,17 @@ const Cluster__Placement *serve_placement(const struct node *node, uint32_t inst
     return is && is->next && is->next->epoch == epoch ? is->next : NULL;
 }
 
-static bool can_serve(struct world *w, const struct node *node, const Cluster__Placement *placement)
-{
-    for (size_t i = 0; i < placement->n_stages; i++) {
-        const Cluster__Stage *stage = placement->stages[i];
-        if (stage->state != CLUSTER__STAGE_STATE__READY ||
-            !net_link(w, node->index, world_node(w, stage->node)->index))
-            return false;
-    }
-    return true;
-}
-
 struct hosted *serve_driver(struct world *w, struct node *node, uint32_t instance)
 {
     const char id[] = {'i', (char)('0' + instance), 0};
     const Cluster__Instance *is = state_instance(node_state(node), id);
-    if (!is || !is->current || world_node(w, is->current->stages[0]->node) != node ||
-        !can_serve(w, node, is->current))
+    if (!is || !is->current || world_node(w, is->current->stages[0]->node) != node)
         return NULL;
+    const struct sim_part *part = host_part(node, instance, is->current->epoch);
     struct hosted *h = host_find(node, instance, is->current->epoch, 0);
-    return h && h->state == WORKER_READY && !h->lost && !kept_waits(node, h) ? h : NULL;
+    const bool serves = part && part->life.state == PART_READY && !part->reach.is_waiting;
+    assert(!h || !serves || h->state == WORKER_READY);
+    return h && serves && !kept_waits(node, h) ? h : NULL;
 }
 
 /* ---- sequences ---- */
@@ -77,17 +68,14 @@ static void end_sequence(struct made_up_sequence **link, enum finish_reason reas
     mem_free(s);
 }
 
-void serve_return_all(struct world *w, struct node *node, const struct hosted *driver)
+void serve_return_all(struct world *w, struct node *node, const struct sim_part *driver,
+                      const struct error *why)
 {
-    struct error lost;
-    error_set(&lost, ERROR_IO, "a stage is lost");
     for (struct made_up_sequence **link = &node->sequences; *link;) {
-        if ((*link)->instance != driver->instance || (*link)->epoch != driver->epoch)
+        if ((*link)->instance != driver->instance || (*link)->epoch != driver->life.epoch)
             link = &(*link)->next;
-        else if (driver->lost)
-            end_sequence(link, FINISH_ERROR, &lost);
         else
-            end_sequence(link, FINISH_CANCELLED, NULL);
+            end_sequence(link, why ? FINISH_ERROR : FINISH_CANCELLED, why);
     }
     seat_carry(w, node);
 }
@@ -102,26 +90,41 @@ void serve_cancel(struct world *w, struct node *node, uint64_t id)
         end_sequence(link, FINISH_CANCELLED, NULL);
 }
 
-static void lose(struct world *w, struct node *node, struct hosted *driver)
+static void serve_send_notice(struct world *w, struct node *node, uint32_t to, uint32_t instance,
+                              uint64_t epoch)
 {
-    if (!driver->lost)
-        world_say(w, "%s: the driver of i%u, epoch %llu, is lost", node->id, driver->instance,
-                  (unsigned long long)driver->epoch);
-    w->result->failovers += !driver->lost;
-    driver->lost = true;
-    driver->mend_ms = w->now_ms + MEND_MS;
-    kept_lost(w, node, driver);
-    serve_return_all(w, node, driver);
-}
-
-void serve_notice(struct world *w, struct node *node, uint32_t driver, const struct message *m)
-{
-    struct message *message = message_new(MESSAGE_NOTICE, node, driver);
+    struct message *message = message_new(MESSAGE_NOTICE, node, to);
     if (message) {
-        message->instance = m->instance;
-        message->epoch = m->epoch;
+        message->instance = instance;
+        message->epoch = epoch;
     }
     net_send_link(w, message);
+}
+
+static void serve_cut(struct world *w, struct node *node, struct sim_part *part, uint32_t effects)
+{
+    struct error lost;
+    error_set(&lost, ERROR_IO, "a stage is lost");
+    kept_lost(w, node, part, effects & REACH_END_TAKE);
+    serve_return_all(w, node, part, &lost);
+    if (!(effects & REACH_WAIT) || !part->reach.was_found) /* it was only just loaded */
+        return;
+    world_say(w, "%s: the driver of i%u, epoch %llu, is lost", node->id, part->instance,
+              (unsigned long long)part->life.epoch);
+    w->result->failovers++;
+}
+
+/* What the node's own machine says (hosting/reach.h). */
+static void serve_carry_out(struct world *w, struct node *node, struct sim_part *part,
+                            uint32_t effects)
+{
+    assert(!(effects & (REACH_END_TAKE | REACH_WAIT)) || effects & REACH_CUT);
+    if (effects & REACH_CUT)
+        serve_cut(w, node, part, effects);
+    if (effects & REACH_TELL_DRIVER)
+        serve_send_notice(w, node, kept_index(part->life.stages[0].node_id), part->instance,
+                          part->life.epoch);
+    node->changed |= (effects & (REACH_WAIT | REACH_FOUND)) != 0; /* who waits for it looks now */
 }
 
 static void feed(struct world *w, struct node *node, struct made_up_sequence *s)
@@ -224,20 +227,11 @@ static void on_result(struct world *w, struct node *node, const struct message *
     seat_carry(w, node);
 }
 
-/* For the driver, or for one stage of it that is asked to pass it on. */
 static void serve_take_notice(struct world *w, struct node *node, const struct message *m)
 {
-    for (struct hosted *h = node->hosted; h; h = h->next) {
-        if (h->instance != m->instance || h->epoch != m->epoch)
-            continue;
-        if (h->stage == 0)
-            lose(w, node, h);
-        else if (h->n_route && h->route[0] != node->index)
-            serve_notice(w, node, h->route[0], m);
-        else
-            continue;
-        return;
-    }
+    struct sim_part *part = host_part(node, m->instance, m->epoch);
+    if (part)
+        serve_carry_out(w, node, part, reach_notice(&part->reach, w->now_ms));
 }
 
 void serve_receive(struct world *w, struct node *node, const struct message *m)
@@ -262,42 +256,70 @@ void serve_receive(struct world *w, struct node *node, const struct message *m)
 
 /* ---- what is lost ---- */
 
-void serve_stage_gone(struct world *w, struct node *node, const struct hosted *stage)
+void serve_opened(struct world *w, struct node *node, struct sim_part *part)
 {
-    struct hosted *driver = host_find(node, stage->instance, stage->epoch, 0);
-    if (driver && driver->state == WORKER_READY)
-        lose(w, node, driver);
+    serve_carry_out(w, node, part, reach_opened(&part->reach, w->now_ms));
+}
+
+void serve_missed(struct world *w, struct node *node, struct sim_part *part)
+{
+    serve_carry_out(w, node, part, reach_missed(&part->reach));
+}
+
+void serve_leave(struct world *w, struct node *node, struct sim_part *part)
+{
+    struct error why;
+    error_set(&why, ERROR_CANCELLED, "it is being unloaded");
+    w->result->failovers += part->life.has_driver && !part->reach.is_waiting;
+    reach_leave(&part->reach);
+    if (part->life.has_driver)
+        serve_return_all(w, node, part, &why);
+}
+
+/* Who has just started knows no placement, but who has sent it something is told. */
+void serve_stray(struct world *w, struct node *node, const struct message *m)
+{
+    assert(m->kind == MESSAGE_STEP);
+    serve_send_notice(w, node, m->from, m->instance, m->epoch);
+}
+
+void serve_broken(struct world *w, struct node *node, const struct hosted *stage)
+{
+    struct sim_part *part = host_part(node, stage->instance, stage->epoch);
+    assert(part && stage->state == WORKER_READY);
+    serve_carry_out(w, node, part, reach_broken(&part->reach, w->now_ms));
 }
 
 void serve_link_down(struct world *w, struct node *node, uint32_t other)
 {
-    for (struct hosted *h = node->hosted; h; h = h->next) {
-        bool there = false, follows = false;
-        for (uint32_t i = 0; i < h->n_route; i++) {
-            there |= h->route[i] == other;
-            follows |= h->route[i] == other && i == h->stage + 1;
-        }
-        if (h->stage == 0 && h->state == WORKER_READY && there)
-            lose(w, node, h);
-        else if (h->stage && follows)
-            serve_notice(w, node, h->route[0],
-                         &(struct message){.instance = h->instance, .epoch = h->epoch});
+    uint8_t id[NODE_ID_BYTES];
+    kept_id(other, id);
+    for (struct part_life *life = node->parts.first; life; life = life->next) {
+        struct sim_part *part = (struct sim_part *)life;
+        serve_carry_out(w, node, part, reach_link_lost(&part->reach, w->now_ms, id, false));
     }
+}
+
+struct serve_seen {
+    const struct world *w;
+    const struct node *node;
+};
+
+static bool serve_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES])
+{
+    const struct serve_seen *seen = self;
+    return net_link(seen->w, seen->node->index, kept_index(node_id));
 }
 
 void serve_turn(struct world *w, struct node *node)
 {
-    for (struct hosted *h = node->hosted; h; h = h->next) {
-        if (h->stage || h->state != WORKER_READY || kept_is_handing(node, h->instance, h->epoch))
-            continue;
-        const Cluster__Placement *placement = serve_placement(node, h->instance, h->epoch);
-        const bool good = placement && can_serve(w, node, placement);
-        if (!good && !h->lost)
-            lose(w, node, h);
-        else if (good && h->lost && w->now_ms >= h->mend_ms) {
-            h->lost = false;
-            kept_found(node, h);
-            node->changed = true; /* what waits for it takes over now */
-        }
+    struct serve_seen seen = {w, node};
+    for (struct part_life *life = node->parts.first; life; life = life->next) {
+        struct sim_part *part = (struct sim_part *)life;
+        serve_carry_out(w, node, part, reach_look_at_state(&part->reach, w->now_ms));
+        if (reach_is_due(&part->reach))
+            serve_carry_out(w, node, part,
+                            reach_look(&part->reach, w->now_ms, life->state == PART_READY,
+                                       serve_is_linked, &seen));
     }
 }

@@ -69,12 +69,11 @@ static void stage_pass_on(struct world *w, struct node *node, const struct hoste
         w->out_of_memory |= !next->tokens;
     }
     if (!net_send_link(w, next))
-        serve_notice(w, node, h->route[0], m);
+        serve_link_down(w, node, to);
 }
 
 void stage_step(struct world *w, struct node *node, const struct message *m)
 {
-    const Cluster__Placement *placement = serve_placement(node, m->instance, m->epoch);
     struct hosted *h = host_find(node, m->instance, m->epoch, m->stage);
     const bool serves = h && h->state == WORKER_READY;
     if (serves)
@@ -83,13 +82,10 @@ void stage_step(struct world *w, struct node *node, const struct message *m)
         return;
     struct cached *cached = serves ? stage_slot(w, h, m) : NULL;
     if (!cached) {
-        /* Who has just started knows no placement, and its driver may not hear of that from the
-         * log. */
-        serve_notice(w, node,
-                     h && h->n_route ? h->route[0]
-                     : placement     ? world_node(w, placement->stages[0]->node)->index
-                                     : m->from,
-                     m);
+        if (serves)
+            serve_broken(w, node, h);
+        else
+            serve_stray(w, node, m);
         return;
     }
     const uint64_t hash = stage_compute(w, cached, m);

@@ -8,6 +8,7 @@
 #include "cluster/worker.h"
 #include "hosting/handover.h"
 #include "hosting/parts.h"
+#include "hosting/reach.h"
 #include "mesh/frames.h"
 #include "mesh/pulse.h"
 #include "relay/relay_core.h"
@@ -27,7 +28,6 @@ enum {
     PROPOSAL_AGAIN_MS = 1000,
     PROPOSAL_MS = 10000,
     REOPEN_MS = 1000, /* of a store that failed, and longer each time */
-    MEND_MS = 250,    /* between attempts to use a driver again */
     ID_MAX = 16,
     WATCHES = 256,
     MISSED_MAX = 16,       /* nodes that one tells the leader of; there are seldom more */
@@ -140,9 +140,6 @@ struct hosted {
     struct cached *cached; /* by slot */
     uint32_t *route;       /* nodes of its placement's stages, as it was when this was loaded */
     struct written *written;
-    /* stage 0 of a placement is where its driver is */
-    bool lost;
-    uint64_t mend_ms;
 };
 
 struct sim_part {          /* what a node has of a placement */
@@ -150,10 +147,11 @@ struct sim_part {          /* what a node has of a placement */
     uint32_t instance;
     uint64_t job;    /* key of what its devices do for all of it; 0: nothing */
     uint32_t n_jobs; /* others, of its caches */
+    struct reach reach;
     struct handover_part about;
     struct cache_give give;
     struct cache_take take;
-    bool was_found, quiesces;
+    bool quiesces;
     bool is_full;               /* the driver began with the slots of the offer … */
     bool used[LIMIT_SEQUENCES]; /* … of which these are a sequence's by now, or were */
 };

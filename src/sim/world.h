@@ -169,16 +169,21 @@ void serve_cancel(struct world *w, struct node *node, uint64_t id);
 void serve_event(struct world *w, struct node *node, const struct event *event);
 void serve_link_down(struct world *w, struct node *node, uint32_t other);
 void serve_turn(struct world *w, struct node *node);
-void serve_stage_gone(struct world *w, struct node *node, const struct hosted *stage);
+void serve_opened(struct world *w, struct node *node, struct sim_part *part);
+/* All of its devices gave it up, or one of them has lost what it had. */
+void serve_missed(struct world *w, struct node *node, struct sim_part *part);
+void serve_leave(struct world *w, struct node *node, struct sim_part *part);
 void serve_drop_all(struct node *node);
 
 const Cluster__Placement *serve_placement(const struct node *node, uint32_t instance,
                                           uint64_t epoch);
-/* To the driver: what came for a stage here is lost. */
-void serve_notice(struct world *w, struct node *node, uint32_t driver, const struct message *m);
+/* What came for a stage here finds none, or one that lacks what stands before it. */
+void serve_stray(struct world *w, struct node *node, const struct message *m);
+void serve_broken(struct world *w, struct node *node, const struct hosted *stage);
 
-/* They go back to who asked: it begins them anew elsewhere. */
-void serve_return_all(struct world *w, struct node *node, const struct hosted *driver);
+/* They go back to who asked: it begins them anew elsewhere. `why` NULL: they are cancelled. */
+void serve_return_all(struct world *w, struct node *node, const struct sim_part *driver,
+                      const struct error *why);
 
 /* ---- cache.c ---- */
 void kept_id(uint32_t node, uint8_t out[NODE_ID_BYTES]);
@@ -198,8 +203,7 @@ void kept_fail(struct world *w, struct node *node, struct sim_part *part, const 
 void kept_leave(struct sim_part *part);
 bool kept_is_handing(const struct node *node, uint32_t instance, uint64_t epoch);
 bool kept_waits(const struct node *node, const struct hosted *driver);
-void kept_found(struct node *node, const struct hosted *driver);
-void kept_lost(struct world *w, struct node *node, const struct hosted *driver);
+void kept_lost(struct world *w, struct node *node, struct sim_part *driver, bool ends_take);
 void kept_used(struct world *w, struct node *node, const struct hosted *stage); /* by a step */
 /* Where the driver puts a request, and how much of it is there. False: all slots are in use. */
 bool kept_slot_for(const struct node *node, const struct hosted *driver, const uint64_t *tokens,
