@@ -83,8 +83,6 @@ void hosting_watch(struct hosting *hosting)
 static void part_carry_on(struct hosting *hosting, const struct parts_effect *effect)
 {
     struct part *part = (struct part *)effect->life;
-    if (effect->placement)
-        part_pin_for(part, effect->placement);
     if (!effect->from || !part_hand_over(part, effect->from))
         parts_retire(&hosting->parts, &part->life, 0);
 }
@@ -101,8 +99,11 @@ static void hosting_carry_out(struct hosting *hosting, const struct parts_effect
     case PARTS_WANTED:
         part_new(hosting, effect);
         break;
-    case PARTS_SUCCEEDED:
-        part_pin_for(part, effect->placement);
+    case PARTS_PIN:
+        part_pin(part, effect->pin);
+        break;
+    case PARTS_UNPIN:
+        hosting_unpin(hosting, effect->pin);
         break;
     case PARTS_UNWANTED:
         part_carry_on(hosting, effect);
@@ -170,7 +171,6 @@ static void hosting_step_once(struct hosting *hosting, const struct state *state
         return;
     hosting_look_at_state(hosting, state);
     hosting_pump(hosting);
-    hosting_drop_pins(hosting, state);
     hosting_mend(hosting);
     cache_look(hosting);
     hosting_watch(hosting);
@@ -235,7 +235,6 @@ void hosting_close(struct hosting *hosting, void (*closed)(void *arg), void *arg
     hosting->closed_arg = arg;
     parts_close(&hosting->parts);
     hosting_pump(hosting);
-    hosting_drop_pins(hosting, NULL);
     hosting_watch(hosting);
     hosting_tell(hosting);
 }

@@ -45,11 +45,8 @@ struct part {
 struct part_pin {
     uv_work_t work; /* first */
     struct hosting *hosting;
-    struct part_pin *next;
     const struct model *model; /* held, too: the weights may lie in its file */
     Cluster__Model *model_record;
-    char *instance;
-    uint64_t epoch; /* of the new one */
     uint32_t n, n_lanes;
     struct stage_pin *stages[LIMIT_STAGES * 2];
     struct lane_pin *lanes[LIMIT_STAGES]; /* in devices' processes */
@@ -65,7 +62,6 @@ struct hosting {
     uint8_t node_id[NODE_ID_BYTES]; /* its own */
     struct hosting_options options;
     struct parts parts;
-    struct part_pin *pins;
     uint32_t n_leaving_pins;
     bool handles_closing, stepping, again, is_changed, is_pumping, is_carrying_out;
     uint64_t wall_ms;
@@ -100,10 +96,8 @@ void part_leave(struct part *part);        /* PARTS_LEAVE */
 void part_give_up(struct part *part, const struct error *why);
 
 /* ---- hosting_pin.c: weights that stay where they are ---- */
-void part_pin_for(struct part *part, const Cluster__Placement *next); /* before it is retired */
-void hosting_drop_pins(struct hosting *hosting,
-                       const struct state *state); /* those whose part has come, or will not;
-                                                       state NULL: all */
+void part_pin(struct part *part, struct parts_pin *chosen);            /* PARTS_PIN */
+void hosting_unpin(struct hosting *hosting, struct parts_pin *chosen); /* PARTS_UNPIN */
 
 /* ---- hosting_cache.c: caches that go from one placement to the next (handover.h) ---- */
 struct cache_job {

@@ -1,7 +1,6 @@
 /* Weights that stay loaded from one placement to the next where there is no memory for both
  * (engine/stage.h, stage_pin): the old part is closed, and what its device still has of the layers
- * of the new one is not loaded again.
- */
+ * of the new one is not loaded again. Which layers those are is chosen by parts_pin.c. */
 #include "hosting/hosting_impl.h"
 
 #include "base/mem.h"
@@ -25,7 +24,6 @@ static void part_pin_free(struct part_pin *pin)
     if (pin->model)
         options->release(options->self, pin->model_record);
     message_free(pin->model_record ? &pin->model_record->base : NULL);
-    mem_free(pin->instance);
     mem_free(pin);
 }
 
@@ -46,32 +44,6 @@ static void part_pin_let_go(struct part_pin *pin)
         uv_queue_work(pin->hosting->options.loop, &pin->work, part_pin_drop, part_pin_dropped);
     assert(failure == 0); /* it fails only without a function */
     (void)failure;
-}
-
-static bool hosting_has_pin(const struct hosting *hosting, const struct part *part, uint64_t epoch)
-{
-    for (const struct part_pin *pin = hosting->pins; pin; pin = pin->next) {
-        if (pin->epoch == epoch && strcmp(pin->instance, part->life.instance) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* The layers that both have on the device. False: there are none. */
-static bool part_pin_range(const struct part *part, uint32_t index, const Cluster__Stage *next,
-                           struct child_range *out)
-{
-    const struct part_stage *old = &part->life.stages[index];
-    const uint32_t first =
-        next->first_layer > old->first_layer ? next->first_layer : old->first_layer;
-    const uint32_t next_end = next->first_layer + next->n_layers,
-                   old_end = old->first_layer + old->n_layers;
-    const uint32_t end = next_end < old_end ? next_end : old_end;
-    if (first >= end || strcmp(next->node, part->hosting->options.node) != 0 ||
-        strcmp(next->device, old->device) != 0)
-        return false;
-    *out = (struct child_range){index, first, end - first};
-    return true;
 }
 
 static void part_pin_stage(struct part_pin *pin, struct part *part, const struct child_range *range)
@@ -106,17 +78,15 @@ static void part_pin_lanes(struct part_pin *pin, struct part *part,
     }
 }
 
-static struct part_pin *part_pin_new(struct part *part, uint64_t epoch)
+static struct part_pin *part_pin_new(struct part *part)
 {
     const struct hosting_options *options = &part->hosting->options;
     struct part_pin *pin = mem_new(sizeof *pin);
     if (!pin)
         return NULL;
     pin->hosting = part->hosting;
-    pin->epoch = epoch;
-    pin->instance = mem_copy_text(part->life.instance, strlen(part->life.instance));
     pin->model_record = part_copy_model(part->model_record);
-    if (pin->instance && pin->model_record)
+    if (pin->model_record)
         pin->model = options->model(options->self, pin->model_record);
     if (pin->model == part->model && pin->model)
         return pin;
@@ -124,54 +94,32 @@ static struct part_pin *part_pin_new(struct part *part, uint64_t epoch)
     return NULL;
 }
 
-void part_pin_for(struct part *part, const Cluster__Placement *next)
+void part_pin(struct part *part, struct parts_pin *chosen)
 {
-    struct hosting *hosting = part->hosting;
-    const struct part *heir = hosting_find(hosting, part->life.instance, next->epoch);
-    const bool is_there =
-        heir && heir->life.state != PART_WAITING; /* it has, or loads, what it needs */
-    if (part->life.state != PART_READY || is_there || next->epoch <= part->life.epoch ||
-        hosting_has_pin(hosting, part, next->epoch))
-        return;
-    struct part_pin *pin = part_pin_new(part, next->epoch);
+    struct part_pin *pin = part_pin_new(part);
     struct child_range ranges[CHILD_RANGES_MAX];
-    uint32_t n = 0;
-    for (uint32_t i = 0; pin && i < part->life.n_stages; i++) {
-        for (uint32_t k = 0;
-             k < next->n_stages && part->life.stages[i].here && n < CHILD_RANGES_MAX; k++)
-            n += part_pin_range(part, i, next->stages[k], &ranges[n]);
+    static_assert((int)CHILD_RANGES_MAX >= (int)PARTS_RANGES_MAX, "they go to one lane at once");
+    assert(part->life.state == PART_READY && !chosen->held && chosen->n_ranges);
+    for (uint32_t i = 0; i < chosen->n_ranges; i++) {
+        const struct parts_range *range = &chosen->ranges[i];
+        ranges[i] = (struct child_range){range->stage, range->first_layer, range->n_layers};
     }
-    for (uint32_t i = 0; i < n && !hosting->options.children; i++)
+    for (uint32_t i = 0; pin && i < chosen->n_ranges && !part->hosting->options.children; i++)
         part_pin_stage(pin, part, &ranges[i]);
-    if (n && hosting->options.children)
-        part_pin_lanes(pin, part, ranges, n);
-    if (pin && (pin->n || pin->n_lanes)) {
-        pin->next = hosting->pins;
-        hosting->pins = pin;
-    } else if (pin) {
+    if (pin && part->hosting->options.children)
+        part_pin_lanes(pin, part, ranges, chosen->n_ranges);
+    if (pin && (pin->n || pin->n_lanes))
+        chosen->held = pin;
+    else if (pin)
         part_pin_free(pin);
-    }
 }
 
-static bool part_pin_is_needed(const struct hosting *hosting, const struct state *state,
-                               const struct part_pin *pin)
+void hosting_unpin(struct hosting *hosting, struct parts_pin *chosen)
 {
-    const struct part *part = hosting_find(hosting, pin->instance, pin->epoch);
-    if (part)
-        return part->life.state == PART_WAITING || part->life.state == PART_LOADING;
-    const Cluster__Instance *instance = state_instance(state, pin->instance);
-    return instance && instance->active && parts_placement(state, pin->instance, pin->epoch);
-}
-
-void hosting_drop_pins(struct hosting *hosting, const struct state *state)
-{
-    for (struct part_pin **at = &hosting->pins; *at;) {
-        struct part_pin *pin = *at;
-        if (state && part_pin_is_needed(hosting, state, pin)) {
-            at = &pin->next;
-            continue;
-        }
-        *at = pin->next;
+    struct part_pin *pin = chosen->held;
+    assert(!pin || pin->hosting == hosting);
+    if (pin)
         part_pin_let_go(pin);
-    }
+    chosen->held = NULL;
+    parts_pin_free(chosen);
 }

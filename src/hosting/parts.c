@@ -213,6 +213,7 @@ void parts_close(struct parts *parts)
     parts->closing = true;
     for (struct part_life *life = parts->first; life; life = life->next)
         parts_retire(parts, life, 0);
+    parts_drop_pins(parts, NULL);
     parts->is_changed = true;
 }
 
@@ -394,6 +395,11 @@ void parts_deinit(struct parts *parts)
     if (!parts)
         return;
     assert(!parts->first && !parts->freed);
+    struct parts_effect effect;
+    parts->closing = true;
+    parts_drop_pins(parts, NULL);
+    while (parts_next_unpin(parts, &effect)) /* nobody holds them any more */
+        parts_pin_free(effect.pin);
     worker_actions_clear(&parts->actions);
     *parts = (struct parts){0};
 }

@@ -33,7 +33,8 @@
 #include "trust/identity.h"
 
 enum {
-    PARTS_JOBS = 2,          /* opened or closed at a time */
+    PARTS_RANGES_MAX = 2 * LIMIT_STAGES, /* two placements' stages overlap no more often */
+    PARTS_JOBS = 2,                      /* opened or closed at a time */
     PARTS_REPEAT_MS = 11000, /* a report that the state does not show is proposed again: agreement
                                 gives up after 10 s */
 };
@@ -81,10 +82,11 @@ enum parts_effect_type {
     PARTS_FETCH = 1, /* the weights of `action`, of `model` */
     PARTS_WANTED,    /* make one of `placement` of `instance`: parts_add(); without memory, nothing.
                         `from`: it takes over that placement's caches; or NULL */
-    PARTS_SUCCEEDED, /* what `life` has on its devices may be of use for `placement`: pin it */
+    PARTS_PIN,       /* layers of `life` stay on their devices after it: `pin` says which, and is to
+                        keep what holds them there */
+    PARTS_UNPIN,     /* nobody waits for those of `pin` any more; then parts_pin_free() */
     PARTS_UNWANTED,  /* nobody wants `life` any more. `from`: which placement follows and serves, or
-                        NULL; `placement`: for which weights are of use, or NULL. Either
-                        parts_hand_over() or parts_retire() */
+                        NULL. Either parts_hand_over() or parts_retire() */
     PARTS_PROPOSE,   /* `action`'s event */
     PARTS_OPEN,      /* parts_opening() and later parts_opened(); or parts_fail(); or nothing: its
                         file is not open yet, to be asked again */
@@ -97,9 +99,24 @@ enum parts_effect_type {
     PARTS_CHANGED,   /* tell who uses drivers, in a while; then parts_told() */
 };
 
+struct parts_range { /* layers of a stage, counted from the model's first */
+    uint32_t stage, first_layer, n_layers;
+};
+
+/* Weights that stay where they are from one placement to the next. */
+struct parts_pin {
+    struct parts_pin *next;
+    char *instance;
+    uint64_t epoch; /* of the placement that follows */
+    uint32_t n_ranges;
+    struct parts_range ranges[PARTS_RANGES_MAX]; /* of the part that goes */
+    void *held;                                  /* the owner's; NULL: it could not hold them */
+};
+
 struct parts_effect {
     enum parts_effect_type type;
     struct part_life *life;
+    struct parts_pin *pin;
     const struct worker_action *action;
     const Cluster__Instance *instance;
     const Cluster__Model *model;
@@ -125,6 +142,7 @@ struct parts_options {
 struct parts {
     struct parts_options options;
     struct part_life *first, *freed;
+    struct parts_pin *pins, *unpinned; /* held; to be let go */
     uint32_t n_jobs;
     bool closing, is_changed, looks_for_jobs, was_wanted;
     const struct state *state; /* while actions are carried out */
@@ -169,3 +187,4 @@ bool part_is_seen(const struct part_life *life, uint32_t stage); /* by the worke
 const Cluster__Placement *parts_placement(const struct state *state, const char *instance,
                                           uint64_t epoch);
 void part_life_deinit(struct part_life *life);
+void parts_pin_free(struct parts_pin *pin); /* `held` is NULL by now */

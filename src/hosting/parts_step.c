@@ -138,8 +138,7 @@ static bool parts_act_adopt(struct parts *parts, const struct worker_action *act
 {
     const Cluster__Placement *next = parts_placement(parts->state, action->instance, action->epoch);
     struct part_life *older = parts_find(parts, action->instance, action->from_epoch);
-    *out = (struct parts_effect){.type = PARTS_SUCCEEDED, .life = older, .placement = next};
-    return next && older;
+    return next && older && parts_choose_pin(parts, older, next, out);
 }
 
 static bool parts_act_unload(struct parts *parts, const struct worker_action *action,
@@ -148,11 +147,13 @@ static bool parts_act_unload(struct parts *parts, const struct worker_action *ac
     const Cluster__Instance *instance = state_instance(parts->state, action->instance);
     struct part_life *life = parts_find(parts, action->instance, action->epoch);
     const bool has_heir = instance && instance->active && instance->current;
-    *out = (struct parts_effect){.type = PARTS_UNWANTED, .life = life, .instance = instance};
-    if (has_heir) {
-        out->from = instance->current;
-        out->placement = instance->next ? instance->next : instance->current;
+    if (life && has_heir &&
+        parts_choose_pin(parts, life, instance->next ? instance->next : instance->current, out)) {
+        parts->at--; /* it is looked at again, once its layers are safe */
+        return true;
     }
+    *out = (struct parts_effect){.type = PARTS_UNWANTED, .life = life, .instance = instance};
+    out->from = has_heir ? instance->current : NULL;
     return life;
 }
 
@@ -195,6 +196,7 @@ static bool parts_next_action(struct parts *parts, struct parts_effect *out)
             parts_sweep(parts);
             parts_jobs(parts);
         } else if (parts->at == parts->actions.n) {
+            parts_drop_pins(parts, parts->state); /* reports may change it */
             parts->reports = true;
             parts->at = 0;
         } else {
@@ -213,6 +215,8 @@ bool parts_next(struct parts *parts, struct parts_effect *out)
             return true;
     }
     if (parts_next_action(parts, out))
+        return true;
+    if (parts_next_unpin(parts, out)) /* before jobs: it makes room */
         return true;
     if (parts->looks_for_jobs && parts_next_job(parts, out))
         return true;

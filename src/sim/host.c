@@ -242,60 +242,36 @@ static void host_opened(struct node *node, struct sim_part *part, const char *pr
     }
 }
 
-/* ---- weights that stay, as in hosting/hosting_pin.c ---- */
-
-static bool host_has_pin(const struct node *node, uint32_t instance, uint64_t epoch)
-{
-    const struct hosted *h = node->hosted;
-    while (h && (h->stage != PINNED || h->instance != instance || h->epoch != epoch))
-        h = h->next;
-    return h;
-}
-
-static void host_pin_stage(struct world *w, struct node *node, const struct hosted *h,
-                           const Cluster__Stage *next, uint64_t epoch)
-{
-    const uint32_t first = next->first_layer > h->first_layer ? next->first_layer : h->first_layer;
-    const uint32_t next_end = next->first_layer + next->n_layers,
-                   end = h->first_layer + h->n_layers;
-    const uint32_t last = next_end < end ? next_end : end;
-    if (first >= last || strcmp(next->node, node->id) != 0 ||
-        host_device(next->device) != h->device)
-        return;
-    struct hosted *pin = host_new(w, node, h->instance, h->device, first, last - first);
-    if (!pin)
-        return;
-    pin->stage = PINNED;
-    pin->epoch = epoch;
-    pin->state = WORKER_UNLOADING;
-}
+/* ---- weights that stay (hosting/parts_pin.c says which) ---- */
 
 static void host_pin(struct world *w, struct node *node, const struct sim_part *part,
-                     const Cluster__Placement *next)
+                     const struct parts_pin *pin)
 {
-    const struct sim_part *heir = host_part(node, part->instance, next->epoch);
-    if (part->life.state != PART_READY || (heir && heir->life.state != PART_WAITING) ||
-        next->epoch <= part->life.epoch || host_has_pin(node, part->instance, next->epoch))
-        return;
-    for (const struct hosted *h = node->hosted; h; h = h->next) {
-        for (size_t i = 0; i < next->n_stages && host_is_of(h, part); i++)
-            host_pin_stage(w, node, h, next->stages[i], next->epoch);
+    for (uint32_t i = 0; i < pin->n_ranges; i++) {
+        const struct parts_range *range = &pin->ranges[i];
+        const struct hosted *of = host_find(node, part->instance, part->life.epoch, range->stage);
+        assert(of && of->state == WORKER_READY);
+        struct hosted *h =
+            host_new(w, node, part->instance, of->device, range->first_layer, range->n_layers);
+        if (!h)
+            return;
+        h->stage = PINNED;
+        h->epoch = pin->epoch;
+        h->state = WORKER_UNLOADING;
     }
 }
 
-static void host_drop_pins(struct node *node)
+static void host_unpin(struct node *node, struct parts_pin *pin)
 {
+    const uint32_t instance = instance_index(pin->instance);
     for (struct hosted **link = &node->hosted; *link;) {
         const struct hosted *h = *link;
-        const struct sim_part *part = host_part(node, h->instance, h->epoch);
-        const bool waits =
-            part ? part->life.state == PART_WAITING || part->life.state == PART_LOADING
-                 : serve_placement(node, h->instance, h->epoch) != NULL;
-        if (h->stage == PINNED && !waits)
+        if (h->stage == PINNED && h->instance == instance && h->epoch == pin->epoch)
             host_free(link);
         else
             link = &(*link)->next;
     }
+    parts_pin_free(pin);
 }
 
 /* ---- what the machine wants ---- */
@@ -341,9 +317,6 @@ static void host_make(struct world *w, struct node *node, const struct parts_eff
 static void host_unwanted(struct world *w, struct node *node, const struct parts_effect *effect)
 {
     struct sim_part *part = (struct sim_part *)effect->life;
-    assert(!effect->from || effect->placement);
-    if (effect->placement)
-        host_pin(w, node, part, effect->placement);
     if (!effect->from || !kept_hand_over(w, node, part, effect->from))
         parts_retire(&node->parts, &part->life, 0);
 }
@@ -365,8 +338,11 @@ static void host_carry_out(struct world *w, struct node *node, const struct part
     case PARTS_WANTED:
         host_make(w, node, effect);
         break;
-    case PARTS_SUCCEEDED:
-        host_pin(w, node, part, effect->placement);
+    case PARTS_PIN:
+        host_pin(w, node, part, effect->pin);
+        break;
+    case PARTS_UNPIN:
+        host_unpin(node, effect->pin);
         break;
     case PARTS_UNWANTED:
         host_unwanted(w, node, effect);
@@ -494,7 +470,6 @@ void host_turn(struct world *w, struct node *node)
     host_pump(w, node);
     kept_turn(w, node);
     host_pump(w, node);
-    host_drop_pins(node);
     host_check(w, node);
 }
 
