@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -75,6 +76,7 @@ static void carrier_give_back(struct parcel *parcel)
 {
     struct carrier *carrier = parcel->carrier;
     pthread_mutex_lock(&carrier->lock);
+    assert(carrier->n_parcels > carrier->n_spare); /* this one is none of the spare ones */
     bool keep = carrier->n_spare < SPARE_MAX && !carrier->closing;
     if (keep) {
         parcel->next = carrier->spare;
@@ -289,8 +291,10 @@ void carrier_close(struct carrier *carrier)
 {
     if (!carrier)
         return;
+    assert(!carrier->closing);
     carrier->closing = true;
     carrier->n_parcels -= carrier_free_list(carrier->first) + carrier_free_list(carrier->spare);
     carrier->first = carrier->spare = NULL;
+    carrier->n_spare = 0;
     uv_close((uv_handle_t *)&carrier->wake, carrier_on_closed);
 }

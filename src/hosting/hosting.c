@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct part *hosting_find(const struct hosting *hosting, const char *instance, uint64_t epoch)
@@ -20,6 +21,7 @@ void hosting_tell(struct hosting *hosting)
 static void hosting_on_handle_closed(uv_handle_t *handle)
 {
     struct hosting *hosting = handle->data;
+    assert(hosting->n_handles && hosting->handles_closing && !hosting->n_leaving_pins);
     if (--hosting->n_handles)
         return;
     pthread_mutex_destroy(&hosting->cache_lock);
@@ -35,6 +37,7 @@ static void hosting_close_when_done(struct hosting *hosting)
     if (!hosting->parts.closing || hosting->parts.first || hosting->n_leaving_pins ||
         hosting->handles_closing)
         return;
+    assert(!hosting->parts.pins && !hosting->parts.unpinned); /* their weights would stay */
     hosting->handles_closing = true;
     uv_close((uv_handle_t *)&hosting->wake, hosting_on_handle_closed);
     uv_close((uv_handle_t *)&hosting->timer, hosting_on_handle_closed);
@@ -231,6 +234,7 @@ enum error_code hosting_open(const struct hosting_options *options, struct hosti
 
 void hosting_close(struct hosting *hosting, void (*closed)(void *arg), void *arg)
 {
+    assert(closed);
     hosting->closed = closed;
     hosting->closed_arg = arg;
     parts_close(&hosting->parts);

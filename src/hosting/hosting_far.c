@@ -80,6 +80,7 @@ static struct part *part_other_attached(const struct part *part)
 enum error_code part_attach(struct part *part, struct error *err)
 {
     const struct part *other = part_other_attached(part);
+    assert(!part->attached && reach_is_far(&part->life));
     if (other && strcmp(other->life.instance, part->life.instance) != 0)
         return error_set(err, ERROR_INVALID,
                          "instances %s and %s look alike on the wire: rename one",

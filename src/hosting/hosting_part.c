@@ -50,6 +50,7 @@ void part_new(struct hosting *hosting, const struct parts_effect *wanted)
 void part_free(struct part *part)
 {
     assert(!part->driver && !part->runner && !part->model);
+    assert(!part->attached && !part->n_cache_jobs); /* nobody leads here any more */
     part_caches_clear(part);
     message_free(part->model_record ? &part->model_record->base : NULL);
     part_life_deinit(&part->life);

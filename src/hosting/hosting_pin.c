@@ -31,7 +31,7 @@ static void part_pin_dropped(uv_work_t *work, int status)
 {
     struct part_pin *pin = (struct part_pin *)work;
     struct hosting *hosting = pin->hosting;
-    assert(status == 0);
+    assert(status == 0 && hosting->n_leaving_pins);
     hosting->n_leaving_pins--;
     part_pin_free(pin);
     hosting_tell(hosting);
