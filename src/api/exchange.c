@@ -14,6 +14,11 @@ struct api_server *exchange_server(const struct exchange *exchange)
     return exchange->server;
 }
 
+const struct api_client *exchange_client(const struct exchange *exchange)
+{
+    return &exchange->client;
+}
+
 struct text exchange_path(const struct exchange *exchange)
 {
     return (struct text){exchange->path, strlen(exchange->path)};
@@ -43,6 +48,12 @@ struct text exchange_last_event_id(const struct exchange *exchange)
     return (struct text){id, strlen(id)};
 }
 
+static struct api_client client_of_peer(struct lws *wsi)
+{
+    char address[64] = "";
+    return api_client_of_address(lws_get_peer_simple(wsi, address, sizeof address));
+}
+
 struct exchange *exchange_new(struct api_server *server, struct lws *wsi)
 {
     struct exchange *exchange = mem_new(sizeof *exchange);
@@ -50,6 +61,7 @@ struct exchange *exchange_new(struct api_server *server, struct lws *wsi)
         return NULL;
     exchange->server = server;
     exchange->wsi = wsi;
+    exchange->client = client_of_peer(wsi);
     exchange->started_ns = clock_now_ns();
     exchange->next = server->exchanges;
     if (exchange->next)

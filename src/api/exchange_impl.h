@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/chunked.h"
+#include "api/client.h"
 #include "api/exchange.h"
 #include "api/internal.h"
 #include "api/resume.h"
@@ -26,6 +27,7 @@ struct exchange {
     struct api_server *server;
     struct lws *wsi;
     struct exchange *next, *before;
+    struct api_client client;
     enum exchange_state state;
     const struct route *route; /* NULL: none */
     const char *allow;

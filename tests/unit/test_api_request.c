@@ -1,5 +1,6 @@
 /* api: requests from JSON, field by field; addresses; JSON strings. */
 #include "api/address.h"
+#include "api/client.h"
 #include "api/json_out.h"
 #include "api/request_json.h"
 #include "base/mem.h"
@@ -381,6 +382,33 @@ static void test_addresses(void **state)
                  api_address_is_loopback("192.168.1.1"));
 }
 
+/* Who shares a portion of the server with whom. */
+static void test_client_shares(void **state)
+{
+    static const char *const cases[][2] = {
+        {"127.0.0.1", "loopback"},
+        {"127.200.0.9", "loopback"},
+        {"::1", "loopback"},
+        {"::ffff:127.0.0.1", "loopback"},
+        {"203.0.113.7", "203.0.113.7"},
+        {"::ffff:203.0.113.7", "203.0.113.7"},
+        {"2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"},
+        {"2001:db8:1:2::9", "2001:db8:1:2::/64"},
+        {"2001:db8:1:3::9", "2001:db8:1:3::/64"},
+        {"fe80::1%eth0", "fe80::/64"},
+        {"", "unknown"},
+        {"a unix socket, or whatever else that is longer than an address is", "unknown"},
+        {NULL, "unknown"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(api_client_of_address(cases[i][0]).share, cases[i][1]);
+    struct api_client one = api_client_of_address("2001:db8:1:2::1");
+    struct api_client same = api_client_of_address("2001:db8:1:2:ffff::1");
+    struct api_client other = api_client_of_address("2001:db8:1:3::1");
+    assert_true(api_client_is_same(&one, &same) && !api_client_is_same(&one, &other));
+}
+
 static void test_json_strings_are_always_utf8(void **state)
 {
     (void)state;
@@ -424,6 +452,7 @@ static void test_floats_read_back_the_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_client_shares),
         cmocka_unit_test(test_refusals_name_the_field),
         cmocka_unit_test(test_malformed_json_says_where),
         cmocka_unit_test(test_defaults_are_openai_s),
