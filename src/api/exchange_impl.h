@@ -40,6 +40,7 @@ struct exchange {
     char *last_event_id; /* NULL with has_last_event_id: nothing that could be read */
     uint64_t started_ns;
     bool http_1_0;
+    bool websocket; /* it asked for one */
     uint64_t body_expected, body_seen;
     bool chunked; /* then body_expected is unknown */
     struct chunked_decoder decoder;

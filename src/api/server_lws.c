@@ -134,6 +134,9 @@ static void server_lws_read_ids(struct exchange *exchange)
 static bool check_head(struct exchange *exchange, bool *length_given, bool body_assumed,
                        struct api_error *err)
 {
+    if (exchange->websocket)
+        return api_error_set(err, 400, "invalid_request_error", "upgrade_not_supported",
+                             "this server speaks HTTP only: there is no WebSocket here");
     if (!read_length(exchange, length_given, err) || !check_origin(exchange, err))
         return false;
     if (!check_encoding(exchange, *length_given, body_assumed, err))
@@ -203,14 +206,41 @@ static void refuse_body(struct exchange *exchange, const struct api_error *err)
     exchange_fail(exchange, err);
 }
 
-static int on_request(struct api_server *server, struct lws *wsi, const char *path, size_t size)
+/* The connection's next exchange; NULL: no memory for it. */
+static struct exchange *server_lws_begin_exchange(struct api_server *server, struct lws *wsi)
 {
     struct exchange *exchange = exchange_new(server, wsi);
-    bool body_assumed, length_given = false;
-    struct api_error err;
+    lws_set_opaque_user_data(wsi, exchange);
+    return exchange;
+}
+
+/* `protocol` is the Upgrade header where libwebsockets keeps it, about to be compared with those
+ * that it can change to. Changed, it is none of them, so that the request stays one of HTTP/1.1: a
+ * server may ignore the header (RFC 9110, section 7.8), and clients that offer h2c expect that it
+ * is. A WebSocket is refused, by check_head().
+ * Without the header libwebsockets has answered 403 to a protocol that it does not know, and goes
+ * on with a header table that it has freed: the connection must end. */
+static int on_upgrade(struct api_server *server, struct lws *wsi, char *protocol)
+{
+    if (!lws_hdr_total_length(wsi, WSI_TOKEN_UPGRADE))
+        return -1;
+    struct exchange *exchange = server_lws_begin_exchange(server, wsi);
     if (!exchange)
         return -1;
-    lws_set_opaque_user_data(wsi, exchange);
+    exchange->websocket = strcasecmp(protocol, "websocket") == 0;
+    protocol[0] = '\0';
+    return 0;
+}
+
+static int on_request(struct api_server *server, struct exchange *exchange, struct lws *wsi,
+                      const char *path, size_t size)
+{
+    bool body_assumed, length_given = false;
+    struct api_error err;
+    if (!exchange) /* else on_upgrade() has begun it */
+        exchange = server_lws_begin_exchange(server, wsi);
+    if (!exchange)
+        return -1;
     set_method(exchange, &body_assumed);
     set_version(exchange);
     server_lws_read_ids(exchange);
@@ -324,8 +354,12 @@ static int server_lws_callback(struct lws *wsi, enum lws_callback_reasons reason
         drain_inbox(server);
         return 0;
     }
+    if (reason == LWS_CALLBACK_HTTP_CONFIRM_UPGRADE)
+        return on_upgrade(server, wsi, in);
+    if (reason == LWS_CALLBACK_RAW_ADOPT || reason == LWS_CALLBACK_RAW_RX)
+        return -1; /* what libwebsockets makes of CONNECT */
     if (reason == LWS_CALLBACK_HTTP)
-        return on_request(server, wsi, in, size);
+        return on_request(server, exchange, wsi, in, size);
     if (!exchange)
         return 0;
     if (reason == LWS_CALLBACK_HTTP_BODY)

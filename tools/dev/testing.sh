@@ -128,3 +128,43 @@ verb_chaos() {
     CHAOS_CLOCK_LIBRARY="$clock" \
     python3 tests/chaos/chaos.py "$@"
 }
+
+# ./dev attack [NAME...]: the long forms of tests/attack, on the release build or with
+# ATTACK_BUILD=asan on that one, in a root that has Debian's attack tools beside everything else.
+verb_attack() {
+  local build=${ATTACK_BUILD:-release} patience=1 names=("$@") name status=0
+  [ "$build" = release ] || patience=4
+  [ $# != 0 ] || mapfile -t names < <(attack_names)
+  for name in "${names[@]}"; do
+    attack_names | grep -qxF -- "$name" || die "no attack '$name': there are" $(attack_names)
+  done
+  attack_prepare
+  build_targets=(src/cli/medley)
+  test_build "$build" || return 1
+  for name in "${names[@]}"; do
+    say "attack $name"
+    inside env "${sanitizer_settings[@]}" PYTHONDONTWRITEBYTECODE=1 ATTACK_LONG=1 \
+      MEDLEY_PATIENCE=$patience MEDLEY="build/$build/src/cli/medley" \
+      MEDLEY_MODEL=models/demo.gguf timeout "${ATTACK_SECONDS:-900}" \
+      python3 "tests/attack/$name.py" || { status=1; say "attack $name FAILED"; }
+  done
+  [ $status != 0 ] || say "${#names[@]} attacks, none of them hurt"
+  return $status
+}
+
+# Programs only: attack.py is what they share.
+attack_names() {
+  (cd tests/attack && grep -l '^run(' ./*.py) | sed 's|^\./\(.*\)\.py$|\1|' | grep -v '^attack$'
+}
+
+# The tools are on this machine if it is Debian 13, else in a root of their own.
+attack_prepare() {
+  local list=$repo/tools/attack-packages.txt both
+  cache_make
+  if [ -n "${MEDLEY_INSIDE:-}" ]; then return 0; fi
+  if ! on_debian_13; then root=$(root_for trixie "$packages_file" "$list"); return; fi
+  both=$(mktemp)
+  cat "$packages_file" "$list" >"$both"
+  packages_file=$both host_prepare
+  rm -f "$both"
+}

@@ -13,6 +13,7 @@ usage: ./dev VERB [...]
   bench [CLAIM...]         compare with llama.cpp from Debian sid (minutes; `./dev bench --help`)
   chaos [MODE]             real nodes under faults that a seed draws, every stream compared
                            (`./dev chaos --help`)
+  attack [NAME...]         attacks on the running program, in their long forms (minutes)
   fuzz [TARGET] [SECONDS]  run one fuzz target, or list them
   coverage                 run the tests and report which lines they reach
   format                   clang-format every C file
