@@ -2,7 +2,9 @@
 #include "api/listen.h"
 #include "api/server.h"
 #include "base/buffer.h"
+#include "base/heap.h"
 #include "cli/commands.h"
+#include "cli/limit_option.h"
 #include "cli/session.h"
 #include "model/model.h"
 #include "node/node.h"
@@ -49,6 +51,7 @@ static const struct option_row own_options[] = {
      .value = "ORIGIN",
      .help = "let web pages of that origin, or * for all, use the API",
      OPTION_TEXT(struct serving, options.cors_origin)},
+    {OPTION_LIMIT(struct serving, options.limits)},
 };
 
 static const struct option_section sections[] = {
@@ -134,6 +137,7 @@ static int cmd_serve_run(int argc, char **argv)
     struct error err;
     if (!cmd_serve_parse(argc, argv, &serving))
         return EXIT_USAGE;
+    heap_return_large();
     if (!serving.flags.driver.n_slots)
         serving.flags.driver.n_slots = SLOTS_STANDARD;
     enum error_code code = cmd_serve_loop(&serving, &err);
