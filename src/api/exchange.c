@@ -132,9 +132,10 @@ void exchange_receive(struct exchange *exchange, const char *bytes, size_t size)
     exchange->body_seen += size;
     if (exchange->state != EXCHANGE_BODY || !exchange->route || !size)
         return;
-    if (server->body_bytes + size > server->limits.bodies) {
+    if (server->body_bytes + size > EXCHANGE_BODIES_MAX) {
         struct api_error err;
-        API_LIMIT_ERROR(&err, 503, &server->limits, bodies, "too many large requests at once");
+        api_error_set(&err, 503, "server_error", "overloaded",
+                      "too many large requests at once; try again later");
         exchange->close_after = exchange->linger = true;
         exchange_fail(exchange, &err);
         return;

@@ -12,10 +12,10 @@ struct exchange;
 struct lws;
 struct lws_context;
 struct preparer;
+struct server_tls;
 
 struct api_server {
     struct api_models models;
-    struct api_limits limits;
     uint32_t waiting_ms;
     char *cors_origin;
     char host[256];
@@ -33,6 +33,7 @@ struct api_server {
     bool closing; /* the context is being destroyed */
     struct lws_context *lws;
     struct server_timer *timer;
+    struct server_tls *tls; /* NULL: plain HTTP */
     unsigned char *scratch; /* one write */
 };
 

@@ -4,6 +4,7 @@
 #include "api/listen.h"
 #include "api/preparer.h"
 #include "api/server_lws.h"
+#include "api/server_tls.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -99,11 +100,13 @@ static enum error_code open_context(struct api_server *server, void *uv_loop, st
         .gid = (gid_t)-1,
         .uid = (uid_t)-1,
     };
+    server_tls_describe(server->tls, &info);
     lws_set_log_level(LLL_ERR | LLL_WARN, lws_line);
     server->lws = lws_create_context(&info);
     if (!server->lws)
         return error_set(err, ERROR_IO, "cannot listen on %s port %u", server->host, server->port);
     server->port = (uint16_t)lws_get_vhost_listen_port(lws_get_vhost_by_name(server->lws, "api"));
+    server_tls_begin(server->tls, server->lws);
     return ERROR_NONE;
 }
 
@@ -113,6 +116,7 @@ static void server_free(struct api_server *server)
     mem_free(server->cors_origin);
     mem_free(server->scratch);
     mem_free(server->timer);
+    server_tls_close(server->tls);
     mem_free(server);
 }
 
@@ -129,8 +133,6 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     memcpy(server->host, address.host, sizeof server->host);
     server->port = address.port;
     server->models = options->models;
-    server->limits = options->limits;
-    api_limits_fill(&server->limits);
     server->waiting_ms = options->waiting_ms ? options->waiting_ms : WAITING_MS;
     server->scratch = mem_new(LWS_PRE + EXCHANGE_WRITE_BYTES);
     server->timer = mem_new(sizeof *server->timer);
@@ -139,6 +141,14 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     if (!server->scratch || !server->timer || (options->cors_origin && !server->cors_origin))
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the server");
     server->timer->server = server;
+    code = server_tls_open(&options->tls, server->host, &server->tls, err);
+    if (code)
+        return code;
+    if (!server->tls && !api_address_is_loopback(server->host))
+        log_line(LOG_WARN, "api",
+                 "%s is served in plain text: whoever listens on the network reads "
+                 "what is asked and answered",
+                 server->host);
     return preparer_open(&server->preparer, err);
 }
 
@@ -175,6 +185,13 @@ const char *api_server_host(const struct api_server *server)
     return server->host;
 }
 
+void api_server_url(const struct api_server *server, char *url, size_t size)
+{
+    const bool v6 = strchr(server->host, ':') != NULL;
+    snprintf(url, size, "%s://%s%s%s:%u", server->tls ? "https" : "http", v6 ? "[" : "",
+             server->host, v6 ? "]" : "", server->port);
+}
+
 void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void *arg)
 {
     if (server->stopping) {
@@ -197,6 +214,7 @@ void api_server_close(struct api_server *server)
     assert(!server->n_jobs);
     inbox_silence(&server->inbox);
     lws_sul_cancel(&server->timer->entry);
+    server_tls_end(server->tls);
     lws_context_destroy(server->lws);
 }
 

@@ -10,20 +10,32 @@
  * its handles back through it), and api_server_free(). */
 #pragma once
 
-#include "api/limits.h"
 #include "api/models.h"
 #include "base/error.h"
+#include "trust/pair_keeper.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct api_server;
 
+enum api_tls_mode { API_TLS_AUTO, API_TLS_ON, API_TLS_OFF };
+
+/* Texts must outlive the server. */
+struct api_tls_options {
+    enum api_tls_mode mode;                  /* AUTO: on all addresses but the loopback */
+    const char *certificate_path, *key_path; /* the operator's own; NULL: signed, see below */
+    const char *state_folder;      /* keeps the machine's own authority; "": nothing does */
+    const char *node_name;         /* beside the host name; NULL: none */
+    const char *const *more_names; /* ended by NULL; NULL: none */
+    struct pair_source source;     /* the cluster's authority, when there is one */
+};
+
 struct api_options {
     const char *address;     /* HOST:PORT, :PORT (loopback) or [IPv6]:PORT; port 0: any free one */
     const char *cors_origin; /* pages of this origin, or "*", may call; NULL: none */
     struct api_models models;
-    struct api_limits limits; /* 0: the default */
+    struct api_tls_options tls;
     uint32_t waiting_ms; /* a stream with nothing to say gets a sign of life so often; 0: 5 s */
 };
 
@@ -32,6 +44,8 @@ enum error_code api_server_open(void *uv_loop, const struct api_options *options
                                 struct api_server **out, struct error *err);
 uint16_t api_server_port(const struct api_server *server);
 const char *api_server_host(const struct api_server *server);
+/* "https://192.168.1.7:8080" */
+void api_server_url(const struct api_server *server, char *url, size_t size);
 
 /* May be called twice: the second time cancels what is still running. */
 void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void *arg);

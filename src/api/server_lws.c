@@ -1,6 +1,7 @@
 #include "api/server_lws.h"
 
 #include "api/exchange_impl.h"
+#include "api/server_tls.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -130,13 +131,6 @@ static void server_lws_read_ids(struct exchange *exchange)
         lws_hdr_custom_length(exchange->wsi, position, sizeof position - 1) > 0;
 }
 
-static bool body_too_large(const struct exchange *exchange, struct api_error *err)
-{
-    API_LIMIT_ERROR(err, 413, &exchange->server->limits, body, "the body is too large");
-    err->code = "body_too_large";
-    return false;
-}
-
 /* What can be refused before a body is read. False: `err` is set. */
 static bool check_head(struct exchange *exchange, bool *length_given, bool body_assumed,
                        struct api_error *err)
@@ -148,8 +142,11 @@ static bool check_head(struct exchange *exchange, bool *length_given, bool body_
         return false;
     if (!check_encoding(exchange, *length_given, body_assumed, err))
         return false;
-    return exchange->body_expected <= exchange->server->limits.body ||
-           body_too_large(exchange, err);
+    if (exchange->body_expected > LIMIT_BODY_BYTES)
+        return api_error_set(err, 413, "invalid_request_error", "body_too_large",
+                             "the body has %llu bytes; at most %d are allowed",
+                             (unsigned long long)exchange->body_expected, LIMIT_BODY_BYTES);
+    return true;
 }
 
 /* RFC 9110, section 10.1.1: the client waits for this line before it sends its body. */
@@ -252,7 +249,8 @@ static int on_request(struct api_server *server, struct exchange *exchange, stru
         size = sizeof exchange->path - 1;
     memcpy(exchange->path, path, size);
     exchange->route = route_find(exchange->method, exchange->path, &exchange->allow);
-    if (!check_head(exchange, &length_given, body_assumed, &err)) {
+    if (!server_tls_check(server->tls, exchange, &err) ||
+        !check_head(exchange, &length_given, body_assumed, &err)) {
         uint64_t expected = exchange->body_expected;
         refuse_body(exchange, &err);
         exchange->body_expected = expected; /* known: lingering ends with it */
@@ -287,8 +285,9 @@ static void on_chunks(struct exchange *exchange, const char *bytes, size_t size)
         size_t data_size, used = chunked_decode(decoder, bytes, size, &data, &data_size);
         bytes += used;
         size -= used;
-        if (exchange->body_seen + data_size > exchange->server->limits.body) {
-            body_too_large(exchange, &err);
+        if (exchange->body_seen + data_size > LIMIT_BODY_BYTES) {
+            api_error_set(&err, 413, "invalid_request_error", "body_too_large",
+                          "the body has more than the allowed %d bytes", LIMIT_BODY_BYTES);
             refuse_body(exchange, &err);
         } else if (decoder->state == CHUNKED_BAD) {
             api_error_set(&err, 400, "invalid_request_error", NULL,
@@ -351,12 +350,13 @@ static int server_lws_callback(struct lws *wsi, enum lws_callback_reasons reason
 {
     struct api_server *server = lws_context_user(lws_get_context(wsi));
     struct exchange *exchange = wsi ? lws_get_opaque_user_data(wsi) : NULL;
-    (void)user;
     /* The reasons are many and most do not concern an HTTP server. */
     if (reason == LWS_CALLBACK_EVENT_WAIT_CANCELLED) {
         drain_inbox(server);
         return 0;
     }
+    if (reason == LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS)
+        return server_tls_set_up(server->tls, user) ? 0 : -1;
     if (reason == LWS_CALLBACK_HTTP_CONFIRM_UPGRADE)
         return on_upgrade(server, wsi, in);
     if (reason == LWS_CALLBACK_RAW_ADOPT || reason == LWS_CALLBACK_RAW_RX)

@@ -114,7 +114,6 @@ enum {
     LIMIT_CLUSTER_MODELS = 1024,
     LIMIT_CLUSTER_INSTANCES = 256,
     LIMIT_CLUSTER_SETTINGS = 256,
-    LIMIT_CLUSTER_REMOVED = 1024,    /* ids that are never let in again; the oldest goes first */
     LIMIT_CLUSTER_ID_BYTES = 63,     /* an instance's id */
     LIMIT_CLUSTER_TEXT_BYTES = 1024, /* any name or text of an event */
     LIMIT_PIECES_SENDERS = 4,        /* members of which parts of a large message are kept */
@@ -168,8 +167,10 @@ enum {
         600 * 1000, /* waiting for an instance's driver, where nobody says otherwise */
 
     /* trust between nodes */
-    LIMIT_SECRET_BYTES = 64 * 1024, /* a file with keys or certificates */
-    LIMIT_SECRET_LOCK_MS = 2000,    /* waiting for another process that has them open */
+    LIMIT_SECRET_BYTES = 64 * 1024,    /* a file with keys or certificates */
+    LIMIT_SECRET_LOCK_MS = 2000,       /* waiting for another process that has them open */
+    LIMIT_TLS_FILE_BYTES = 256 * 1024, /* a file of --cert or --key */
+    LIMIT_TLS_CHAIN = 9,               /* certificates between the API's and a root */
     LIMIT_JOIN_MESSAGE_BYTES = 56 * 1024,
     LIMIT_JOIN_PAYLOAD_BYTES =
         48 * 1024, /* what the cluster tells a new member in its first message */

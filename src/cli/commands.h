@@ -10,6 +10,7 @@ extern const struct command command_run;
 extern const struct command command_plan;
 extern const struct command command_serve;
 extern const struct command command_up;
+extern const struct command command_ca;
 extern const struct command command_nodes;
 extern const struct command command_links;
 extern const struct command command_status;

@@ -2,14 +2,15 @@
 #include "api/listen.h"
 #include "api/server.h"
 #include "base/buffer.h"
-#include "base/heap.h"
+#include "base/state_folder.h"
 #include "cli/commands.h"
-#include "cli/limit_option.h"
 #include "cli/session.h"
+#include "cli/tls_flags.h"
 #include "model/model.h"
 #include "node/node.h"
 #include "pipeline/driver_generator.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,7 @@ struct serving {
     struct api_model model;
     struct driver_generator generator;
     struct api_server *api;
+    char folder[PATH_MAX];
 };
 
 static const struct option_row own_options[] = {
@@ -51,11 +53,11 @@ static const struct option_row own_options[] = {
      .value = "ORIGIN",
      .help = "let web pages of that origin, or * for all, use the API",
      OPTION_TEXT(struct serving, options.cors_origin)},
-    {OPTION_LIMIT(struct serving, options.limits)},
 };
 
 static const struct option_section sections[] = {
     {OPTION_ROWS(own_options), .column = 19},
+    {TLS_SECTION(struct serving, options.tls)},
     {.title = "\nWhere it runs (--slots 4 unless said):\n", SESSION_SECTION(struct serving, flags)},
     {0},
 };
@@ -75,12 +77,10 @@ static enum error_code cmd_serve_open_api(void *arg, void *uv_loop, struct error
     enum error_code code = api_server_open(uv_loop, &serving->options, &serving->api, err);
     if (code)
         return code;
-    const char *host = api_server_host(serving->api);
-    bool v6 = strchr(host, ':');
+    char url[128];
+    api_server_url(serving->api, url, sizeof url);
     session_describe_split(&serving->session, &split);
-    printf("%s on %s\nlistening on http://%s%s%s:%u\n", serving->model.id,
-           split.data ? split.data : "", v6 ? "[" : "", host, v6 ? "]" : "",
-           api_server_port(serving->api));
+    printf("%s on %s\nlistening on %s\n", serving->model.id, split.data ? split.data : "", url);
     fflush(stdout);
     buffer_deinit(&split);
     return ERROR_NONE;
@@ -126,6 +126,8 @@ static enum error_code cmd_serve_loop(struct serving *serving, struct error *err
     serving->model.tokenizer = serving->session.tokenizer;
     serving->model.generator = &serving->generator.base;
     serving->model.created_s = (uint64_t)time(NULL);
+    state_folder(serving->folder, sizeof serving->folder);
+    serving->options.tls.state_folder = serving->folder;
     serving->options.models = api_models_of_one(&serving->model);
     struct node_service api = {"api", cmd_serve_open_api, stop_api, close_api, free_api, serving};
     return node_run(&api, 1, err);
@@ -137,7 +139,6 @@ static int cmd_serve_run(int argc, char **argv)
     struct error err;
     if (!cmd_serve_parse(argc, argv, &serving))
         return EXIT_USAGE;
-    heap_return_large();
     if (!serving.flags.driver.n_slots)
         serving.flags.driver.n_slots = SLOTS_STANDARD;
     enum error_code code = cmd_serve_loop(&serving, &err);

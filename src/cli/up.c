@@ -5,9 +5,9 @@
 #include "base/heap.h"
 #include "base/state_folder.h"
 #include "cli/commands.h"
-#include "cli/limit_option.h"
 #include "cli/notice.h"
 #include "cli/options.h"
+#include "cli/tls_flags.h"
 #include "cli/up_models.h"
 #include "gpu/gpu.h"
 #include "heat/heat.h"
@@ -145,7 +145,6 @@ static const struct option_row node_options[] = {
      .value = "ORIGIN",
      .help = "let web pages of that origin, or * for all, use the API",
      OPTION_TEXT(struct up, api_options.cors_origin)},
-    {OPTION_LIMIT(struct up, api_options.limits)},
     {.name = "model",
      .letter = 'm',
      .value = "FILE",
@@ -224,6 +223,7 @@ static const struct option_row offer_options[] = {
 
 static const struct option_section sections[] = {
     {OPTION_ROWS(node_options), .column = 21},
+    {TLS_SECTION(struct up, api_options.tls)},
     {.title = "\nWhat it offers the cluster:\n", OPTION_ROWS(offer_options), .column = 21},
     {0},
 };
@@ -263,13 +263,13 @@ static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct erro
     if (!up->models)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the API");
     up->api_options.models = up_models_of(up->models);
+    up->api_options.tls.state_folder = up->folder;
+    up->api_options.tls.node_name = daemon_own_name(up->daemon);
+    up->api_options.tls.source = daemon_api_source(up->daemon);
     enum error_code code = api_server_open(uv_loop, &up->api_options, &up->api, err);
     if (code)
         return code;
-    const char *host = api_server_host(up->api);
-    bool v6 = strchr(host, ':');
-    snprintf(url, sizeof url, "http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "",
-             api_server_port(up->api));
+    api_server_url(up->api, url, sizeof url);
     daemon_set_api(up->daemon, url);
     printf("listening on %s\n", url);
     fflush(stdout);

@@ -307,12 +307,10 @@ static enum error_code open_agreement(struct daemon *daemon, struct error *err)
     enum error_code code = durable_path(daemon->folder, "cluster", ".db", path, err);
     if (code)
         return code;
-    return agreement_open(&(struct agreement_options){.loop = daemon->loop,
-                                                      .path = path,
-                                                      .node = daemon->id,
-                                                      .signer = &daemon->identity,
-                                                      .events = events},
-                          &daemon->agreement, err);
+    return agreement_open(
+        &(struct agreement_options){
+            .loop = daemon->loop, .path = path, .node = daemon->id, .events = events},
+        &daemon->agreement, err);
 }
 
 /* A member goes on; who is none looks for a cluster, or begins one. */
@@ -473,6 +471,7 @@ void daemon_free(struct daemon *daemon)
     credentials_free(daemon->credentials);
     lead_free(daemon->lead);
     message_free(daemon->now ? &daemon->now->base : NULL);
+    api_authority_deinit(&daemon->api_authority);
     membership_deinit(&daemon->membership);
     identity_deinit(&daemon->identity);
     book_close(daemon->book);

@@ -16,6 +16,7 @@
 
 #include "engine/activation.h"
 #include "mesh/mesh.h"
+#include "trust/pair_keeper.h"
 
 #include <limits.h>
 
@@ -72,6 +73,10 @@ void daemon_close_now(struct daemon *daemon);
 
 /* For the status: where the HTTP API listens; NULL: nowhere. Copied. */
 void daemon_set_api(struct daemon *daemon, const char *url);
+/* What the API needs for its certificate: the cluster's authority, as long as the daemon lives, and
+ * the name of this machine. */
+struct pair_source daemon_api_source(struct daemon *daemon);
+const char *daemon_own_name(const struct daemon *daemon);
 
 /* Places a model's file over the cluster and says how that went through `say`. */
 void daemon_serve_file(struct daemon *daemon, const char *path);

@@ -5,7 +5,7 @@
 #include "cluster/state.h"
 #include "join/join.h"
 #include "node/daemon.h"
-#include "trust/authority.h"
+#include "trust/api_authority.h"
 
 #include "node.pb-c.h"
 
@@ -44,6 +44,8 @@ struct daemon {
     char folder[PATH_MAX];
     char name[JOIN_NAME_TEXT];
     char api[128];
+    struct api_authority api_authority; /* zeroed: not derived yet … */
+    uint64_t api_authority_of;          /* … from this one (api_authority_version()) */
     int lock;
     uv_timer_t tick;
     bool has_tick, stopping;

@@ -1,6 +1,7 @@
 /* Making and signing certificates: RFC 5280, RFC 8410. */
 #include "trust/authority.h"
 
+#include "trust/certificate_make.h"
 #include "trust/openssl_error.h"
 
 #include <assert.h>
@@ -9,78 +10,8 @@
 #include <openssl/x509v3.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-enum { SERIAL_BITS = 126, DAY_S = 86400, NAME_TEXT = 192 };
-
-/* What a certificate says; NULL extensions end the list. */
-struct certificate_statement {
-    const char *subject, *issuer;
-    uint64_t from_unix_s, until_unix_s;
-    struct {
-        int nid;
-        const char *value;
-    } extensions[8];
-};
-
-static bool authority_set_name(X509_NAME *name, const char *text)
-{
-    return X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)text, -1, -1,
-                                      0) == 1;
-}
-
-/* A random serial number is what keeps two certificates of one authority apart without a counter in
- * a file. */
-static bool set_serial(X509 *certificate)
-{
-    BIGNUM *number = BN_new();
-    bool done = number && BN_rand(number, SERIAL_BITS, BN_RAND_TOP_ONE, BN_RAND_BOTTOM_ANY) == 1 &&
-                BN_to_ASN1_INTEGER(number, X509_get_serialNumber(certificate));
-    BN_free(number);
-    return done;
-}
-
-static bool set_fields(X509 *certificate, const struct certificate_statement *what,
-                       EVP_PKEY *public_key)
-{
-    return X509_set_version(certificate, X509_VERSION_3) == 1 && set_serial(certificate) &&
-           authority_set_name(X509_get_subject_name(certificate), what->subject) &&
-           authority_set_name(X509_get_issuer_name(certificate), what->issuer) &&
-           ASN1_TIME_set(X509_getm_notBefore(certificate), (time_t)what->from_unix_s) &&
-           ASN1_TIME_set(X509_getm_notAfter(certificate), (time_t)what->until_unix_s) &&
-           X509_set_pubkey(certificate, public_key) == 1;
-}
-
-/* The issuer is needed for its key's identifier; a self-signed certificate is its own. */
-static bool add_extensions(X509 *certificate, const struct certificate_statement *what,
-                           X509 *issuer)
-{
-    X509V3_CTX context;
-    X509V3_set_ctx_nodb(&context);
-    X509V3_set_ctx(&context, issuer, certificate, NULL, NULL, 0);
-    for (int i = 0; what->extensions[i].value; i++) {
-        X509_EXTENSION *extension =
-            X509V3_EXT_conf_nid(NULL, &context, what->extensions[i].nid, what->extensions[i].value);
-        bool added = extension && X509_add_ext(certificate, extension, -1) == 1;
-        X509_EXTENSION_free(extension);
-        if (!added)
-            return false;
-    }
-    return true;
-}
-
-/* Ed25519 signs the message itself, so there is no digest to choose. */
-static X509 *make_certificate(const struct certificate_statement *what, EVP_PKEY *public_key,
-                              X509 *issuer, EVP_PKEY *signer)
-{
-    X509 *certificate = X509_new();
-    if (certificate && set_fields(certificate, what, public_key) &&
-        add_extensions(certificate, what, issuer ? issuer : certificate) &&
-        X509_sign(certificate, signer, NULL) > 0)
-        return certificate;
-    X509_free(certificate);
-    return NULL;
-}
+enum { DAY_S = 86400, NAME_TEXT = 192 };
 
 /* ---- the authority --------------------------------------------------------------------- */
 
@@ -111,7 +42,7 @@ enum error_code authority_make(struct authority *out, struct error *err)
                        {NID_subject_alt_name, names}},
     };
     out->key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
-    out->certificate = out->key ? make_certificate(&what, out->key, NULL, out->key) : NULL;
+    out->certificate = out->key ? certificate_make(&what, out->key, NULL, out->key) : NULL;
     if (out->certificate)
         return ERROR_NONE;
     authority_deinit(out);
@@ -125,16 +56,6 @@ void authority_deinit(struct authority *authority)
     X509_free(authority->certificate);
     EVP_PKEY_free(authority->key);
     *authority = (struct authority){0};
-}
-
-enum error_code authority_public_key(const struct authority *authority,
-                                     uint8_t public_key[PUBLIC_KEY_BYTES], struct error *err)
-{
-    size_t size = PUBLIC_KEY_BYTES;
-    EVP_PKEY *key = X509_get0_pubkey(authority->certificate);
-    if (key && EVP_PKEY_get_raw_public_key(key, public_key, &size) == 1 && size == PUBLIC_KEY_BYTES)
-        return ERROR_NONE;
-    return openssl_error(err, "the authority's public key");
 }
 
 enum error_code authority_sign(const struct authority *authority,
@@ -171,7 +92,7 @@ enum error_code authority_sign(const struct authority *authority,
     };
     EVP_PKEY *key =
         EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, public_key, PUBLIC_KEY_BYTES);
-    *out = key ? make_certificate(&what, key, authority->certificate, authority->key) : NULL;
+    *out = key ? certificate_make(&what, key, authority->certificate, authority->key) : NULL;
     EVP_PKEY_free(key);
     return *out ? ERROR_NONE : openssl_error(err, "signing a certificate");
 }
