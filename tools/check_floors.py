@@ -28,6 +28,7 @@ LIBRARIES = [
     (r"sodium.*", {"join", "mesh"}),
     (r"avahi-.*", {"mesh"}),
     (r"raft.*\.h|sqlite3\.h", {"cluster"}),
+    (r"seccomp\.h|linux/landlock\.h", {"sandbox"}),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 

@@ -4,8 +4,6 @@
 #include <signal.h>
 #include <spawn.h>
 
-extern char **environ;
-
 static int set_descriptors(posix_spawn_file_actions_t *actions, int given, int as,
                            bool tells_errors)
 {
@@ -37,8 +35,8 @@ static int set_signals(posix_spawnattr_t *attributes)
     return failure;
 }
 
-int spawn_child(const char *program, char *const arguments[], int given, int as, bool tells_errors,
-                pid_t *pid)
+int spawn_child(const char *program, char *const arguments[], char *const environment[], int given,
+                int as, bool tells_errors, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -51,7 +49,7 @@ int spawn_child(const char *program, char *const arguments[], int given, int as,
         if (!failure)
             failure = set_signals(&attributes);
         if (!failure)
-            failure = posix_spawn(pid, program, &actions, &attributes, arguments, environ);
+            failure = posix_spawn(pid, program, &actions, &attributes, arguments, environment);
         posix_spawnattr_destroy(&attributes);
     }
     posix_spawn_file_actions_destroy(&actions);

@@ -2,6 +2,7 @@
 #include "api/listen.h"
 #include "api/server.h"
 #include "base/buffer.h"
+#include "base/durable_file.h"
 #include "base/heap.h"
 #include "base/state_folder.h"
 #include "cli/commands.h"
@@ -43,7 +44,7 @@ struct up {
     struct api_options api_options;
     const char *model;
     char folder[PATH_MAX], listen_host[256];
-    bool no_governor, in_process;
+    bool no_governor, in_process, no_sandbox;
     struct gpu *gpu;
     struct heat *heat;
     struct children *children;
@@ -216,6 +217,11 @@ static const struct option_row offer_options[] = {
      .help = "devices compute in the node's process, not in one of their own each: a driver that\n"
              "crashes or hangs then takes the node along, not its device for a moment",
      OPTION_TRUE(struct up, in_process)},
+    {.name = "no-sandbox",
+     .help =
+         "devices' processes may open any file and talk to the network, for a driver that needs\n"
+         "more than libraries, its device and the model",
+     OPTION_TRUE(struct up, no_sandbox)},
     {.name = "no-governor",
      .help = "do not slow a device down before it gets too hot",
      OPTION_TRUE(struct up, no_governor)},
@@ -328,8 +334,14 @@ static void free_up(void *arg)
 
 static enum error_code open_children(struct up *up, const char *registry, struct error *err)
 {
+    char folder[PATH_MAX];
+    struct error why;
+    const bool has_folder =
+        state_folder_file("drivers", folder, sizeof folder) && !durable_make_folder(folder, &why);
     const struct children_options options = {
         .gpu = up->gpu,
+        .folder = has_folder ? folder : NULL,
+        .no_sandbox = up->no_sandbox,
         .backend = up->gpu_options.backend,
         .sim_file = up->gpu_options.sim_file,
         .registry = registry,

@@ -37,6 +37,7 @@ struct gpu_options {
 
     const char
         *registry; /* the file that remembers devices, see gpu_registry_path(); NULL or "": none */
+    bool registry_is_others; /* it is read, and not written */
     const char *
         prober; /* a program whose main() begins with gpu_prober_main(): "/proc/self/exe" where that
                    is this program. NULL: verified in this process, where a crash is not survived */

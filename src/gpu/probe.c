@@ -79,7 +79,7 @@ static int probe_spawn(struct probe *probe, const char *program, int answer, uin
                                parent,
                                limit_s,
                                NULL};
-    return spawn_child(program, arguments, answer, PROBE_DESCRIPTOR, false, &probe->pid);
+    return spawn_child(program, arguments, environ, answer, PROBE_DESCRIPTOR, false, &probe->pid);
 }
 
 static void probe_start(struct probe *probe, const char *program, uint64_t limit_ms)

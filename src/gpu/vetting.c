@@ -150,7 +150,7 @@ void vet_outcome(struct vet *vet, const char *reason, bool hung)
 enum error_code vet_remember(const struct vet *vets, uint32_t count,
                              const struct gpu_options *options, struct error *err)
 {
-    if (!options->registry || !options->registry[0])
+    if (!options->registry || !options->registry[0] || options->registry_is_others)
         return ERROR_NONE;
     struct registry_entry *changes = mem_new_array(count ? count : 1, sizeof *changes);
     if (!changes)

@@ -12,15 +12,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Opens `path` for reading and makes sure that it is an ordinary file with something in it. */
-static enum error_code open_regular(const char *path, int *descriptor, uint64_t *size,
-                                    struct error *err)
+static enum error_code gguf_file_open_path(const char *path, int *descriptor, struct error *err)
 {
     /* O_NONBLOCK: opening a FIFO must not wait for somebody to write to it. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return error_set(err, errno == ENOENT || errno == ENOTDIR ? ERROR_NOT_FOUND : ERROR_IO,
-                         "%s", strerror(errno));
+    *descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*descriptor >= 0)
+        return ERROR_NONE;
+    return error_set(err, errno == ENOENT || errno == ENOTDIR ? ERROR_NOT_FOUND : ERROR_IO, "%s",
+                     strerror(errno));
+}
+
+/* It must be an ordinary file with something in it. */
+static enum error_code gguf_file_measure(int fd, uint64_t *size, struct error *err)
+{
     struct stat info;
     enum error_code code = ERROR_NONE;
     if (fstat(fd, &info) != 0)
@@ -31,13 +35,9 @@ static enum error_code open_regular(const char *path, int *descriptor, uint64_t 
         code = error_set(err, ERROR_INVALID, "not a regular file");
     else if (info.st_size == 0)
         code = error_set(err, ERROR_INVALID, "the file is empty");
-    if (code) {
-        close(fd);
-        return code;
-    }
-    *descriptor = fd;
-    *size = (uint64_t)info.st_size;
-    return ERROR_NONE;
+    else
+        *size = (uint64_t)info.st_size;
+    return code;
 }
 
 static enum error_code gguf_file_map(struct gguf_file *file, const char *path, struct error *err)
@@ -45,7 +45,7 @@ static enum error_code gguf_file_map(struct gguf_file *file, const char *path, s
     file->path = mem_copy_text(path, strlen(path));
     if (!file->path)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
-    enum error_code code = open_regular(path, &file->descriptor, &file->size, err);
+    enum error_code code = gguf_file_measure(file->descriptor, &file->size, err);
     if (code)
         return code;
     if (file->size > SIZE_MAX)
@@ -80,12 +80,28 @@ enum error_code gguf_file_open(const char *path, struct gguf_file **out, struct 
     assert(path && out);
     *out = NULL;
     struct error local = {0};
+    int descriptor;
+    if (!gguf_file_open_path(path, &descriptor, &local))
+        return gguf_file_open_descriptor(descriptor, path, out, err);
+    error_wrap(&local, "%s", path);
+    if (err)
+        *err = local;
+    return local.code;
+}
+
+enum error_code gguf_file_open_descriptor(int descriptor, const char *path, struct gguf_file **out,
+                                          struct error *err)
+{
+    assert(path && out && descriptor >= 0);
+    *out = NULL;
+    struct error local = {0};
     struct gguf_file *file = mem_new(sizeof *file);
     if (!file) {
+        close(descriptor);
         error_set(&local, ERROR_NO_MEMORY, "out of memory");
         goto failed;
     }
-    file->descriptor = -1;
+    file->descriptor = descriptor;
     if (gguf_file_map(file, path, &local) || gguf_file_check(file, &local))
         goto failed;
     *out = file;

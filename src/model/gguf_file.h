@@ -23,6 +23,10 @@
 struct gguf_file;
 
 enum error_code gguf_file_open(const char *path, struct gguf_file **out, struct error *err);
+/* The same of a file that is open already, for a process that may not open it: takes the descriptor
+ * also when it fails. `path` is for messages. */
+enum error_code gguf_file_open_descriptor(int descriptor, const char *path, struct gguf_file **out,
+                                          struct error *err);
 /* The same over bytes in memory, which must outlive it; for tests and fuzzing. */
 enum error_code gguf_file_open_memory(const void *bytes, size_t size, struct gguf_file **out,
                                       struct error *err);

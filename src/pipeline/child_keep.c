@@ -7,9 +7,6 @@
 #include "model/model.h"
 #include "pipeline/runner.h"
 
-#include <string.h>
-#include <sys/stat.h>
-
 struct opened {
     struct opened *next;
     uint64_t number; /* the node's */
@@ -31,31 +28,22 @@ static struct pinned *pinned; /* the main thread's */
 
 /* ---- models ------------------------------------------------------------------------------ */
 
-static enum error_code kept_check_file(const struct child_word *open, const struct model *model,
-                                       struct error *err)
-{
-    const int descriptor = gguf_file_descriptor(model_file(model));
-    struct stat file;
-    if ((!open->file_device && !open->file_inode) || descriptor < 0 || fstat(descriptor, &file) ||
-        (file.st_dev == open->file_device && file.st_ino == open->file_inode))
-        return ERROR_NONE;
-    return error_set(err, ERROR_NOT_FOUND, "%s is not the file that the node has opened",
-                     open->path);
-}
-
 /* With the lock. */
-static enum error_code kept_open(const struct child_word *open, struct opened **out,
-                                 struct error *err)
+static enum error_code kept_open(const struct child_word *open, int *descriptor,
+                                 struct opened **out, struct error *err)
 {
+    struct gguf_file *file;
+    if (*descriptor < 0)
+        return error_set(err, ERROR_INVALID, "the file %s did not come", open->path);
     struct opened *one = mem_new(sizeof *one);
     if (!one)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for a model");
     one->number = open->model;
-    enum error_code code = model_open(open->path, &one->model, err);
+    enum error_code code = gguf_file_open_descriptor(*descriptor, open->path, &file, err);
+    *descriptor = -1;
     if (!code)
-        code = kept_check_file(open, one->model, err);
+        code = model_open_file(file, &one->model, err);
     if (code) {
-        model_close(one->model);
         mem_free(one);
         return code;
     }
@@ -64,8 +52,8 @@ static enum error_code kept_open(const struct child_word *open, struct opened **
     return ERROR_NONE;
 }
 
-enum error_code child_model_open(const struct child_word *open, const struct model **out,
-                                 struct error *err)
+enum error_code child_model_open(const struct child_word *open, int *descriptor,
+                                 const struct model **out, struct error *err)
 {
     enum error_code code = ERROR_NONE;
     pthread_mutex_lock(&lock);
@@ -73,7 +61,7 @@ enum error_code child_model_open(const struct child_word *open, const struct mod
     while (one && one->number != open->model)
         one = one->next;
     if (!one)
-        code = kept_open(open, &one, err);
+        code = kept_open(open, descriptor, &one, err);
     if (!code) {
         one->n_users++;
         *out = one->model;

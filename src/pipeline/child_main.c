@@ -4,6 +4,8 @@
 
 #include "base/heap.h"
 #include "base/mem.h"
+#include "gpu/plugins.h"
+#include "sandbox/sandbox.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -18,14 +20,14 @@ static struct gpu *gpu;
 static struct device *device;
 static struct room *rooms;
 
-static void rooms_add(const struct child_word *word, int descriptor)
+static void rooms_add(const struct child_word *word, const struct child_handed *handed)
 {
     struct error err = {0};
     struct room *room = mem_new(sizeof *room);
     if (room) {
         room->open = *word;
         room->device = device;
-        room->memory_fd = descriptor;
+        room->handed = *handed;
         pthread_mutex_init(&room->write_lock, NULL);
         room->next = rooms;
         rooms = room;
@@ -40,8 +42,7 @@ static void room_free(struct room *room)
 {
     if (room->memory)
         munmap(room->memory, 2 * (room->open.ring_bytes + RING_HEAD_BYTES));
-    if (room->memory_fd >= 0)
-        close(room->memory_fd);
+    child_drop_handed(&room->handed);
     buffer_deinit(&room->message);
     pthread_mutex_destroy(&room->write_lock);
     mem_free(room);
@@ -90,14 +91,13 @@ static void child_listen(void)
 {
     static struct child_word word;
     struct error err = {0};
-    int descriptor, got;
-    while ((got = child_hear(CHILD_DESCRIPTOR, true, &word, &descriptor, &err)) > 0) {
+    struct child_handed handed;
+    while (child_hear(CHILD_DESCRIPTOR, true, &word, &handed, &err) > 0) {
         if (word.kind == CHILD_OPEN) {
-            rooms_add(&word, descriptor);
+            rooms_add(&word, &handed);
             continue;
         }
-        if (descriptor >= 0)
-            close(descriptor);
+        child_drop_handed(&handed);
         if (word.kind == CHILD_CLOSE) {
             rooms_close(&word);
         } else if (word.kind == CHILD_BEAT) {
@@ -118,6 +118,25 @@ static const char *argument_given(const char *text)
     return text[0] ? text : NULL;
 }
 
+static enum error_code child_enter_sandbox(char **argv, struct error *err)
+{
+    static struct sandbox_rules rules;
+    const char *const files[] = {"/proc/self/exe", plugins_folder(), argument_given(argv[6]),
+                                 argument_given(argv[7])};
+    const struct sandbox_need need = {
+        .work = SANDBOX_DEVICE,
+        .backend = argument_given(argv[5]),
+        .folder = argument_given(argv[8]),
+        .files = files,
+        .n_files = sizeof files / sizeof *files,
+        .environment = environ,
+    };
+    if (strcmp(argv[9], CHILD_FREE) == 0)
+        return ERROR_NONE;
+    sandbox_rules_make(&need, &rules);
+    return sandbox_enter(&rules, err);
+}
+
 static enum error_code child_open_device(char **argv, struct error *err)
 {
     const char *id = argv[2];
@@ -126,10 +145,13 @@ static enum error_code child_open_device(char **argv, struct error *err)
         .backend = argument_given(argv[5]),
         .sim_file = argument_given(argv[6]),
         .registry = argument_given(argv[7]),
+        .registry_is_others = true,
         .skip_other = strcmp(id, "cpu") == 0 || argument_given(argv[6]),
         .only = id,
     };
-    enum error_code code = gpu_open(&options, &gpu, err);
+    enum error_code code = child_enter_sandbox(argv, err);
+    if (!code)
+        code = gpu_open(&options, &gpu, err);
     if (code)
         return code;
     device = gpu_find(gpu, id);

@@ -28,7 +28,7 @@ void child_tell(const struct child_word *word)
 {
     struct error err = {0};
     pthread_mutex_lock(&say_lock);
-    if (child_say(CHILD_DESCRIPTOR, word, -1, &err))
+    if (child_say(CHILD_DESCRIPTOR, word, NULL, &err))
         child_leave(&err);
     pthread_mutex_unlock(&say_lock);
 }
@@ -86,11 +86,11 @@ static enum error_code room_map_rings(struct room *room, struct error *err)
     const uint64_t bytes = room->open.ring_bytes + RING_HEAD_BYTES;
     struct stat facts;
     if (room->open.ring_bytes < RING_BYTES_MIN || room->open.ring_bytes > LIMIT_RING_BYTES ||
-        (room->open.ring_bytes & (room->open.ring_bytes - 1)) || fstat(room->memory_fd, &facts) ||
-        facts.st_size != (off_t)(2 * bytes))
+        (room->open.ring_bytes & (room->open.ring_bytes - 1)) ||
+        fstat(room->handed.rings, &facts) || facts.st_size != (off_t)(2 * bytes))
         return error_set(err, ERROR_INVALID, "no rings of %llu bytes came",
                          (unsigned long long)room->open.ring_bytes);
-    room->memory = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_SHARED, room->memory_fd, 0);
+    room->memory = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_SHARED, room->handed.rings, 0);
     if (room->memory == MAP_FAILED) {
         room->memory = NULL;
         return error_set(err, ERROR_NO_MEMORY, "no room for %llu bytes of shared memory",
@@ -117,7 +117,7 @@ static enum error_code room_open_runner(struct room *room, struct error *err)
                              .types = room->types,
                              .send = room_send_out,
                              .arg = room};
-    enum error_code code = child_model_open(open, &room->model, err);
+    enum error_code code = child_model_open(open, &room->handed.model, &room->model, err);
     if (!code)
         code = runner_open(room->model, plan, open->n_stages, &open->options, &room->far,
                            &room->runner, err);

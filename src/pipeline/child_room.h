@@ -12,7 +12,7 @@ struct room {
     struct room *next; /* the main thread's */
     struct child_word open;
     struct device *device;
-    int memory_fd;
+    struct child_handed handed;
     void *memory;
     pthread_t thread;
     _Atomic bool closes, ended, has_rings, is_open;
@@ -42,9 +42,10 @@ void child_say_closed(struct device *device, uint32_t lane, struct child_word *w
 void room_take_cache(struct room *room); /* that is in `message` */
 
 /* ---- child_keep.c: what lanes share, and what stays between them ---- */
-/* The same file is opened once, whatever lanes are of it. Any thread. */
-enum error_code child_model_open(const struct child_word *open, const struct model **out,
-                                 struct error *err);
+/* The same file is read once, whatever lanes are of it: takes `descriptor` if it is the first of
+ * them. Any thread. */
+enum error_code child_model_open(const struct child_word *open, int *descriptor,
+                                 const struct model **out, struct error *err);
 void child_model_close(const struct model *model); /* NULL is fine */
 /* The main thread's. */
 void child_pin(const struct room *room,

@@ -2,7 +2,9 @@
 #include "pipeline/children_impl.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/spawn.h"
+#include "sandbox/sandbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,22 +25,41 @@ static char *child_text_of(const char *text)
     return (char *)(uintptr_t)(text ? text : "");
 }
 
+/* Its own alone, so that no other's driver is loaded. Simulated ones have none. */
+static const char *child_backend(const struct child *child)
+{
+    const struct children_options *options = &child->children->options;
+    if (options->sim_file)
+        return "cpu";
+    return child->local ? device_info(child->local)->backend : options->backend;
+}
+
 static int child_fork(const struct child *child, int socket, pid_t *pid)
 {
     const struct children_options *options = &child->children->options;
+    struct sandbox_environment *environment = mem_new(sizeof *environment);
+    if (!environment)
+        return ENOMEM;
+    sandbox_environment_make(environ, options->folder, environment);
     char parent[16], threads[16];
     snprintf(parent, sizeof parent, "%ld", (long)getpid());
     snprintf(threads, sizeof threads, "%u", options->n_cpu_threads);
-    char *const arguments[CHILD_ARGUMENTS + 1] = {child_text_of(options->program),
-                                                  child_text_of(CHILD_ARGUMENT),
-                                                  child_text_of(child->device),
-                                                  parent,
-                                                  threads,
-                                                  child_text_of(options->backend),
-                                                  child_text_of(options->sim_file),
-                                                  child_text_of(options->registry),
-                                                  NULL};
-    return spawn_child(options->program, arguments, socket, CHILD_DESCRIPTOR, true, pid);
+    char *const arguments[CHILD_ARGUMENTS + 1] = {
+        child_text_of(options->program),
+        child_text_of(CHILD_ARGUMENT),
+        child_text_of(child->device),
+        parent,
+        threads,
+        child_text_of(child_backend(child)),
+        child_text_of(options->sim_file),
+        child_text_of(options->registry),
+        child_text_of(options->folder),
+        child_text_of(options->no_sandbox ? CHILD_FREE : NULL),
+        NULL};
+    const int failure = spawn_child(options->program, arguments, environment->variables, socket,
+                                    CHILD_DESCRIPTOR, true, pid);
+    mem_free(environment);
+    return failure;
 }
 
 enum error_code child_spawn(const struct child *child, pid_t *pid, int *out, struct error *err)
@@ -90,14 +111,26 @@ bool child_reap(pid_t pid, char *text, size_t size)
 
 /* ---- words ------------------------------------------------------------------------------ */
 
-enum error_code child_say(int socket, const struct child_word *word, int descriptor,
-                          struct error *err)
+union child_control {
+    struct cmsghdr head;
+    char room[CMSG_SPACE(sizeof(struct child_handed))];
+};
+
+static void child_hand(struct msghdr *message, union child_control *control,
+                       const struct child_handed *handed)
+{
+    _Static_assert(sizeof *handed == 2 * sizeof(int), "a row of descriptors");
+    message->msg_control = control->room;
+    message->msg_controllen = sizeof control->room;
+    control->head = (struct cmsghdr){CMSG_LEN(sizeof *handed), SOL_SOCKET, SCM_RIGHTS};
+    memcpy(CMSG_DATA(&control->head), handed, sizeof *handed);
+}
+
+enum error_code child_say(int socket, const struct child_word *word,
+                          const struct child_handed *handed, struct error *err)
 {
     struct buffer bytes = {0};
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control = {0};
+    union child_control control = {0};
     child_word_write(word, &bytes);
     if (bytes.failed) {
         buffer_deinit(&bytes);
@@ -106,12 +139,8 @@ enum error_code child_say(int socket, const struct child_word *word, int descrip
     }
     struct iovec piece = {bytes.data, bytes.size};
     struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
-    if (descriptor >= 0) {
-        message.msg_control = control.room;
-        message.msg_controllen = sizeof control.room;
-        control.head = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
-        memcpy(CMSG_DATA(&control.head), &descriptor, sizeof descriptor);
-    }
+    if (handed)
+        child_hand(&message, &control, handed);
     ssize_t sent;
     do
         sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -122,18 +151,29 @@ enum error_code child_say(int socket, const struct child_word *word, int descrip
               : error_set(err, ERROR_IO, "cannot talk to its process: %s", strerror(errno));
 }
 
-/* The descriptor that came along; more than one, or anything else, is not taken. */
-static int child_take_descriptor(struct msghdr *message)
+void child_drop_handed(struct child_handed *handed)
 {
-    int taken = -1;
+    if (handed->rings >= 0)
+        close(handed->rings);
+    if (handed->model >= 0)
+        close(handed->model);
+    *handed = (struct child_handed){-1, -1};
+}
+
+/* The descriptors that came along; what is more than these, or anything else, is not taken. */
+static struct child_handed child_take_handed(struct msghdr *message)
+{
+    struct child_handed taken = {-1, -1};
     for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {
         if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
             continue;
         for (size_t at = 0; at + sizeof(int) <= head->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
             int one;
             memcpy(&one, CMSG_DATA(head) + at, sizeof one);
-            if (taken < 0)
-                taken = one;
+            if (taken.rings < 0)
+                taken.rings = one;
+            else if (taken.model < 0)
+                taken.model = one;
             else
                 close(one);
         }
@@ -141,13 +181,11 @@ static int child_take_descriptor(struct msghdr *message)
     return taken;
 }
 
-int child_hear(int socket, bool waits, struct child_word *word, int *descriptor, struct error *err)
+int child_hear(int socket, bool waits, struct child_word *word, struct child_handed *handed,
+               struct error *err)
 {
     unsigned char bytes[LIMIT_CHILD_WORD_BYTES];
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control;
+    union child_control control;
     struct iovec piece = {bytes, sizeof bytes};
     struct msghdr message = {.msg_iov = &piece,
                              .msg_iovlen = 1,
@@ -158,20 +196,18 @@ int child_hear(int socket, bool waits, struct child_word *word, int *descriptor,
         got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (waits ? 0 : MSG_DONTWAIT));
     while (got < 0 && (errno == EINTR ||
                        errno == ECONNRESET)); /* the latter once: its last words come after it */
-    *descriptor = -1;
+    *handed = (struct child_handed){-1, -1};
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return 0;
     if (got <= 0) {
         error_set(err, ERROR_IO, "the other end has gone");
         return -1;
     }
-    *descriptor = child_take_descriptor(&message);
+    *handed = child_take_handed(&message);
     if (!(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
         !child_word_read(bytes, (size_t)got, word, err))
         return 1;
     error_set(err, ERROR_DEVICE, "its process sent a malformed message");
-    if (*descriptor >= 0)
-        close(*descriptor);
-    *descriptor = -1;
+    child_drop_handed(handed);
     return -1;
 }

@@ -57,19 +57,6 @@ static const char *lane_path(const struct lane *lane)
     return gguf_file_path(model_file(lane->options.model));
 }
 
-/* A process that is started again weeks later must not load what has the same name by then. */
-static void word_fill_file(const struct lane *lane, struct child_word *word)
-{
-    const int descriptor = gguf_file_descriptor(model_file(lane->options.model));
-    struct stat file;
-    snprintf(word->path, sizeof word->path, "%s", lane_path(lane));
-    word->model = (uintptr_t)lane->options.model;
-    if (descriptor < 0 || fstat(descriptor, &file))
-        return;
-    word->file_device = file.st_dev;
-    word->file_inode = file.st_ino;
-}
-
 static void word_fill_open(const struct lane *lane, struct child_word *word)
 {
     word->kind = CHILD_OPEN;
@@ -80,7 +67,8 @@ static void word_fill_open(const struct lane *lane, struct child_word *word)
     word->epoch = lane->options.epoch;
     word->type = lane->options.type;
     word->options = lane->driver_options;
-    word_fill_file(lane, word);
+    snprintf(word->path, sizeof word->path, "%s", lane_path(lane));
+    word->model = (uintptr_t)lane->options.model;
     word->n_stages = lane->options.n_stages;
     memcpy(word->stages, lane->stages, word->n_stages * sizeof *word->stages);
 }
@@ -126,8 +114,13 @@ static void lane_ask_open(struct lane *lane)
     if (lane_up(lane, &err)) {
         error_wrap(&err, "device %s", lane->child->device);
         lane_set_state(lane, LANE_OPENING, LANE_FAILED, &err);
-    } else if (child_say(lane->child->socket, &word, lane->memory_fd, &err)) {
-        child_suspect(lane->child, &err);
+    } else {
+        /* The file as it is open here: a process that is started again weeks later does not load
+         * what has the same name by then, and may open no file by itself. */
+        const struct child_handed handed = {lane->memory_fd,
+                                            gguf_file_descriptor(model_file(lane->options.model))};
+        if (child_say(lane->child->socket, &word, &handed, &err))
+            child_suspect(lane->child, &err);
     }
 }
 
@@ -141,7 +134,7 @@ static void lane_ask_close(struct lane *lane)
     const uint64_t end_ns = clock_now_ns() + (uint64_t)lane->child->children->options.work_ms * MS;
     if (!lane->hurries || lane->end_ns < end_ns)
         lane->end_ns = end_ns;
-    if (child_say(lane->child->socket, &word, -1, &err))
+    if (child_say(lane->child->socket, &word, NULL, &err))
         child_suspect(lane->child, &err);
 }
 
@@ -205,7 +198,7 @@ static void child_do_all(struct child *child)
             lane_ask_open(lane);
         else if (todo == TODO_CLOSE)
             lane_ask_close(lane);
-        else if (child_say(child->socket, &word, -1, &err))
+        else if (child_say(child->socket, &word, NULL, &err))
             child_suspect(child, &err);
     }
 }
@@ -237,7 +230,7 @@ static void child_beat(struct child *child, uint64_t now_ns)
     word.kind = CHILD_BEAT;
     word.duty = child->local ? device_duty(child->local) : 1;
     child->beat_ns = now_ns;
-    child_say(child->socket, &word, -1, &err); /* a full socket: the silence says it */
+    child_say(child->socket, &word, NULL, &err); /* a full socket: the silence says it */
 }
 
 static bool child_loads_too_long(struct child *child, uint64_t now_ns)
@@ -373,13 +366,13 @@ static void child_hear_all(struct child *child)
     assert(child->pid);
     static _Thread_local struct child_word word;
     struct error err = {0};
-    int descriptor, got = 0;
+    struct child_handed handed;
+    int got = 0;
     char text[400];
     for (int n = 0;
-         n < WORDS_A_TURN && (got = child_hear(child->socket, false, &word, &descriptor, &err)) > 0;
+         n < WORDS_A_TURN && (got = child_hear(child->socket, false, &word, &handed, &err)) > 0;
          n++) {
-        if (descriptor >= 0)
-            close(descriptor);
+        child_drop_handed(&handed);
         if (!child_take_word(child, &word, text, sizeof text)) {
             child_bury(child, text, false);
             return;

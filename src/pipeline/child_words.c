@@ -60,8 +60,6 @@ static void put_open(const struct child_word *word, struct buffer *out)
     put_options(&word->options, out);
     put_text(word->path, out);
     bytes_put(out, word->model, 8);
-    bytes_put(out, word->file_device, 8);
-    bytes_put(out, word->file_inode, 8);
     put_stages(word, out);
 }
 
@@ -190,8 +188,6 @@ static void get_open(struct bytes_reader *reader, struct child_word *word)
     get_options(reader, &word->options);
     get_text(reader, word->path, sizeof word->path);
     word->model = bytes_get(reader, 8);
-    word->file_device = bytes_get(reader, 8);
-    word->file_inode = bytes_get(reader, 8);
     get_stages(reader, word);
 }
 

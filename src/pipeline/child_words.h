@@ -13,7 +13,7 @@
 
 enum child_word_kind {
     /* to the process */
-    CHILD_OPEN = 1, /* load stages; the rings' memory comes with it */
+    CHILD_OPEN = 1, /* load stages; the rings' memory and the model's file come with it */
     CHILD_CLOSE,
     CHILD_BEAT, /* are you there? and the duty to keep */
     CHILD_PIN,  /* weights of a lane are to stay loaded when it is closed … */
@@ -47,10 +47,9 @@ struct child_word {
     uint64_t instance, epoch;
     enum activation_type type;
     struct driver_options options;
-    char path[4096];                  /* the model's file */
-    uint64_t model;                   /* the same number: the same file, which is opened once … */
-    uint64_t file_device, file_inode; /* … and is this one; 0, 0: not known */
-    uint32_t n_stages;                /* OPEN, OPENED */
+    char path[4096];   /* the model's file, for messages: it comes with it, open */
+    uint64_t model;    /* the same number: the same file, which is read once */
+    uint32_t n_stages; /* OPEN, OPENED */
     struct child_stage stages[LIMIT_STAGES];
 
     uint32_t pin; /* HOLD, DROP: its number */

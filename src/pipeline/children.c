@@ -1,8 +1,10 @@
 #include "pipeline/children_impl.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/timed_wait.h"
+#include "sandbox/sandbox.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -98,8 +100,24 @@ static void children_free(struct children *children)
     mem_free((char *)(uintptr_t)options->backend);
     mem_free((char *)(uintptr_t)options->sim_file);
     mem_free((char *)(uintptr_t)options->registry);
+    mem_free((char *)(uintptr_t)options->folder);
     pthread_mutex_destroy(&children->lock);
     mem_free(children);
+}
+
+/* Once, and not with each process that is started. */
+static void children_say_lacks(const struct children_options *options)
+{
+    char lacks[512];
+    if (options->no_sandbox)
+        log_line(LOG_WARN, "sandbox",
+                 "devices' processes run without a sandbox: a driver that somebody has taken over "
+                 "can do what this user can");
+    else if (sandbox_lacks(sandbox_support(), lacks, sizeof lacks))
+        log_line(LOG_WARN, "sandbox",
+                 "this kernel lacks parts of the sandbox for devices' processes; one that somebody "
+                 "has taken over could %s",
+                 lacks);
 }
 
 enum error_code children_open(const struct children_options *given, struct children **out,
@@ -113,16 +131,18 @@ enum error_code children_open(const struct children_options *given, struct child
     *options = *given;
     children_set_defaults(options);
     const bool has_backend = options->backend, has_sim = options->sim_file,
-               has_registry = options->registry;
+               has_registry = options->registry, has_folder = options->folder;
     bool ok =
         children_copy_text(&options->program); /* all, for what is not copied is the caller's */
     ok &= children_copy_text(&options->backend) == has_backend;
     ok &= children_copy_text(&options->sim_file) == has_sim;
     ok &= children_copy_text(&options->registry) == has_registry;
+    ok &= children_copy_text(&options->folder) == has_folder;
     if (!ok) {
         children_free(children);
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the devices' processes");
     }
+    children_say_lacks(options);
     *out = children;
     return ERROR_NONE;
 }

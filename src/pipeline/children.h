@@ -5,8 +5,10 @@
  * child_main(), which sees that argument and never returns. It opens one device and holds *lanes*:
  * the stages that one pipeline has on that device, in a runner (runner.h). Micro-batches go through
  * a pair of rings in shared memory (ring.h) as wire.h's messages; what belongs to the process, over
- * a socket (child_words.h). It has no other descriptor than these, /dev/null and standard error, a
- * process group of its own, and dies with its parent.
+ * a socket (child_words.h). It has no other descriptor than these, its models' files, /dev/null and
+ * standard error, a process group of its own, and dies with its parent. Before it opens the device
+ * it enters a sandbox (sandbox/sandbox.h), with a clean environment: it reads drivers, libraries
+ * and the models that it is handed, and nothing else of this machine.
  *
  * Each device has one thread here that watches its child: starts it with the first lane, ends it
  * with the last, asks it four times a second whether it is there (its main thread answers while the
@@ -38,6 +40,8 @@ struct children_options {
     struct gpu *gpu;     /* the same devices, for their duty and readings; NULL: full duty */
     const char *program; /* NULL: "/proc/self/exe" */
     const char *backend, *sim_file, *registry; /* as in gpu_options; texts are copied */
+    const char *folder; /* where drivers may keep compiled shaders; NULL: nowhere */
+    bool no_sandbox;    /* for a driver that needs more than sandbox/sandbox.h leaves */
     uint32_t n_cpu_threads;
     /* For tests; 0: the limits of limits.h */
     uint32_t start_ms, silence_ms, load_ms, work_ms, pause_ms;

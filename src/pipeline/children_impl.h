@@ -11,8 +11,10 @@
 
 #define CHILD_ARGUMENT "--compute-on-one-device-for-the-node"
 enum { CHILD_DESCRIPTOR = 3 };
-/* program, CHILD_ARGUMENT, device, parent's pid, threads, backend, sim file, registry */
-enum { CHILD_ARGUMENTS = 8 };
+/* program, CHILD_ARGUMENT, device, parent's pid, threads, backend, sim file, registry, folder,
+ * CHILD_FREE or not */
+enum { CHILD_ARGUMENTS = 10 };
+#define CHILD_FREE "without-a-sandbox"
 
 /* Kinds of a ring's records. REFUSED: a code (2 bytes) and a text, in the place of a message that
  * came back. CACHE and its ANSWER: child_cache.h. */
@@ -141,11 +143,17 @@ void child_bury(struct child *child, const char *what, bool hung);
 enum error_code child_spawn(const struct child *child, pid_t *pid, int *socket, struct error *err);
 /* False: it does not end. `text` says how it ended. */
 bool child_reap(pid_t pid, char *text, size_t size);
-enum error_code child_say(int socket, const struct child_word *word, int descriptor,
-                          struct error *err);
-/* 1: a word; 0: none now; -1: the other end is gone, or said what cannot be. `descriptor`: -1, or
- * what came with it. */
-int child_hear(int socket, bool waits, struct child_word *word, int *descriptor, struct error *err);
+/* What goes along with CHILD_OPEN, as descriptors. */
+struct child_handed {
+    int rings, model; /* -1: did not come */
+};
+void child_drop_handed(struct child_handed *handed);
+/* `handed` NULL: nothing goes along. */
+enum error_code child_say(int socket, const struct child_word *word,
+                          const struct child_handed *handed, struct error *err);
+/* 1: a word; 0: none now; -1: the other end is gone, or said what cannot be. */
+int child_hear(int socket, bool waits, struct child_word *word, struct child_handed *handed,
+               struct error *err);
 
 /* ---- child_lane.c ---- */
 enum error_code lane_up(struct lane *lane,
