@@ -59,9 +59,11 @@ struct agreement_events {
 
 struct agreement_options {
     uv_loop_t *loop;
-    const char *path; /* of the store, in a folder that exists */
-    const char *node; /* this node's id, for an event's `by`; NULL: the caller of
-                         agreement_propose() sets it */
+    const char *path;              /* of the store, in a folder that exists */
+    const char *node;              /* this node's id, for an event's `by`; NULL: the caller of
+                                      agreement_propose() sets it */
+    const struct identity *signer; /* of what needs an admin (cluster/proof.h); NULL: nothing is
+                                      signed. The caller's until it is closed */
     struct agreement_events events;
     struct replica_options replica; /* zero fields: the defaults. The id is the store's */
     uint32_t proposal_ms;           /* 0: LIMIT_PROPOSAL_MS */

@@ -24,6 +24,7 @@ static enum error_code open_party(struct agreement *a, const struct agreement_op
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
         return error_set(err, ERROR_IO, "the system gives no random numbers: %s", strerror(errno));
     struct party_options party = {.node = options->node,
+                                  .signer = options->signer,
                                   .seed = random[0],
                                   .replica = options->replica,
                                   .proposal_ms = options->proposal_ms,

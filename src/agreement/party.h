@@ -30,6 +30,7 @@
 #include "base/log.h"
 #include "cluster/replica.h"
 #include "cluster/state.h"
+#include "trust/identity.h"
 
 struct party;
 
@@ -48,7 +49,9 @@ struct party_states {
 
 struct party_options {
     const char *node; /* this node's id, for an event's `by`; NULL: the proposer sets it; copied */
-    uint64_t seed;    /* of nonces; random */
+    const struct identity
+        *signer;   /* of what needs an admin; NULL: nothing is signed. Outlives it */
+    uint64_t seed; /* of nonces; random */
     struct replica_options replica; /* zero fields: the defaults. The id is party_begin()'s */
     uint32_t proposal_ms;           /* 0: LIMIT_PROPOSAL_MS */
     uint32_t step_ms;         /* 0: 1000; an event is sent again, and the members are looked at */

@@ -17,6 +17,7 @@ struct proposal { /* of this node */
     struct proposal *next, *told_next;
     uint64_t nonce, deadline_ms, again_ms;
     struct buffer event;
+    size_t body_size;     /* of the event without its proof (cluster/proof.h); 0: it has none */
     uint32_t level;       /* of the event */
     struct error refused; /* a code: what to say in the next step */
     bool over, counts;    /* out of the list; applied, with that outcome */

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/random.h"
+#include "cluster/proof.h"
 
 #include <assert.h>
 #include <string.h>
@@ -47,6 +48,38 @@ static enum error_code check_event_level(const struct party *p, uint32_t level, 
     return error_set(err, ERROR_UNSUPPORTED, "no node is known to support this");
 }
 
+/* What was agreed on before decides which number the signature takes. A cluster without roles takes
+ * no signatures but that of the event which begins them. */
+static void sign_proposal(struct party *p, const Cluster__Event *event, struct proposal *proposal)
+{
+    const bool begins = event->kind_case == CLUSTER__EVENT__KIND_NODE_ROLE;
+    if (!p->options.signer || !event_needs_admin(event) ||
+        (!begins && !state_has_roles(party_state(p))))
+        return;
+    proposal->body_size = proposal->event.size;
+    proof_add(party_state(p), p->options.signer, &proposal->event, &proposal->refused);
+}
+
+/* As another event: who has seen the old one's nonce would not take it again. */
+static void sign_proposal_again(struct party *p, struct proposal *proposal)
+{
+    assert(proposal->body_size && proposal->body_size < proposal->event.size);
+    Cluster__Event *event = NULL;
+    if (event_decode((const uint8_t *)proposal->event.data, proposal->body_size, &event,
+                     &proposal->refused))
+        return;
+    event->nonce = proposal->nonce = new_nonce(p);
+    buffer_clear(&proposal->event);
+    event_encode(event, &proposal->event);
+    if (proposal->event.failed)
+        error_set(&proposal->refused, ERROR_NO_MEMORY, "not enough memory for an event");
+    else
+        sign_proposal(p, event, proposal);
+    event_free(event);
+    proposal->again_ms = 0;
+    p->due = true;
+}
+
 static void encode_proposal(struct party *p, Cluster__Event *event, uint64_t wall_ms,
                             struct proposal *proposal)
 {
@@ -59,7 +92,11 @@ static void encode_proposal(struct party *p, Cluster__Event *event, uint64_t wal
         event->time_ms = wall_ms;
     }
     event_encode(event, &proposal->event);
+    if (!proposal->event.failed)
+        sign_proposal(p, event, proposal);
     event->by = by;
+    if (proposal->refused.code)
+        return;
     if (proposal->event.failed)
         error_set(&proposal->refused, ERROR_NO_MEMORY, "not enough memory for an event");
     else if (proposal->event.size > LIMIT_CLUSTER_ENTRY_BYTES)
@@ -164,6 +201,10 @@ void party_proposal_applied(struct party *p, uint64_t nonce)
         struct proposal *proposal = *link;
         if (proposal->nonce != nonce || proposal->refused.code)
             continue;
+        if (p->outcome.reason == proof_is_late && proposal->body_size) {
+            sign_proposal_again(p, proposal);
+            return;
+        }
         proposal->counts = true;
         proposal->outcome = p->outcome;
         end_proposal(p, link);

@@ -66,8 +66,8 @@ static bool prepare_scoring(struct completion_choice *choice, const struct token
     const struct completion *completion = choice->completion;
     struct inbox_item *item = &choice->item;
     struct error cause;
-    if (sampler_new(model_hyperparameters(completion->use.model->model)->n_vocab, &item->scorer,
-                    &cause) != ERROR_NONE)
+    item->n_vocab = model_hyperparameters(completion->use.model->model)->n_vocab;
+    if (sampler_new(item->n_vocab, &item->scorer, &cause) != ERROR_NONE)
         return api_error_from(err, &cause);
     item->prompt = prompt->ids;
     item->n_prompt = (uint32_t)prompt->count;
@@ -94,6 +94,7 @@ static bool submit_choice(struct completion_choice *choice, struct api_error *er
         .n_stop_tokens = (uint32_t)model->stop_tokens.count,
         .logprobs = asked->logprobs,
         .n_top_logprobs = asked->n_top_logprobs,
+        .n_vocab = model_hyperparameters(model->model)->n_vocab,
         .handlers = inbox_token_handlers,
         .arg = &choice->item,
     };

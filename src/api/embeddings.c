@@ -183,6 +183,7 @@ static bool submit_one(struct embedding *embedding, const struct token_list *pro
                               .n_prompt = (uint32_t)prompt->count,
                               .sampler = sampler_off(),
                               .embeddings = true,
+                              .n_embd = embedding->item.sum_size,
                               .handlers = inbox_embedding_handlers,
                               .arg = &embedding->item};
     if (generator_submit(job->use.model->generator, &request, &embedding->driver_id, &cause) !=

@@ -132,10 +132,9 @@ void exchange_receive(struct exchange *exchange, const char *bytes, size_t size)
     exchange->body_seen += size;
     if (exchange->state != EXCHANGE_BODY || !exchange->route || !size)
         return;
-    if (server->body_bytes + size > EXCHANGE_BODIES_MAX) {
+    if (server->body_bytes + size > server->limits.bodies) {
         struct api_error err;
-        api_error_set(&err, 503, "server_error", "overloaded",
-                      "too many large requests at once; try again later");
+        API_LIMIT_ERROR(&err, 503, &server->limits, bodies, "too many large requests at once");
         exchange->close_after = exchange->linger = true;
         exchange_fail(exchange, &err);
         return;

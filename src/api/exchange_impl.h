@@ -10,7 +10,6 @@
 
 enum {
     EXCHANGE_WRITE_BYTES = 64 * 1024,             /* of one lws_write() */
-    EXCHANGE_BODIES_MAX = 8 * LIMIT_BODY_BYTES,   /* of all bodies that are being gathered */
     EXCHANGE_BODY_S = 300,                        /* for a body to arrive whole */
     EXCHANGE_STALL_S = 30,                        /* without any progress in sending */
     EXCHANGE_LINGER_S = 10,                       /* for an unwanted body to end after the answer */

@@ -108,12 +108,25 @@ static bool inbox_on_token(void *arg, const struct token_event *event)
     return inbox_deliver(arg, event, false);
 }
 
+/* A row that is not the model's: its request ends with that. */
+static void inbox_misfit(struct inbox_item *item, uint32_t n_values, uint32_t wanted)
+{
+    pthread_mutex_lock(&item->inbox->lock);
+    if (!item->err.code)
+        error_set(&item->err, ERROR_INTERNAL,
+                  "the driver gave a row of %u values; the model's have %u", n_values, wanted);
+    pthread_mutex_unlock(&item->inbox->lock);
+}
+
 /* The logits at a position say how likely the prompt's next token was. */
-static void on_logits(void *arg, uint32_t position, const float *logits, uint32_t n_vocab)
+static void inbox_on_logits(void *arg, uint32_t position, const float *logits, uint32_t n_vocab)
 {
     struct inbox_item *item = arg;
     struct token_logprob top[LIMIT_TOP_LOGPROBS];
-    (void)n_vocab; /* the scorer's */
+    if (n_vocab != item->n_vocab) { /* the scorer would read beyond them */
+        inbox_misfit(item, n_vocab, item->n_vocab);
+        return;
+    }
     if (position + 1 >= item->n_prompt)
         return;
     struct token_event event = {
@@ -127,7 +140,11 @@ static void inbox_on_row(void *arg, uint32_t position, const float *values, uint
 {
     (void)position;
     struct inbox_item *item = arg;
-    for (uint32_t i = 0; i < n_values && i < item->sum_size; i++)
+    if (n_values != item->sum_size) {
+        inbox_misfit(item, n_values, item->sum_size);
+        return;
+    }
+    for (uint32_t i = 0; i < n_values; i++)
         item->sum[i] += values[i];
     item->sum_rows++;
 }
@@ -139,7 +156,7 @@ static void inbox_on_done(void *arg, enum finish_reason reason, const struct req
     struct inbox *inbox = item->inbox;
     pthread_mutex_lock(&inbox->lock);
     item->done = true;
-    item->reason = reason;
+    item->reason = item->err.code ? FINISH_ERROR : reason;
     if (usage)
         item->usage = *usage;
     if (reason == FINISH_ERROR && err)
@@ -150,7 +167,7 @@ static void inbox_on_done(void *arg, enum finish_reason reason, const struct req
 const struct request_handlers inbox_token_handlers = {.token = inbox_on_token,
                                                       .done = inbox_on_done};
 const struct request_handlers inbox_scoring_handlers = {
-    .token = inbox_on_token, .row = on_logits, .done = inbox_on_done};
+    .token = inbox_on_token, .row = inbox_on_logits, .done = inbox_on_done};
 const struct request_handlers inbox_embedding_handlers = {
     .token = inbox_on_token, .row = inbox_on_row, .done = inbox_on_done};
 

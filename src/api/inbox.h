@@ -55,7 +55,7 @@ struct inbox_item {
     /* of a request whose prompt is scored too; made before it is submitted */
     struct sampler *scorer;
     const int32_t *prompt; /* the owner's */
-    uint32_t n_prompt, n_top;
+    uint32_t n_prompt, n_top, n_vocab;
 };
 
 enum error_code inbox_init(struct inbox *inbox, void (*wake)(void *arg), void *arg,

@@ -16,6 +16,7 @@ struct server_tls;
 
 struct api_server {
     struct api_models models;
+    struct api_limits limits;
     uint32_t waiting_ms;
     char *cors_origin;
     char host[256];

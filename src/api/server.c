@@ -133,6 +133,8 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     memcpy(server->host, address.host, sizeof server->host);
     server->port = address.port;
     server->models = options->models;
+    server->limits = options->limits;
+    api_limits_fill(&server->limits);
     server->waiting_ms = options->waiting_ms ? options->waiting_ms : WAITING_MS;
     server->scratch = mem_new(LWS_PRE + EXCHANGE_WRITE_BYTES);
     server->timer = mem_new(sizeof *server->timer);

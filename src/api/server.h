@@ -10,6 +10,7 @@
  * its handles back through it), and api_server_free(). */
 #pragma once
 
+#include "api/limits.h"
 #include "api/models.h"
 #include "base/error.h"
 #include "trust/pair_keeper.h"
@@ -35,6 +36,7 @@ struct api_options {
     const char *address;     /* HOST:PORT, :PORT (loopback) or [IPv6]:PORT; port 0: any free one */
     const char *cors_origin; /* pages of this origin, or "*", may call; NULL: none */
     struct api_models models;
+    struct api_limits limits; /* 0: the default */
     struct api_tls_options tls;
     uint32_t waiting_ms; /* a stream with nothing to say gets a sign of life so often; 0: 5 s */
 };

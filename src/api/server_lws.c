@@ -131,6 +131,13 @@ static void server_lws_read_ids(struct exchange *exchange)
         lws_hdr_custom_length(exchange->wsi, position, sizeof position - 1) > 0;
 }
 
+static bool body_too_large(const struct exchange *exchange, struct api_error *err)
+{
+    API_LIMIT_ERROR(err, 413, &exchange->server->limits, body, "the body is too large");
+    err->code = "body_too_large";
+    return false;
+}
+
 /* What can be refused before a body is read. False: `err` is set. */
 static bool check_head(struct exchange *exchange, bool *length_given, bool body_assumed,
                        struct api_error *err)
@@ -142,11 +149,8 @@ static bool check_head(struct exchange *exchange, bool *length_given, bool body_
         return false;
     if (!check_encoding(exchange, *length_given, body_assumed, err))
         return false;
-    if (exchange->body_expected > LIMIT_BODY_BYTES)
-        return api_error_set(err, 413, "invalid_request_error", "body_too_large",
-                             "the body has %llu bytes; at most %d are allowed",
-                             (unsigned long long)exchange->body_expected, LIMIT_BODY_BYTES);
-    return true;
+    return exchange->body_expected <= exchange->server->limits.body ||
+           body_too_large(exchange, err);
 }
 
 /* RFC 9110, section 10.1.1: the client waits for this line before it sends its body. */
@@ -285,9 +289,8 @@ static void on_chunks(struct exchange *exchange, const char *bytes, size_t size)
         size_t data_size, used = chunked_decode(decoder, bytes, size, &data, &data_size);
         bytes += used;
         size -= used;
-        if (exchange->body_seen + data_size > LIMIT_BODY_BYTES) {
-            api_error_set(&err, 413, "invalid_request_error", "body_too_large",
-                          "the body has more than the allowed %d bytes", LIMIT_BODY_BYTES);
+        if (exchange->body_seen + data_size > exchange->server->limits.body) {
+            body_too_large(exchange, &err);
             refuse_body(exchange, &err);
         } else if (decoder->state == CHUNKED_BAD) {
             api_error_set(&err, 400, "invalid_request_error", NULL,

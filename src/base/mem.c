@@ -1,5 +1,7 @@
 #include "base/mem.h"
 
+#include "base/work_limit.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,11 +28,32 @@ void *mem_new(size_t size)
     return mem_new_array(1, size);
 }
 
+/* The block that was asked for, or NULL when it is more than the work at hand may take. */
+static void *mem_charge_new(void *memory)
+{
+    if (!memory || work_limit_charge(0, work_limit_size_of(memory)))
+        return memory;
+    free(memory);
+    return NULL;
+}
+
 void *mem_new_array(size_t count, size_t size)
 {
     if (must_fail())
         return NULL;
-    return calloc(count ? count : 1, size ? size : 1);
+    void *memory = calloc(count ? count : 1, size ? size : 1);
+    return work_limit_current() ? mem_charge_new(memory) : memory;
+}
+
+static void *mem_resize_charged(void *old, size_t bytes)
+{
+    const size_t before = work_limit_size_of(old);
+    if (!work_limit_charge(before, bytes))
+        return NULL;
+    void *moved = realloc(old, bytes);
+    /* The block may be a little larger than what was asked for. */
+    work_limit_correct((int64_t)work_limit_size_of(moved ? moved : old) - (int64_t)bytes);
+    return moved;
 }
 
 void *mem_resize(void *old, size_t count, size_t size)
@@ -38,7 +61,8 @@ void *mem_resize(void *old, size_t count, size_t size)
     if (must_fail() || (size && count > SIZE_MAX / size))
         return NULL;
     size_t bytes = count * size;
-    return realloc(old, bytes ? bytes : 1);
+    bytes = bytes ? bytes : 1;
+    return work_limit_current() ? mem_resize_charged(old, bytes) : realloc(old, bytes);
 }
 
 char *mem_copy_text(const char *text, size_t length)
@@ -53,5 +77,7 @@ char *mem_copy_text(const char *text, size_t length)
 
 void mem_free(void *memory)
 {
+    if (work_limit_current())
+        work_limit_charge(work_limit_size_of(memory), 0);
     free(memory);
 }

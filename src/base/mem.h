@@ -1,7 +1,8 @@
 /* Heap memory that can be made to fail.
  *
  * All of Medley allocates through these, so that a test can fail the Nth allocation and
- * see that nothing leaks and nothing crashes. Memory comes zeroed. Any thread. */
+ * see that nothing leaks and nothing crashes, and so that work on behalf of others can be bounded
+ * (work_limit.h). Memory comes zeroed. Any thread. */
 #pragma once
 
 #include <stddef.h>

@@ -2,8 +2,10 @@
 #include "api/listen.h"
 #include "api/server.h"
 #include "base/buffer.h"
+#include "base/heap.h"
 #include "base/state_folder.h"
 #include "cli/commands.h"
+#include "cli/limit_option.h"
 #include "cli/session.h"
 #include "cli/tls_flags.h"
 #include "model/model.h"
@@ -53,6 +55,7 @@ static const struct option_row own_options[] = {
      .value = "ORIGIN",
      .help = "let web pages of that origin, or * for all, use the API",
      OPTION_TEXT(struct serving, options.cors_origin)},
+    {OPTION_LIMIT(struct serving, options.limits)},
 };
 
 static const struct option_section sections[] = {
@@ -139,6 +142,7 @@ static int cmd_serve_run(int argc, char **argv)
     struct error err;
     if (!cmd_serve_parse(argc, argv, &serving))
         return EXIT_USAGE;
+    heap_return_large();
     if (!serving.flags.driver.n_slots)
         serving.flags.driver.n_slots = SLOTS_STANDARD;
     enum error_code code = cmd_serve_loop(&serving, &err);

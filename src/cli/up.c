@@ -6,6 +6,7 @@
 #include "base/heap.h"
 #include "base/state_folder.h"
 #include "cli/commands.h"
+#include "cli/limit_option.h"
 #include "cli/notice.h"
 #include "cli/options.h"
 #include "cli/tls_flags.h"
@@ -146,6 +147,7 @@ static const struct option_row node_options[] = {
      .value = "ORIGIN",
      .help = "let web pages of that origin, or * for all, use the API",
      OPTION_TEXT(struct up, api_options.cors_origin)},
+    {OPTION_LIMIT(struct up, api_options.limits)},
     {.name = "model",
      .letter = 'm',
      .value = "FILE",

@@ -104,7 +104,7 @@ uint32_t event_level(const Cluster__Event *event)
  * above the level that this node tells of itself. */
 static inline bool event_kind_has_row(Cluster__Event__KindCase kind)
 {
-#define EVENT_CASE(KIND, since) case CLUSTER__EVENT__KIND_##KIND:
+#define EVENT_CASE(KIND, since, signed) case CLUSTER__EVENT__KIND_##KIND:
     switch (kind) {
         EVENT_KINDS(EVENT_CASE)
         return true;
@@ -121,6 +121,16 @@ uint32_t event_level_known(void)
     const uint32_t level = EVENT_ROW_END - 1;
     assert(event_kind_has_row((Cluster__Event__KindCase)level) && level >= EVENT_LEVEL_FIRST);
     return level;
+}
+
+bool event_needs_admin(const Cluster__Event *event)
+{
+#define EVENT_SIGNED_ROW(KIND, since, signed) EVENT_SIGNED_##signed,
+    static const uint8_t table[] = {EVENT_KINDS(EVENT_SIGNED_ROW)};
+#undef EVENT_SIGNED_ROW
+    const uint32_t kind = event->kind_case;
+    return kind >= EVENT_KIND_MIN && kind < EVENT_ROW_END &&
+           table[kind - EVENT_KIND_MIN] == EVENT_SIGNED_ADMIN;
 }
 
 void event_free(Cluster__Event *event)
@@ -258,6 +268,11 @@ void event_describe(const Cluster__Event *e, struct buffer *out)
         return;
     case CLUSTER__EVENT__KIND_SETTING_CHANGED:
         describe_setting(e->setting_changed, out);
+        return;
+    case CLUSTER__EVENT__KIND_NODE_ROLE:
+        description_put(out, "node ", e->node_role->id,
+                        e->node_role->role == CLUSTER__ROLE__ADMIN ? " is an admin now"
+                                                                   : " is a plain member now");
         return;
     case CLUSTER__EVENT__KIND_REFOUNDED:
         if (e->refounded->generation == 1)

@@ -15,6 +15,8 @@
 #include "base/error.h"
 #include "cluster/event_kinds.h"
 
+#include <stdbool.h>
+
 /* Appends; on lack of memory out->failed. */
 void event_encode(const Cluster__Event *event, struct buffer *out);
 /* ERROR_INVALID, ERROR_NO_MEMORY. The event is freed with event_free(). */
@@ -28,6 +30,9 @@ void event_free(Cluster__Event *event); /* NULL is fine */
  * EVENT_LEVEL_FIRST. */
 uint32_t event_level(const Cluster__Event *event);
 uint32_t event_level_known(void); /* the highest kind that this version knows */
+
+/* Whether it counts with an admin's signature alone, once there are roles (proof.h). */
+bool event_needs_admin(const Cluster__Event *event);
 
 /* A line for people, without a line feed: "tower joined", "instance demo: placed on 2 stages, epoch
  * 5". Foreign names are made safe. */

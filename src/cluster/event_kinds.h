@@ -1,10 +1,13 @@
-/* Which version knows which kind of event: a row each, in the order of their numbers.
+/* Which version knows which kind of event, and who may say it: a row each, in the order of their
+ * numbers.
  *
- *     X(KIND, since)
+ *     X(KIND, since, signed)
  *
  * KIND as in proto/cluster.proto. `since`: FIRST where every version that can be in a cluster knows
  * the kind; LATER where it came afterwards, so that it may be proposed only once the description of
  * every admitted node says that it knows it (state_level()). A new kind is a row at the end, LATER.
+ * `signed`: ADMIN where it counts with an admin's signature alone, once there are roles (proof.h);
+ * else ANYBODY.
  *
  * A kind of the protocol without a row, a row out of order and a FIRST behind a LATER do not
  * compile (below, and event_level_known()). */
@@ -13,26 +16,28 @@
 #include "cluster.pb-c.h"
 
 #define EVENT_KINDS(X)                                                                             \
-    X(NODE_JOINED, FIRST)                                                                          \
-    X(NODE_ADMITTED, FIRST)                                                                        \
-    X(NODE_REMOVED, FIRST)                                                                         \
-    X(NODE_UPDATED, FIRST)                                                                         \
-    X(LINKS_MEASURED, FIRST)                                                                       \
-    X(MODEL_REGISTERED, FIRST)                                                                     \
-    X(MODEL_FORGOTTEN, FIRST)                                                                      \
-    X(INSTANCE_DESIRED, FIRST)                                                                     \
-    X(INSTANCE_TARGET, FIRST)                                                                      \
-    X(INSTANCE_PLACED, FIRST)                                                                      \
-    X(INSTANCE_ABANDONED, FIRST)                                                                   \
-    X(STAGE_REPORTED, FIRST)                                                                       \
-    X(INSTANCE_STOPPED, FIRST)                                                                     \
-    X(SETTING_CHANGED, FIRST)                                                                      \
-    X(REFOUNDED, FIRST)
+    X(NODE_JOINED, FIRST, ADMIN)                                                                   \
+    X(NODE_ADMITTED, FIRST, ADMIN)                                                                 \
+    X(NODE_REMOVED, FIRST, ADMIN)                                                                  \
+    X(NODE_UPDATED, FIRST, ANYBODY)                                                                \
+    X(LINKS_MEASURED, FIRST, ANYBODY)                                                              \
+    X(MODEL_REGISTERED, FIRST, ANYBODY)                                                            \
+    X(MODEL_FORGOTTEN, FIRST, ANYBODY)                                                             \
+    X(INSTANCE_DESIRED, FIRST, ANYBODY)                                                            \
+    X(INSTANCE_TARGET, FIRST, ANYBODY)                                                             \
+    X(INSTANCE_PLACED, FIRST, ANYBODY)                                                             \
+    X(INSTANCE_ABANDONED, FIRST, ANYBODY)                                                          \
+    X(STAGE_REPORTED, FIRST, ANYBODY)                                                              \
+    X(INSTANCE_STOPPED, FIRST, ANYBODY)                                                            \
+    X(SETTING_CHANGED, FIRST, ANYBODY)                                                             \
+    X(REFOUNDED, FIRST, ANYBODY)                                                                   \
+    X(NODE_ROLE, LATER, ADMIN)
 
 enum { EVENT_SINCE_LATER, EVENT_SINCE_FIRST };
+enum { EVENT_SIGNED_ANYBODY, EVENT_SIGNED_ADMIN };
 
-#define EVENT_ROW(KIND, since) EVENT_ROW_##KIND,
-#define EVENT_ROW_IS_FIRST(KIND, since) +EVENT_SINCE_##since
+#define EVENT_ROW(KIND, since, signed) EVENT_ROW_##KIND,
+#define EVENT_ROW_IS_FIRST(KIND, since, signed) +EVENT_SINCE_##since
 enum {
     /* The fields of an event from here on are its kinds. */
     EVENT_KIND_MIN = CLUSTER__EVENT__KIND_NODE_JOINED,
@@ -44,7 +49,7 @@ enum {
 #undef EVENT_ROW
 #undef EVENT_ROW_IS_FIRST
 
-#define EVENT_ROW_CHECK(KIND, since)                                                               \
+#define EVENT_ROW_CHECK(KIND, since, signed)                                                       \
     _Static_assert((int)EVENT_ROW_##KIND == (int)CLUSTER__EVENT__KIND_##KIND,                      \
                    "the rows are in the order of their numbers, without a gap");                   \
     _Static_assert((EVENT_ROW_##KIND <= EVENT_LEVEL_FIRST) == EVENT_SINCE_##since,                 \

@@ -3,6 +3,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cluster/members.h"
+#include "cluster/proof.h"
 
 #include <assert.h>
 #include <string.h>
@@ -72,6 +73,8 @@ static const char *apply_kind(Cluster__State *s, Cluster__Event *e)
         return apply_node_removed(s, e);
     case CLUSTER__EVENT__KIND_NODE_UPDATED:
         return apply_node_updated(s, e);
+    case CLUSTER__EVENT__KIND_NODE_ROLE:
+        return apply_node_role(s, e);
     case CLUSTER__EVENT__KIND_LINKS_MEASURED:
         return apply_links(s, e);
     case CLUSTER__EVENT__KIND_MODEL_REGISTERED:
@@ -136,10 +139,19 @@ enum error_code state_apply(struct state *state, uint64_t index, const uint8_t *
         event_free(event);
         return ERROR_NO_MEMORY;
     }
-    const char *reason = code ? "it is no event" : apply_kind(state->root, event);
+    bool proven = false;
+    const char *reason =
+        code ? "it is no event" : proof_check(state->root, event, bytes, size, &proven);
+    if (!reason)
+        reason = apply_kind(state->root, event);
     event_free(event);
     if (reason == no_memory)
         return error_set(err, ERROR_NO_MEMORY, "state: not enough memory for an event");
+    /* Its number is used up even where it makes no sense now: nobody can bring it again later. */
+    if (proven) {
+        state->root->has_admin_changes = true;
+        state->root->admin_changes++;
+    }
     conclude(state->root, index, reason, outcome);
     return ERROR_NONE;
 }
@@ -213,7 +225,9 @@ static bool good_snapshot(const Cluster__State *s)
 {
     bool good = s->n_nodes <= LIMIT_CLUSTER_NODES && s->n_models <= LIMIT_CLUSTER_MODELS &&
                 s->n_instances <= LIMIT_CLUSTER_INSTANCES &&
-                s->n_settings <= LIMIT_CLUSTER_SETTINGS;
+                s->n_settings <= LIMIT_CLUSTER_SETTINGS && s->n_removed <= LIMIT_CLUSTER_REMOVED &&
+                (!s->has_cluster ||
+                 (s->cluster.len == CLUSTER_ID_BYTES && s->authority.len == PUBLIC_KEY_BYTES));
     for (size_t i = 0; i < s->n_nodes && good; i++)
         good = s->nodes[i]->node && good_text(s->nodes[i]->node->id);
     for (size_t i = 0; i < s->n_links && good; i++)

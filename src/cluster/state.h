@@ -14,6 +14,8 @@
  * A new placement of an instance that runs becomes `next`, and takes the place of `current` in the
  * event that makes the last of its stages ready: until then the old one serves.
  *
+ * Roles. An event that needs an admin (event_kinds.h) counts with its signature alone: proof.h.
+ *
  * The structs are protobuf-c's (proto/cluster.proto); read them, change them through events only.
  * Pure; one thread at a time, or any number of readers. */
 #pragma once
@@ -58,6 +60,12 @@ const Cluster__Device *state_device(const Cluster__NodeRecord *node, const char 
 const Cluster__Model *state_model(const struct state *state, const char *name);
 const Cluster__Instance *state_instance(const struct state *state, const char *id);
 const char *state_setting(const struct state *state, const char *key);
+/* Roles began with the first node_role; before, all members are admins. */
+bool state_has_roles(const struct state *state);
+bool state_is_admin(const struct state *state, const char *id);
+uint32_t state_n_admins(const struct state *state);
+/* Since there are roles: it is never let in again. The last LIMIT_CLUSTER_REMOVED are known. */
+bool state_was_removed(const struct state *state, const char *id);
 /* Nothing is to be placed on the node, and what is there moves away: the setting STATE_DRAIN "id"
  * has a value. */
 #define STATE_DRAIN "drain/"

@@ -10,6 +10,7 @@ extern const char no_memory[];
 const char *apply_node_joined(Cluster__State *s, Cluster__Event *e);
 const char *apply_node_admitted(Cluster__State *s, Cluster__Event *e);
 const char *apply_node_removed(Cluster__State *s, Cluster__Event *e);
+const char *apply_node_role(Cluster__State *s, Cluster__Event *e);
 const char *apply_node_updated(Cluster__State *s, Cluster__Event *e);
 const char *apply_links(Cluster__State *s, Cluster__Event *e);
 const char *apply_model_registered(Cluster__State *s, Cluster__Event *e);
@@ -22,6 +23,16 @@ const char *apply_instance_placed(Cluster__State *s, Cluster__Event *e);
 const char *apply_instance_abandoned(Cluster__State *s, Cluster__Event *e);
 const char *apply_instance_stopped(Cluster__State *s, Cluster__Event *e);
 const char *apply_stage_reported(Cluster__State *s, Cluster__Event *e);
+
+/* ---- roles: state_roles.c ---- */
+bool roles_is_member(const Cluster__State *s, const char *id); /* it was let in */
+/* Before there are roles, every member is. */
+bool roles_is_admin(const Cluster__State *s, const char *id);
+uint32_t roles_n_admins(const Cluster__State *s);
+bool roles_was_removed(const Cluster__State *s, const char *id);
+/* False: no memory. The oldest gives way at LIMIT_CLUSTER_REMOVED: a list that is full must not
+ * keep a node from being removed, and nobody is let in without an admin's signature in any case. */
+bool roles_note_removed(Cluster__State *s, const char *id);
 
 /* Stages that lost their node or device have failed. */
 void fail_lost_stages(Cluster__State *s);

@@ -47,6 +47,8 @@ const char *apply_node_joined(Cluster__State *s, Cluster__Event *e)
         return reason;
     if (find_node(s, e->node_joined->id, NULL))
         return "the node is there already";
+    if (roles_was_removed(s, e->node_joined->id))
+        return "the node was removed: it can come back with a new key alone";
     if (s->n_nodes == LIMIT_CLUSTER_NODES)
         return "there are too many nodes";
     ProtobufCMessage *message = NULL;
@@ -77,6 +79,10 @@ const char *apply_node_removed(Cluster__State *s, Cluster__Event *e)
     const char *id = e->node_removed->id;
     if (!find_node(s, id, &at))
         return "there is no such node";
+    if (s->has_cluster && roles_is_admin(s, id) && roles_n_admins(s) == 1)
+        return "it is the last admin: make another node one first";
+    if (s->has_cluster && !roles_note_removed(s, id))
+        return no_memory;
     for (size_t i = s->n_links; i-- > 0;) {
         if (same_text(s->links[i]->from, id) || same_text(s->links[i]->to, id))
             list_remove(&s->links, &s->n_links, i);

@@ -1,5 +1,7 @@
 #include "model/chat_template_heap.h"
 
+#include "base/work_limit.h"
+
 #include <quickjs/quickjs.h>
 #include <stdlib.h>
 #include <time.h>
@@ -31,7 +33,17 @@ static bool template_heap_refuses(struct script_heap *heap, size_t now, size_t w
         heap->out_of_memory = true;
         return true;
     }
+    if (!work_limit_charge(now, wanted)) {
+        heap->out_of_memory = true;
+        return true;
+    }
     return false;
+}
+
+/* Of what was charged, so many bytes are not needed after all. */
+static void template_heap_return(size_t size)
+{
+    work_limit_correct(-(int64_t)size);
 }
 
 static void template_heap_insert(struct script_heap *heap, struct script_block *block, size_t size)
@@ -67,6 +79,7 @@ static void *heap_malloc(JSMallocState *state, size_t size)
     struct script_block *block = malloc(sizeof *block + size);
     if (!block) {
         heap->out_of_memory = true;
+        template_heap_return(sizeof *block + size);
         return NULL;
     }
     template_heap_insert(heap, block, size);
@@ -81,6 +94,7 @@ static void heap_free(JSMallocState *state, void *payload)
         return;
     struct script_heap *heap = state->opaque;
     struct script_block *block = block_of(payload);
+    template_heap_return(sizeof *block + block->size);
     template_heap_take_out(heap, block);
     free(block);
     state->malloc_count--;
@@ -105,8 +119,12 @@ static void *heap_realloc(JSMallocState *state, void *payload, size_t size)
     struct script_block *moved = realloc(block, sizeof *block + size);
     if (moved) {
         template_heap_insert(heap, moved, size);
+        if (size < old_size)
+            template_heap_return(old_size - size);
     } else {
         heap->out_of_memory = true;
+        if (size > old_size)
+            template_heap_return(size - old_size);
         template_heap_insert(heap, block, old_size);
     }
     state->malloc_size = heap->used;
@@ -129,6 +147,7 @@ void script_heap_deinit(struct script_heap *heap)
 {
     while (heap->blocks) {
         struct script_block *block = heap->blocks;
+        template_heap_return(sizeof *block + block->size);
         template_heap_take_out(heap, block);
         free(block);
     }

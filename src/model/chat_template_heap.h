@@ -5,6 +5,8 @@
  * frees them all. The blocks come from malloc, not from base/mem.h: what fails here is the
  * template's memory limit, tested with templates that reach it.
  *
+ * What it takes is charged to the work at hand (base/work_limit.h) as well.
+ *
  * Requests of LARGE bytes or more also fail after the deadline, because QuickJS asks the clock
  * between its instructions only, and one instruction may copy much. */
 #pragma once

@@ -1,6 +1,7 @@
 #include "model/chat_template_interpreter.h"
 
 #include "base/limits.h"
+#include "base/work_limit.h"
 #include "model/chat_template_scripts.h"
 
 #include <pthread.h>
@@ -32,8 +33,8 @@ static int template_interpreter_on_interrupt(JSRuntime *runtime, void *opaque)
 {
     (void)runtime;
     struct interpreter *interpreter = opaque;
-    interpreter->interrupted =
-        interpreter->interrupted || script_clock_ns() > interpreter->heap.deadline_ns;
+    interpreter->interrupted = interpreter->interrupted || !work_limit_goes_on() ||
+                               script_clock_ns() > interpreter->heap.deadline_ns;
     return interpreter->interrupted;
 }
 

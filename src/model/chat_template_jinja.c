@@ -2,10 +2,14 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/work_limit.h"
 #include "model/chat_template_interpreter.h"
 
 #include <string.h>
 #include <time.h>
+
+/* A heap that one large request has blown up is not kept for the next. */
+enum { HEAP_KEPT_BYTES = 32 * 1024 * 1024 };
 
 struct jinja {
     char *source;
@@ -131,7 +135,7 @@ static enum error_code render_here(struct jinja *jinja, const char *json, size_t
     if (!code)
         code = append_result(interpreter, result, out, err);
     JS_FreeValue(context, result);
-    if (code == ERROR_BUSY)
+    if (code == ERROR_BUSY || interpreter->heap.used > HEAP_KEPT_BYTES)
         interpreter_stop(interpreter);
     return code;
 }
@@ -144,12 +148,15 @@ struct jinja_job {
     size_t size;
     struct buffer *out;
     struct error *err;
+    struct work_limit *limit; /* of the caller, who waits */
     enum error_code code;
 };
 
 static void *template_jinja_work(void *argument)
 {
     struct jinja_job *job = argument;
+    if (job->limit)
+        work_limit_join(job->limit);
     if (!interpreter_runs(&job->jinja->interpreter))
         job->code = template_jinja_start_here(job->jinja, job->err);
     if (!job->code && job->json)
@@ -159,6 +166,7 @@ static void *template_jinja_work(void *argument)
 
 static enum error_code template_jinja_run(struct jinja_job job)
 {
+    job.limit = work_limit_current();
     enum error_code code = interpreter_call(template_jinja_work, &job, job.err);
     return code ? code : job.code;
 }

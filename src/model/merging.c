@@ -1,5 +1,7 @@
 #include "model/merging.h"
 
+#include "base/work_limit.h"
+
 static bool queue_pair(struct merging *merging, const struct merging_rule *rule, const void *self,
                        int32_t left, int32_t right)
 {
@@ -15,10 +17,12 @@ bool merging_run(struct merging *merging, const struct merging_rule *rule, const
 {
     const struct symbol *symbols = merging->list.symbols;
     for (size_t i = 1; i < merging->list.count; i++) {
-        if (!queue_pair(merging, rule, self, (int32_t)i - 1, (int32_t)i))
+        if (!work_limit_goes_on() || !queue_pair(merging, rule, self, (int32_t)i - 1, (int32_t)i))
             return false;
     }
     for (struct merge_candidate best; merge_heap_pop(&merging->heap, &best);) {
+        if (!work_limit_goes_on())
+            return false;
         const struct symbol *left = &symbols[best.left];
         if (!left->size || left->next < 0 || !rule->is_same(&best, left, &symbols[left->next]))
             continue;

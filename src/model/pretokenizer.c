@@ -2,6 +2,7 @@
 #include "model/pretokenizer.h"
 
 #include "base/mem.h"
+#include "base/work_limit.h"
 #include "model/unicode.h"
 
 #include <assert.h>
@@ -133,7 +134,7 @@ static bool pretokenizer_ensure(void **memory, size_t *capacity, size_t needed, 
 {
     if (needed <= *capacity)
         return true;
-    size_t count = needed + needed / 2;
+    size_t count = *memory ? needed + needed / 2 : needed;
     void *grown = mem_resize(*memory, count, element);
     if (!grown)
         return false;
@@ -144,6 +145,8 @@ static bool pretokenizer_ensure(void **memory, size_t *capacity, size_t needed, 
 
 static bool add_end(struct pretokenizer_scratch *scratch, size_t end)
 {
+    if (!work_limit_goes_on())
+        return false;
     if (scratch->n_next == scratch->next_capacity &&
         !pretokenizer_ensure((void **)&scratch->next_ends, &scratch->next_capacity,
                              scratch->n_next + 256, sizeof(size_t)))

@@ -13,6 +13,11 @@ enum error_code tokenizer_no_memory(struct error *err)
     return error_set(err, ERROR_NO_MEMORY, "out of memory");
 }
 
+enum error_code tokenizer_given_up(struct error *err)
+{
+    return error_set(err, ERROR_CANCELLED, "given up");
+}
+
 /* ---- open ---- */
 
 static const struct {
@@ -231,6 +236,8 @@ void token_list_deinit(struct token_list *list)
 
 enum error_code token_list_push(struct token_list *list, int32_t id, struct error *err)
 {
+    if (list->max && list->count == list->max)
+        return error_set(err, ERROR_INVALID, "more than %zu tokens", list->max);
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? list->capacity * 2 : 64;
         int32_t *ids = mem_resize(list->ids, capacity, sizeof *ids);

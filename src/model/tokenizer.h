@@ -6,6 +6,9 @@
  * holds its answers. Other families (WordPiece, Unigram, RWKV …) and pre-tokenisers that are not in
  * pretokenizer_table.c are ERROR_UNSUPPORTED by name.
  *
+ * Encoding ends early, with ERROR_CANCELLED or ERROR_NO_MEMORY, where the work at hand may not go
+ * on (base/work_limit.h).
+ *
  * A tokenizer keeps nothing of the file it was read from. Read-only after open: any thread. */
 #pragma once
 
@@ -43,6 +46,7 @@ struct token_list { /* a zeroed list is empty and valid */
     int32_t *ids;
     size_t count;
     size_t capacity;
+    size_t max; /* more are refused with ERROR_INVALID; 0: there is no bound */
 };
 void token_list_deinit(struct token_list *list);
 enum error_code token_list_push(struct token_list *list, int32_t id, struct error *err);

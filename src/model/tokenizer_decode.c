@@ -1,5 +1,6 @@
 /* Tokens back to text, as libllama's llama_token_to_piece and llama_detokenize. */
 #include "base/mem.h"
+#include "base/work_limit.h"
 #include "model/tokenizer_private.h"
 #include "model/unicode.h"
 
@@ -211,8 +212,9 @@ void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, siz
     if (remove_special && tokenizer->adds_eos && count && ids[count - 1] == tokenizer->eos)
         count--;
     size_t start = out->size;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && !out->failed; i++) {
         size_t size;
+        out->failed = !work_limit_goes_on();
         const char *piece = piece_of(tokenizer, ids[i], unparse_special, &size);
         bool dropped = i == 0 && drop_space && size && piece[0] == ' ';
         buffer_append(out, piece + dropped, size - dropped);

@@ -4,11 +4,14 @@
  * thousands of special tokens that is slow, so one walk over the text first finds out which of
  * them occur at all: at each position a binary search narrows the sorted list byte by byte. */
 #include "base/mem.h"
+#include "base/work_limit.h"
 #include "model/tokenizer_private.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { ASK_EVERY_BYTES = 256 }; /* whether the work goes on */
 
 static const char *tokenizer_partition_text_of(const struct tokenizer *tokenizer, uint32_t token,
                                                size_t *size)
@@ -134,6 +137,8 @@ static enum error_code tokenizer_partition_cut(const struct tokenizer *tokenizer
     unsigned attributes = tokenizer->attributes[token];
     enum error_code code = ERROR_NONE;
     while (piece.size && !code) {
+        if (!work_limit_goes_on())
+            return tokenizer_given_up(err);
         const char *found = memmem(text + piece.start, piece.size, wanted, length);
         if (!found)
             return tokenizer_partition_add(out, piece, err);
@@ -196,11 +201,14 @@ enum error_code partition_text(const struct tokenizer *tokenizer, const char *te
     bool *occurs = mem_new_array(tokenizer->specials.count, sizeof *occurs);
     if (!occurs)
         return tokenizer_no_memory(err);
-    for (size_t at = 0; at < size; at++) {
+    for (size_t at = 0; at < size && !code; at++) {
+        if (at % ASK_EVERY_BYTES == 0 && !work_limit_goes_on())
+            code = tokenizer_given_up(err);
         if (tokenizer->specials.first_bytes[(uint8_t)text[at]])
             mark_here(tokenizer, text + at, size - at, occurs);
     }
-    code = cut_all(tokenizer, text, occurs, parse_special, out, err);
+    if (!code)
+        code = cut_all(tokenizer, text, occurs, parse_special, out, err);
     mem_free(occurs);
     return code;
 }

@@ -92,6 +92,7 @@ struct fragment_list {
 };
 
 enum error_code tokenizer_no_memory(struct error *err);
+enum error_code tokenizer_given_up(struct error *err); /* work_limit_goes_on() said no */
 
 enum error_code vocabulary_load(struct tokenizer *tokenizer, const struct gguf_file *file,
                                 struct error *err);

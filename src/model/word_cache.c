@@ -2,6 +2,8 @@
 
 #include "base/mem.h"
 #include "base/random.h"
+#include "base/work_limit.h"
+#include "model/tokenizer_private.h"
 
 #include <string.h>
 
@@ -59,6 +61,8 @@ enum error_code word_cache_encode(struct word_cache *cache, const char *word, si
                                   word_encode_fn *encode, void *self, struct token_list *out,
                                   struct error *err)
 {
+    if (!work_limit_goes_on())
+        return tokenizer_given_up(err);
     const struct cached_word *known = word_cache_get(cache, word, size);
     const size_t before = out->count;
     enum error_code code = ERROR_NONE;

@@ -307,10 +307,12 @@ static enum error_code open_agreement(struct daemon *daemon, struct error *err)
     enum error_code code = durable_path(daemon->folder, "cluster", ".db", path, err);
     if (code)
         return code;
-    return agreement_open(
-        &(struct agreement_options){
-            .loop = daemon->loop, .path = path, .node = daemon->id, .events = events},
-        &daemon->agreement, err);
+    return agreement_open(&(struct agreement_options){.loop = daemon->loop,
+                                                      .path = path,
+                                                      .node = daemon->id,
+                                                      .signer = &daemon->identity,
+                                                      .events = events},
+                          &daemon->agreement, err);
 }
 
 /* A member goes on; who is none looks for a cluster, or begins one. */

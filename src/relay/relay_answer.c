@@ -10,6 +10,30 @@ static void relay_take_acceptance(struct relay_ask *ask)
     ask->accepted = true;
 }
 
+/* What the request's model cannot have said. The asker would look a token up, score a row, or give
+ * the next driver a prompt with it. */
+static bool relay_check_token(const struct request *request, const struct token_event *event,
+                              struct error *err)
+{
+    const int32_t n_vocab = request->n_vocab ? (int32_t)request->n_vocab : LIMIT_VOCAB;
+    int32_t token = event->token;
+    for (uint32_t i = 0; i < event->n_top && token < n_vocab; i++)
+        token = event->top[i].token;
+    if (token < n_vocab)
+        return true;
+    error_set(err, ERROR_INVALID, "got token %d of a vocabulary of %d", token, n_vocab);
+    return false;
+}
+
+static bool relay_check_row(const struct request *request, uint32_t n_values, struct error *err)
+{
+    const uint32_t wanted = request->embeddings ? request->n_embd : request->n_vocab;
+    if (!wanted || n_values == wanted)
+        return true;
+    error_set(err, ERROR_INVALID, "got a row of %u values; the model's have %u", n_values, wanted);
+    return false;
+}
+
 /* The next of the message's tokens; they are handed on one by one, since the asker may stop. */
 bool relay_answer_next_token(struct relay_core *core, struct relay_effect *out, struct error *err)
 {
@@ -33,6 +57,8 @@ bool relay_answer_next_token(struct relay_core *core, struct relay_effect *out, 
                   ask->request.n_top_logprobs);
         return false;
     }
+    if (!relay_check_token(&ask->request, &event, err))
+        return false;
     relay_ask_take_token(ask, &event, reading->now_ns, &moved);
     *out = (struct relay_effect){.type = RELAY_TOKEN, .ask = ask, .token = moved};
     return true;
@@ -62,6 +88,8 @@ static bool relay_take_row(struct relay_ask *ask, const struct request_message *
                   position);
         return false;
     }
+    if (!relay_check_row(request, n_values, err))
+        return false;
     buffer_clear(values); /* its memory is aligned */
     buffer_append(values, message->row.values, (size_t)n_values * sizeof(float));
     if (values->failed) {
@@ -95,10 +123,36 @@ static void relay_take_refusal(struct relay_ask *ask, const struct error *why, u
     }
 }
 
+/* Some models give no embeddings: no row at all is an answer, a part of them is none. */
+static bool relay_check_rows(const struct relay_ask *ask, enum finish_reason reason,
+                             struct error *err)
+{
+    const uint32_t n_prompt = ask->request.n_prompt;
+    const bool is_good = reason == FINISH_STOP || reason == FINISH_LENGTH;
+    if (!is_good || !relay_ask_wants_rows(ask) || ask->n_rows >= n_prompt ||
+        (!ask->n_rows && ask->request.embeddings))
+        return true;
+    error_set(err, ERROR_INVALID, "the end came after %u of %u rows", ask->n_rows, n_prompt);
+    return false;
+}
+
+/* Of several parts, or where the other end says more than there was time for, this end's clock
+ * counts. */
+static bool relay_usage_fits(const struct relay_ask *ask, const struct request_usage *usage,
+                             uint64_t now_ns)
+{
+    const uint64_t begun_ns = ask->first_part_ns < now_ns ? ask->first_part_ns : now_ns;
+    const uint64_t room_ns = (now_ns - begun_ns) + (now_ns - begun_ns) / 100; /* clocks differ */
+    return usage->queued_ns <= room_ns && usage->prefill_ns <= room_ns - usage->queued_ns &&
+           usage->decode_ns <= room_ns - usage->queued_ns - usage->prefill_ns;
+}
+
 static void relay_take_done(struct relay_ask *ask, const struct request_message *message,
                             uint64_t now_ns)
 {
     ask->usage = message->done.usage;
+    if (!relay_usage_fits(ask, &ask->usage, now_ns))
+        ask->usage.queued_ns = ask->usage.prefill_ns = ask->usage.decode_ns = 0;
     ask->error = message->error;
     const bool unasked =
         message->done.reason == FINISH_CANCELLED; /* whom this end cancels it forgets at once */
@@ -137,6 +191,8 @@ bool relay_answer(struct relay_peer *peer, struct request_message *message, uint
     case REQUEST_ROW:
         return relay_take_row(ask, message, now_ns, out, err);
     case REQUEST_DONE:
+        if (!relay_check_rows(ask, message->done.reason, err))
+            return false;
         relay_take_done(ask, message, now_ns);
         return false;
     default:

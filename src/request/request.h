@@ -63,6 +63,9 @@ struct request {
                              (the last, too) included */
     bool embeddings; /* `row` gets every prompt position's hidden state; n_predict is 0. Neither
                         reuses a prefix */
+    /* Of the model, where the asker knows it: an answer from another node that does not fit is not
+     * handed on. 0: unknown; then LIMIT_VOCAB is the bound. They do not travel. */
+    uint32_t n_vocab, n_embd;
     struct request_handlers handlers;
     void *arg;
 };

@@ -126,6 +126,13 @@ static void get_token(struct bytes_reader *reader, struct token_event *event,
     }
 }
 
+/* The logarithm of a probability, or -inf; rounding may leave it a little above 0. */
+static bool is_logprob(float value)
+{
+    const float rounding = 1e-3f;
+    return value <= rounding; /* not a NaN */
+}
+
 static enum error_code read_tokens(struct bytes_reader *reader, struct request_message *out,
                                    struct error *err)
 {
@@ -139,12 +146,14 @@ static enum error_code read_tokens(struct bytes_reader *reader, struct request_m
         get_token(reader, &event, top);
         if (reader->short_)
             return ends_early(err);
-        if (event.n_top > LIMIT_TOP_LOGPROBS || event.token < 0 || event.token >= LIMIT_VOCAB)
-            return error_set(err, ERROR_INVALID, "token %d with %u others", event.token,
-                             event.n_top);
+        if (event.n_top > LIMIT_TOP_LOGPROBS || event.token < 0 || event.token >= LIMIT_VOCAB ||
+            !is_logprob(event.logprob))
+            return error_set(err, ERROR_INVALID, "token %d with %u others and logprob %g",
+                             event.token, event.n_top, (double)event.logprob);
         for (uint32_t k = 0; k < event.n_top; k++) {
-            if (top[k].token < -1 || top[k].token >= LIMIT_VOCAB)
-                return error_set(err, ERROR_INVALID, "token %d among the likeliest", top[k].token);
+            if (top[k].token < -1 || top[k].token >= LIMIT_VOCAB || !is_logprob(top[k].logprob))
+                return error_set(err, ERROR_INVALID, "token %d among the likeliest, logprob %g",
+                                 top[k].token, (double)top[k].logprob);
         }
     }
     return ERROR_NONE;

@@ -58,6 +58,16 @@ void authority_deinit(struct authority *authority)
     *authority = (struct authority){0};
 }
 
+enum error_code authority_public_key(const struct authority *authority,
+                                     uint8_t public_key[PUBLIC_KEY_BYTES], struct error *err)
+{
+    size_t size = PUBLIC_KEY_BYTES;
+    EVP_PKEY *key = X509_get0_pubkey(authority->certificate);
+    if (key && EVP_PKEY_get_raw_public_key(key, public_key, &size) == 1 && size == PUBLIC_KEY_BYTES)
+        return ERROR_NONE;
+    return openssl_error(err, "the authority's public key");
+}
+
 enum error_code authority_sign(const struct authority *authority,
                                const uint8_t public_key[PUBLIC_KEY_BYTES], uint64_t now_unix_s,
                                X509 **out, struct error *err)

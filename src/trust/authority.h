@@ -43,6 +43,10 @@ struct membership {
 enum error_code authority_make(struct authority *out, struct error *err);
 void authority_deinit(struct authority *authority);
 
+/* Of its certificate. */
+enum error_code authority_public_key(const struct authority *authority,
+                                     uint8_t public_key[PUBLIC_KEY_BYTES], struct error *err);
+
 /* A certificate for the node that has this public key. *out is freed with X509_free(). */
 enum error_code authority_sign(const struct authority *authority,
                                const uint8_t public_key[PUBLIC_KEY_BYTES], uint64_t now_unix_s,

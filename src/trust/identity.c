@@ -3,7 +3,7 @@
 #include "trust/openssl_error.h"
 
 #include <openssl/evp.h>
-#include <openssl/sha.h>
+#include <sodium.h>
 #include <string.h>
 
 /* SubjectPublicKeyInfo of an Ed25519 key, up to the key itself: RFC 8410, section 4. */
@@ -15,7 +15,7 @@ void node_id_of(const uint8_t public_key[PUBLIC_KEY_BYTES], uint8_t node_id[NODE
     uint8_t info[sizeof spki_prefix + PUBLIC_KEY_BYTES];
     memcpy(info, spki_prefix, sizeof spki_prefix);
     memcpy(info + sizeof spki_prefix, public_key, PUBLIC_KEY_BYTES);
-    SHA256(info, sizeof info, node_id);
+    crypto_hash_sha256(node_id, info, sizeof info); /* OpenSSL's needs memory, and may fail */
 }
 
 enum error_code identity_of_key(EVP_PKEY *key, struct identity *out, struct error *err)

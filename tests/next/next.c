@@ -24,12 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    EXTRA = 9,
-    KIND = CLUSTER__EVENT__KIND_REFOUNDED + 1,
-    FRAME_UNKNOWN_CONTROL = 63,
-    FRAME_UNKNOWN_DATA = 95
-};
+enum { EXTRA = 9, KIND = EVENT_ROW_END, FRAME_UNKNOWN_CONTROL = 63, FRAME_UNKNOWN_DATA = 95 };
 
 enum error_code __real_mesh_open(const struct mesh_options *options, struct mesh **out,
                                  struct error *err);

@@ -111,7 +111,10 @@ static void small_event(Cluster__Event *e, struct buffer *out)
     Cluster__InstanceTarget target = CLUSTER__INSTANCE_TARGET__INIT;
     Cluster__Setting setting = CLUSTER__SETTING__INIT;
     Cluster__Refounded refounded = CLUSTER__REFOUNDED__INIT;
-    switch (draw(10)) {
+    Cluster__NodeRole role = CLUSTER__NODE_ROLE__INIT;
+    Cluster__Proof proof = CLUSTER__PROOF__INIT;
+    uint8_t bytes[64] = {(uint8_t)draw(2)};
+    switch (draw(11)) {
     case 0:
         node.id = name("node", 6);
         e->kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED, e->node_removed = &node;
@@ -135,6 +138,20 @@ static void small_event(Cluster__Event *e, struct buffer *out)
         refounded.has_generation = refounded.has_founder = true;
         refounded.generation = draw(6), refounded.founder = draw(9);
         e->kind_case = CLUSTER__EVENT__KIND_REFOUNDED, e->refounded = &refounded;
+        break;
+    case 10: /* with a proof that cannot be good: test_roles.c has those that are */
+        role.id = name("node", 6);
+        role.has_role = role.has_cluster = role.has_authority = true;
+        role.role = (Cluster__Role)draw(3);
+        role.cluster = (ProtobufCBinaryData){16, bytes};
+        role.authority = (ProtobufCBinaryData){32, bytes};
+        proof.has_public_key = proof.has_signature = proof.has_change = true;
+        proof.public_key = (ProtobufCBinaryData){32, bytes};
+        proof.signature = (ProtobufCBinaryData){64, bytes};
+        proof.change = draw(3);
+        e->kind_case = CLUSTER__EVENT__KIND_NODE_ROLE, e->node_role = &role;
+        e->proof = draw(3) ? &proof : NULL;
+        e->by = name("node", 6);
         break;
     case 7:
         setting.key = name("key", 4), setting.value = name("value", 4);

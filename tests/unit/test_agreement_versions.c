@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { NEXT = EVENT_LEVEL_FIRST + 1 };
+enum { NEXT = EVENT_ROW_END };
 
 static struct agreement_world *w;
 static struct error err;

@@ -2,6 +2,7 @@
 #include "api/address.h"
 #include "api/client.h"
 #include "api/json_out.h"
+#include "api/limits.h"
 #include "api/request_json.h"
 #include "base/mem.h"
 
@@ -10,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -382,6 +384,61 @@ static void test_addresses(void **state)
                  api_address_is_loopback("192.168.1.1"));
 }
 
+static void test_limits_are_set_by_name(void **state)
+{
+    static const char *const bad[] = {"memory",
+                                      "memory=",
+                                      "memory=1 GiB",
+                                      "memory=-1",
+                                      "memory=1MB",
+                                      "memory=64s",
+                                      "memory=1",
+                                      "waiting=0",
+                                      "waiting=1KiB",
+                                      "prepare-time=9",
+                                      "=5",
+                                      "body=9999999999999999999",
+                                      "memory=99999999999GiB",
+                                      "nothing=5",
+                                      "Memory=1GiB"};
+    struct api_limits limits = {0};
+    struct error err;
+    (void)state;
+    assert_int_equal(api_limits_set(&limits, "memory=1GiB", &err), ERROR_NONE);
+    assert_int_equal(api_limits_set(&limits, "prepare-time=2s", &err), ERROR_NONE);
+    assert_int_equal(api_limits_set(&limits, "waiting=7", &err), ERROR_NONE);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(api_limits_set(&limits, bad[i], &err), ERROR_INVALID);
+    api_limits_fill(&limits);
+    assert_true(limits.memory == 1 << 30 && limits.prepare_time == 2000 && limits.waiting == 7);
+    assert_true(limits.request_memory == 256 << 20 && limits.body == 32 << 20);
+    struct api_error said;
+    assert_false(API_LIMIT_ERROR(&said, 503, &limits, memory, "too much"));
+    assert_string_equal(said.message, "too much (limit memory: 1 GiB); try again later");
+    assert_false(API_LIMIT_ERROR(&said, 413, &limits, prepare_time, "it takes long"));
+    assert_string_equal(said.message, "it takes long (limit prepare-time: 2 s)");
+}
+
+/* docs/api-limits.md has every row, as it is in the table. */
+static void test_limits_are_documented(void **state)
+{
+    char path[512], text[16 * 1024], row[512];
+    (void)state;
+    snprintf(path, sizeof path, "%s/docs/api-limits.md", getenv("MEDLEY_ROOT"));
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t size = fread(text, 1, sizeof text - 1, file);
+    text[size] = '\0';
+    fclose(file);
+    for (size_t i = 0; i < n_api_limit_rows; i++) {
+        const struct api_limit_row *limit = &api_limit_rows[i];
+        snprintf(row, sizeof row, "| %s | %s | %s |", limit->name,
+                 api_limit_text(limit, limit->standard).text, limit->help);
+        if (!strstr(text, row))
+            fail_msg("docs/api-limits.md does not have: %s", row);
+    }
+}
+
 /* Who shares a portion of the server with whom. */
 static void test_client_shares(void **state)
 {
@@ -452,6 +509,8 @@ static void test_floats_read_back_the_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_limits_are_set_by_name),
+        cmocka_unit_test(test_limits_are_documented),
         cmocka_unit_test(test_client_shares),
         cmocka_unit_test(test_refusals_name_the_field),
         cmocka_unit_test(test_malformed_json_says_where),

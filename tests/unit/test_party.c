@@ -80,9 +80,10 @@ static void live_until(struct life *life, uint64_t until_ms)
     life->now_ms = until_ms;
 }
 
-static void begin_life(struct life *life)
+static void begin_life_as(struct life *life, const char *node, const struct identity *signer)
 {
-    const struct party_options options = {.node = "tower", .seed = 1, .reopen_ms = REOPEN_MS};
+    const struct party_options options = {
+        .node = node, .signer = signer, .seed = 1, .reopen_ms = REOPEN_MS};
     struct log_write first;
     *life = (struct life){.now_ms = 1000};
     assert_int_equal(replica_found(SELF, &first, &err), ERROR_NONE);
@@ -92,6 +93,11 @@ static void begin_life(struct life *life)
     assert_int_equal(party_begin(life->party, life->now_ms, SELF, &life->disk, &err), ERROR_NONE);
     live_until(life, 2000);
     assert_true(party_status(life->party).leads);
+}
+
+static void begin_life(struct life *life)
+{
+    begin_life_as(life, "tower", NULL);
 }
 
 static void end_life(struct life *life)
@@ -181,6 +187,89 @@ static void nobody_answers_for_long(void **unused)
     end_life(&life);
 }
 
+/* ---- what needs an admin ---- */
+
+static void propose_about(struct life *life, Cluster__Event__KindCase kind, const char *id)
+{
+    Cluster__Node node = CLUSTER__NODE__INIT;
+    Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
+    Cluster__NodeRole role = CLUSTER__NODE_ROLE__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    uint8_t bytes[PUBLIC_KEY_BYTES] = {1};
+    node.has_level = true;
+    node.level = event_level_known();
+    node.id = node.name = name.id = role.id = (char *)(uintptr_t)id;
+    role.has_role = role.has_cluster = role.has_authority = true;
+    role.role = CLUSTER__ROLE__ADMIN;
+    role.cluster = (ProtobufCBinaryData){CLUSTER_ID_BYTES, bytes};
+    role.authority = (ProtobufCBinaryData){PUBLIC_KEY_BYTES, bytes};
+    event.kind_case = kind;
+    if (kind == CLUSTER__EVENT__KIND_NODE_JOINED)
+        event.node_joined = &node;
+    else if (kind == CLUSTER__EVENT__KIND_NODE_ROLE)
+        event.node_role = &role;
+    else
+        event.node_admitted = &name;
+    life->applied = false;
+    assert_int_equal(party_propose(life->party, life->now_ms, 12345, &event, note_done, life, &err),
+                     ERROR_NONE);
+}
+
+/* It founds the cluster, and is its first admin. */
+static void begin_life_as_admin(struct life *life, struct identity *admin, char id[NODE_ID_TEXT])
+{
+    assert_int_equal(identity_make(admin, &err), ERROR_NONE);
+    id_text(admin->node_id, NODE_ID_BYTES, id);
+    begin_life_as(life, id, admin);
+    propose_about(life, CLUSTER__EVENT__KIND_NODE_JOINED, id);
+    propose_about(life, CLUSTER__EVENT__KIND_NODE_ADMITTED, id);
+    live_until(life, 3000);
+    propose_about(life, CLUSTER__EVENT__KIND_NODE_ROLE, id);
+    live_until(life, 4000);
+    assert_true(life->n_done == 3 && life->done == ERROR_NONE && life->applied);
+    assert_true(state_has_roles(party_state(life->party)));
+}
+
+/* Signed in one go, for the same number: each but the first comes too late, and is signed again. */
+static void changes_at_once_all_count(void **unused)
+{
+    struct identity admin;
+    struct life life;
+    char id[NODE_ID_TEXT];
+    begin_life_as_admin(&life, &admin, id);
+    static const char *const guests[] = {"a", "b", "c", "d"};
+    for (int i = 0; i < 4; i++)
+        propose_about(&life, CLUSTER__EVENT__KIND_NODE_JOINED, guests[i]);
+    live_until(&life, 6000);
+    assert_int_equal(life.n_done, 7);
+    for (int i = 0; i < 4; i++)
+        assert_non_null(state_node(party_state(life.party), guests[i]));
+    assert_true(party_state(life.party)->root->admin_changes == 5);
+    assert_true(party_state(life.party)->root->ignored == 3 + 2 + 1);
+    end_life(&life);
+    identity_deinit(&admin);
+}
+
+/* Without its key a node's wish is refused, and it is told why. */
+static void who_cannot_sign_is_told(void **unused)
+{
+    struct identity admin;
+    struct life life;
+    char id[NODE_ID_TEXT];
+    begin_life_as_admin(&life, &admin, id);
+    struct party_options without = {.node = id, .seed = 2, .reopen_ms = REOPEN_MS};
+    party_free(life.party);
+    assert_int_equal(party_new(&without, &life.party, &err), ERROR_NONE);
+    assert_int_equal(party_begin(life.party, life.now_ms, SELF, &life.disk, &err), ERROR_NONE);
+    live_until(&life, 6000);
+    propose_about(&life, CLUSTER__EVENT__KIND_NODE_JOINED, "a");
+    live_until(&life, 8000);
+    assert_true(life.n_done == 4 && life.done == ERROR_NONE && !life.applied);
+    assert_null(state_node(party_state(life.party), "a"));
+    end_life(&life);
+    identity_deinit(&admin);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,6 +277,8 @@ int main(void)
         cmocka_unit_test(the_state_that_is_shown_outlives_a_failure),
         cmocka_unit_test(proposals_end_with_the_node),
         cmocka_unit_test(nobody_answers_for_long),
+        cmocka_unit_test(changes_at_once_all_count),
+        cmocka_unit_test(who_cannot_sign_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,9 +2,11 @@
  * else notices. */
 #include "relay_world.h"
 
+#include "api/inbox.h"
 #include "base/random.h"
 #include "request/request_wire.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -273,6 +275,147 @@ static void test_hostile_rows_and_ends(void **state)
     finish_honestly(&world, &client);
 }
 
+static const struct error driver_gone = {ERROR_NOT_FOUND, "its driver is not here"};
+
+/* What the API's node does with a row of logits: it scores the prompt's next token. */
+static void test_row_of_one_value(void **state)
+{
+    (void)state;
+    enum { N_PROMPT = 3, N_VOCAB = 32000 };
+    static const int32_t prompt[N_PROMPT] = {1, 2, 3};
+    struct relay_world world;
+    struct inbox inbox;
+    struct inbox_item item = {
+        .inbox = &inbox, .prompt = prompt, .n_prompt = N_PROMPT, .n_vocab = N_VOCAB};
+    struct client asking = {0};
+    struct buffer run = {0};
+    struct error err = {0};
+    relay_world_open(&world, &DEFAULTS);
+    relay_world_place(&world, VILLAIN);
+    world.nodes[VILLAIN].is_deaf = true;
+    assert_int_equal(inbox_init(&inbox, NULL, NULL, &err), ERROR_NONE);
+    assert_int_equal(sampler_new(N_VOCAB, &item.scorer, &err), ERROR_NONE);
+    asking.request = (struct request){.prompt = prompt,
+                                      .n_prompt = N_PROMPT,
+                                      .sampler = sampler_defaults(),
+                                      .want_all_logits = true,
+                                      .n_vocab = N_VOCAB,
+                                      .handlers = inbox_scoring_handlers,
+                                      .arg = &item};
+    assert_int_equal(
+        generator_submit(world.nodes[VICTIM].generator, &asking.request, &asking.id, &err),
+        ERROR_NONE);
+    assert_true(link_world_run(world.links, is_asked, &world, 5000));
+    request_write_row(1, 0, (const float[]){1}, 1, &run);
+    assert_ends_link(&world, &run);
+    assert_int_equal(item.arriving.n_records, 0);
+    link_world_pass(world.links, 300);
+    request_write_done(2, FINISH_LENGTH, &(struct request_usage){0}, NULL, false, &run);
+    assert_ends_link(&world, &run); /* the rows are missing */
+    generator_cancel(world.nodes[VICTIM].generator, asking.id);
+    link_world_pass(world.links, 300);
+    assert_true(item.done && item.reason == FINISH_CANCELLED);
+    /* And where a driver of this process breaks its word. */
+    inbox_scoring_handlers.row(&item, 0, (const float[]){1}, 1);
+    inbox_scoring_handlers.done(&item, FINISH_LENGTH, &(struct request_usage){0}, NULL);
+    assert_true(item.reason == FINISH_ERROR && item.err.code == ERROR_INTERNAL);
+    inbox_item_deinit(&item);
+    inbox_deinit(&inbox);
+    buffer_deinit(&run);
+    relay_world_close(&world);
+}
+
+static void test_short_embeddings(void **state)
+{
+    (void)state;
+    static struct client client;
+    struct relay_world world;
+    struct buffer run = {0};
+    const float values[FAKE_EMBD + 1] = {1};
+    relay_world_open(&world, &DEFAULTS);
+    relay_world_place(&world, VILLAIN);
+    world.nodes[VILLAIN].is_deaf = true;
+    client_init(&client, 1, 20, 0);
+    client.request.embeddings = true;
+    client.request.n_embd = FAKE_EMBD;
+    assert_int_equal(relay_world_ask(&world, VICTIM, &client, NULL), ERROR_NONE);
+    assert_true(link_world_run(world.links, is_asked, &world, 5000));
+    request_write_row(1, 0, values, FAKE_EMBD - 1, &run);
+    assert_ends_link(&world, &run);
+    link_world_pass(world.links, 300);
+    request_write_row(2, 0, values, FAKE_EMBD + 1, &run);
+    assert_ends_link(&world, &run);
+    assert_int_equal(client.n_rows, 0);
+    link_world_pass(world.links, 300);
+    request_write_refused(3, &driver_gone, &run);
+    world.nodes[VILLAIN].is_deaf = false;
+    assert_ignored(&world, &run);
+    buffer_deinit(&run);
+    finish_honestly(&world, &client);
+}
+
+static void test_tokens_of_no_vocabulary(void **state)
+{
+    (void)state;
+    static struct client client;
+    struct relay_world world;
+    struct buffer run = {0};
+    size_t last = SIZE_MAX;
+    const struct token_logprob top = {.token = FAKE_VOCAB, .logprob = -1};
+    relay_world_open(&world, &DEFAULTS);
+    relay_world_place(&world, VILLAIN);
+    world.nodes[VILLAIN].is_deaf = true;
+    client_init(&client, 1, 20, 50);
+    client.request.n_vocab = FAKE_VOCAB;
+    client.request.logprobs = true;
+    client.request.n_top_logprobs = 1;
+    assert_int_equal(relay_world_ask(&world, VICTIM, &client, NULL), ERROR_NONE);
+    assert_true(link_world_run(world.links, is_asked, &world, 5000));
+    write_token(1, FAKE_VOCAB, 0, &run);
+    assert_ends_link(&world, &run);
+    link_world_pass(world.links, 300);
+    request_write_token(2, &(struct token_event){.token = 1, .top = &top, .n_top = 1}, &last, &run);
+    assert_ends_link(&world, &run);
+    link_world_pass(world.links, 300);
+    last = SIZE_MAX;
+    request_write_token(3, &(struct token_event){.token = 1, .logprob = NAN}, &last, &run);
+    assert_ends_link(&world, &run);
+    assert_int_equal(client_tokens(&client), 0);
+    link_world_pass(world.links, 300);
+    request_write_refused(4, &driver_gone, &run);
+    world.nodes[VILLAIN].is_deaf = false;
+    assert_ignored(&world, &run);
+    buffer_deinit(&run);
+    finish_honestly(&world, &client);
+}
+
+static void test_usage_beyond_time(void **state)
+{
+    (void)state;
+    static struct client client;
+    struct relay_world world;
+    struct buffer run = {0};
+    const struct request_usage usage = {.prompt_tokens = 7,
+                                        .cached_tokens = UINT32_MAX,
+                                        .generated_tokens = UINT32_MAX,
+                                        .queued_ns = UINT64_MAX,
+                                        .prefill_ns = UINT64_MAX,
+                                        .decode_ns = 12};
+    const uint64_t minute_ns = UINT64_C(60000000000);
+    ask_villain(&world, &client, 50);
+    request_write_accepted(1, &run);
+    write_token(1, 1, 0, &run);
+    request_write_done(1, FINISH_STOP, &usage, NULL, false, &run);
+    assert_ignored(&world, &run);
+    assert_true(relay_world_wait(&world, &client, 1));
+    assert_true(client.usage.prompt_tokens == 20 && client.usage.cached_tokens <= 20 &&
+                client.usage.generated_tokens == 1);
+    assert_true(client.usage.queued_ns < minute_ns && client.usage.prefill_ns < minute_ns &&
+                client.usage.decode_ns < minute_ns);
+    buffer_deinit(&run);
+    relay_world_close(&world);
+}
+
 /* The villain knows the id of a request that is with another node. */
 static void test_somebody_elses_request(void **state)
 {
@@ -299,9 +442,16 @@ static void test_somebody_elses_request(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hostile_requests),      cmocka_unit_test(test_mutated_requests),
-        cmocka_unit_test(test_too_many_requests),     cmocka_unit_test(test_hostile_answers),
-        cmocka_unit_test(test_hostile_rows_and_ends), cmocka_unit_test(test_somebody_elses_request),
+        cmocka_unit_test(test_hostile_requests),
+        cmocka_unit_test(test_mutated_requests),
+        cmocka_unit_test(test_too_many_requests),
+        cmocka_unit_test(test_hostile_answers),
+        cmocka_unit_test(test_hostile_rows_and_ends),
+        cmocka_unit_test(test_somebody_elses_request),
+        cmocka_unit_test(test_row_of_one_value),
+        cmocka_unit_test(test_short_embeddings),
+        cmocka_unit_test(test_tokens_of_no_vocabulary),
+        cmocka_unit_test(test_usage_beyond_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

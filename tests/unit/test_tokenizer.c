@@ -1,6 +1,7 @@
 /* Tokenizers against libllama's answers (tests/golden/tokenizers): every vector by ids, pieces and
  * text, every fact of the vocabulary; streams; round trips of random text; long texts. */
 #include "base/random.h"
+#include "base/work_limit.h"
 #include "model/gguf_file.h"
 #include "model/tokenizer.h"
 
@@ -467,6 +468,40 @@ static void test_a_text_beyond_the_limit_is_refused(void **state)
     assert_int_equal(ids.count, 0);
 }
 
+/* Work that nobody wants any more, or that takes too much, ends in the middle; so does a list that
+ * is full. */
+static void test_encoding_ends_early(void **state)
+{
+    enum { BYTES = 1 << 20 };
+    static const char *const names[] = {"bpe-gpt-4o", "spm-llama"};
+    char *text = malloc(BYTES);
+    memset(text, 'a', BYTES);
+    for (size_t i = 5; i < BYTES; i += 6)
+        text[i] = ' ';
+    for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
+        const struct tokenizer *tokenizer = tokenizer_named(names[n]);
+        struct memory_total total = {.limit = 64 << 20};
+        struct work_limit gone = {.total = &total, .bytes_max = 64 << 20, .cancelled = true};
+        struct work_limit tight = {.total = &total, .bytes_max = 1 << 20};
+        struct token_list ids = {0}, few = {.max = 10};
+        struct error err = {0};
+        work_limit_enter(&gone);
+        assert_int_not_equal(tokenizer_encode(tokenizer, text, BYTES, 0, &ids, &err), ERROR_NONE);
+        work_limit_leave();
+        assert_int_equal(gone.stop, WORK_CANCELLED);
+        work_limit_enter(&tight);
+        assert_int_not_equal(tokenizer_encode(tokenizer, text, BYTES, 0, &ids, &err), ERROR_NONE);
+        token_list_deinit(&ids);
+        work_limit_leave();
+        assert_int_equal(tight.stop, WORK_TOO_LARGE);
+        assert_int_equal(memory_total_used(&total), 0);
+        assert_int_equal(tokenizer_encode(tokenizer, text, BYTES, 0, &few, &err), ERROR_INVALID);
+        assert_int_equal(few.count, 10);
+        token_list_deinit(&few);
+    }
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -478,6 +513,7 @@ int main(void)
         cmocka_unit_test(test_spm_gives_any_bytes_back),
         cmocka_unit_test(test_long_texts),
         cmocka_unit_test(test_a_text_beyond_the_limit_is_refused),
+        cmocka_unit_test(test_encoding_ends_early),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
