@@ -49,6 +49,8 @@ bool claims_event(const Cluster__Event *event, const char *sender)
     case CLUSTER__EVENT__KIND_INSTANCE_TARGET:
     case CLUSTER__EVENT__KIND_INSTANCE_STOPPED:
     case CLUSTER__EVENT__KIND_SETTING_CHANGED:
+    case CLUSTER__EVENT__KIND_TOKEN_CREATED:
+    case CLUSTER__EVENT__KIND_TOKEN_REVOKED:
     case CLUSTER__EVENT__KIND__NOT_SET: /* of a newer version */
     case _CLUSTER__EVENT__KIND__CASE_IS_INT_SIZE:
         break;

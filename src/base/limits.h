@@ -157,6 +157,12 @@ enum {
     LIMIT_LANE_PENDING = 256,         /* messages that wait for room in a ring */
     LIMIT_RING_WAIT_MS = 5000,        /* for its reader, when it is full */
 
+    /* access tokens (trust/access_token.h) */
+    LIMIT_ACCESS_TOKENS = 256,
+    LIMIT_ACCESS_TOKEN_BYTES = 4096, /* one token's record, with all that it is bound to */
+    LIMIT_ACCESS_TOKEN_NAME_BYTES = 63,
+    LIMIT_ACCESS_TOKEN_BINDINGS = 64, /* models; and machines or devices */
+
     /* requests on their way between nodes */
     LIMIT_REQUEST_BYTES = 80 << 20,     /* one message: holds a prompt that fills LIMIT_CONTEXT */
     LIMIT_REQUEST_TOKENS = 4096,        /* of one message back */

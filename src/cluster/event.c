@@ -225,6 +225,15 @@ static void describe_setting(const Cluster__Setting *setting, struct buffer *out
         put_name(out, setting->value);
 }
 
+/* By the id that `medley token list` shows: the name is gone by now. */
+static void describe_revoked(const Cluster__TokenHash *token, struct buffer *out)
+{
+    buffer_text(out, "token ");
+    for (size_t i = 0; i < token->hash.len && i < 8; i++)
+        buffer_printf(out, "%02x", token->hash.data[i]);
+    buffer_text(out, " was revoked");
+}
+
 void event_describe(const Cluster__Event *e, struct buffer *out)
 {
     switch (e->kind_case) {
@@ -280,6 +289,12 @@ void event_describe(const Cluster__Event *e, struct buffer *out)
         else
             buffer_printf(out, "the cluster was founded anew, generation %llu",
                           (unsigned long long)e->refounded->generation);
+        return;
+    case CLUSTER__EVENT__KIND_TOKEN_CREATED:
+        description_put(out, "token ", e->token_created->name, " was made");
+        return;
+    case CLUSTER__EVENT__KIND_TOKEN_REVOKED:
+        describe_revoked(e->token_revoked, out);
         return;
     case CLUSTER__EVENT__KIND__NOT_SET:
     case _CLUSTER__EVENT__KIND__CASE_IS_INT_SIZE:

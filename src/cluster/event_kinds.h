@@ -31,7 +31,9 @@
     X(INSTANCE_STOPPED, FIRST, ANYBODY)                                                            \
     X(SETTING_CHANGED, FIRST, ANYBODY)                                                             \
     X(REFOUNDED, FIRST, ANYBODY)                                                                   \
-    X(NODE_ROLE, LATER, ADMIN)
+    X(NODE_ROLE, LATER, ADMIN)                                                                     \
+    X(TOKEN_CREATED, LATER, ADMIN)                                                                 \
+    X(TOKEN_REVOKED, LATER, ADMIN)
 
 enum { EVENT_SINCE_LATER, EVENT_SINCE_FIRST };
 enum { EVENT_SIGNED_ANYBODY, EVENT_SIGNED_ADMIN };

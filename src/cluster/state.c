@@ -97,6 +97,10 @@ static const char *apply_kind(Cluster__State *s, Cluster__Event *e)
         return apply_setting(s, e);
     case CLUSTER__EVENT__KIND_REFOUNDED:
         return apply_refounded(s, e);
+    case CLUSTER__EVENT__KIND_TOKEN_CREATED:
+        return apply_token_created(s, e);
+    case CLUSTER__EVENT__KIND_TOKEN_REVOKED:
+        return apply_token_revoked(s, e);
     case CLUSTER__EVENT__KIND__NOT_SET:
     case _CLUSTER__EVENT__KIND__CASE_IS_INT_SIZE:
         break;
@@ -240,7 +244,7 @@ static bool good_snapshot(const Cluster__State *s)
                good_text(s->instances[i]->model) && s->instances[i]->demand;
     for (size_t i = 0; i < s->n_settings && good; i++)
         good = good_text(s->settings[i]->key);
-    return good;
+    return good && good_tokens(s);
 }
 
 /* Every live epoch is there once, and none is above the last. */

@@ -59,6 +59,12 @@ const Cluster__NodeRecord *state_node_of_member(const struct state *state,
 const Cluster__Device *state_device(const Cluster__NodeRecord *node, const char *id);
 const Cluster__Model *state_model(const struct state *state, const char *name);
 const Cluster__Instance *state_instance(const struct state *state, const char *id);
+/* By the 32 bytes of its hash; compared in constant time in the end. What has expired is there
+ * until it is revoked. */
+const Cluster__Token *state_token(const struct state *state, const uint8_t *hash);
+const Cluster__Token *state_token_named(const struct state *state, const char *name);
+/* Whether there was ever a token, though it may have been revoked. */
+bool state_has_had_tokens(const struct state *state);
 const char *state_setting(const struct state *state, const char *key);
 /* Roles began with the first node_role; before, all members are admins. */
 bool state_has_roles(const struct state *state);

@@ -17,6 +17,10 @@ const char *apply_model_registered(Cluster__State *s, Cluster__Event *e);
 const char *apply_model_forgotten(Cluster__State *s, Cluster__Event *e);
 const char *apply_setting(Cluster__State *s, Cluster__Event *e);
 
+const char *apply_token_created(Cluster__State *s, Cluster__Event *e); /* state_tokens.c */
+const char *apply_token_revoked(Cluster__State *s, Cluster__Event *e);
+bool good_tokens(const Cluster__State *s); /* of a snapshot */
+
 const char *apply_instance_desired(Cluster__State *s, Cluster__Event *e);
 const char *apply_instance_target(Cluster__State *s, Cluster__Event *e);
 const char *apply_instance_placed(Cluster__State *s, Cluster__Event *e);

@@ -103,6 +103,23 @@ static void random_bytes(struct buffer *out)
     }
 }
 
+static void make_token(Cluster__Event *e, struct buffer *out)
+{
+    Cluster__Token token = CLUSTER__TOKEN__INIT;
+    Cluster__TokenPlace place = CLUSTER__TOKEN_PLACE__INIT, *places[] = {&place};
+    char *models[] = {name("model", 3)};
+    uint8_t hash[32] = {0};
+    hash[31] = (uint8_t)draw(5), hash[0] = (uint8_t)(37 * hash[31]);
+    token.name = name("token", 5);
+    token.has_hash = true, token.hash.len = draw(20) ? 32 : 31, token.hash.data = hash;
+    token.has_scopes = true, token.scopes = draw(20) ? 1 + draw(15) : draw(99);
+    token.models = models, token.n_models = draw(2) && models[0];
+    place.node = name("node", 6), place.device = draw(2) ? name("gpu", 2) : NULL;
+    token.places = places, token.n_places = draw(2);
+    e->kind_case = CLUSTER__EVENT__KIND_TOKEN_CREATED, e->token_created = &token;
+    event_encode(e, out);
+}
+
 static void small_event(Cluster__Event *e, struct buffer *out)
 {
     Cluster__NodeName node = CLUSTER__NODE_NAME__INIT;
@@ -114,7 +131,17 @@ static void small_event(Cluster__Event *e, struct buffer *out)
     Cluster__NodeRole role = CLUSTER__NODE_ROLE__INIT;
     Cluster__Proof proof = CLUSTER__PROOF__INIT;
     uint8_t bytes[64] = {(uint8_t)draw(2)};
-    switch (draw(11)) {
+    Cluster__TokenHash revoked = CLUSTER__TOKEN_HASH__INIT;
+    uint8_t hash[32] = {0};
+    switch (draw(13)) {
+    case 11:
+        hash[31] = (uint8_t)draw(5), hash[0] = (uint8_t)(37 * hash[31]);
+        revoked.has_hash = true, revoked.hash.len = draw(20) ? 32 : 3, revoked.hash.data = hash;
+        e->kind_case = CLUSTER__EVENT__KIND_TOKEN_REVOKED, e->token_revoked = &revoked;
+        break;
+    case 12:
+        make_token(e, out);
+        return;
     case 0:
         node.id = name("node", 6);
         e->kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED, e->node_removed = &node;
