@@ -108,6 +108,8 @@ static bool submit_choice(struct completion_choice *choice, struct api_error *er
     struct error cause;
     if (generator_submit(model->generator, &request, &choice->driver_id, &cause) != ERROR_NONE)
         return api_error_from(err, &cause);
+    access_count(completion->server->access, completion->use.grant.id, prompt->count,
+                 server_wall_ms());
     choice->running = true;
     completion->n_running++;
     return true;
@@ -146,6 +148,8 @@ static void choice_ready(struct inbox_item *item)
     struct completion *completion = choice->completion;
     completion->busy = true;
     bool done = inbox_collect(item, &completion->batch);
+    access_count(completion->server->access, completion->use.grant.id, completion->batch.n_records,
+                 server_wall_ms());
     if (completion->exchange && !choice->finish_reason)
         completion_take_tokens(choice, &completion->batch);
     if (done && choice->running) {
@@ -284,7 +288,7 @@ static void completion_handle_request(struct exchange *exchange, enum generation
     completion->use.owner = completion;
     completion->use.opened = completion_opened;
     completion->busy = true;
-    model_use_begin(&completion->use, server, completion->request.model);
+    model_use_begin(&completion->use, exchange, completion->request.model);
     completion->busy = false;
     if (completion->use.asking && completion->request.stream)
         exchange_stream_wait(exchange, "loading model");

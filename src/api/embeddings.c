@@ -189,6 +189,7 @@ static bool submit_one(struct embedding *embedding, const struct token_list *pro
     if (generator_submit(job->use.model->generator, &request, &embedding->driver_id, &cause) !=
         ERROR_NONE)
         return api_error_from(err, &cause);
+    access_count(job->server->access, job->use.grant.id, prompt->count, server_wall_ms());
     embedding->running = true;
     job->n_running++;
     return true;
@@ -271,5 +272,5 @@ void embeddings_handle(struct exchange *exchange)
     exchange_set_owner(exchange, embeddings_gone, job);
     job->use.owner = job;
     job->use.opened = embeddings_opened;
-    model_use_begin(&job->use, server, job->request.model);
+    model_use_begin(&job->use, exchange, job->request.model);
 }

@@ -9,12 +9,14 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct api_error {
     unsigned status;
     const char *type;
-    const char *code; /* NULL: null */
-    char param[128];  /* "": null; the field at fault, such as "messages[0].content" */
+    const char *code;       /* NULL: null */
+    uint32_t retry_after_s; /* of 429 and 503; 0: a second */
+    char param[128];        /* "": null; the field at fault, such as "messages[0].content" */
     char message[ERROR_TEXT_MAX];
 };
 

@@ -6,7 +6,9 @@
 
 #include <libwebsockets.h>
 
+#include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 struct api_server *exchange_server(const struct exchange *exchange)
@@ -17,6 +19,11 @@ struct api_server *exchange_server(const struct exchange *exchange)
 const struct api_client *exchange_client(const struct exchange *exchange)
 {
     return &exchange->client;
+}
+
+const struct access_grant *exchange_grant(const struct exchange *exchange)
+{
+    return &exchange->grant;
 }
 
 struct text exchange_path(const struct exchange *exchange)
@@ -104,6 +111,8 @@ void exchange_free(struct exchange *exchange)
                     ns);
     log_line(LOG_INFO, "api", "%s %s %u %.1f ms, %s", exchange->method_name, exchange->path, status,
              (double)ns * 1e-6, exchange->request_id);
+    access_end(server->access, &exchange->grant);
+    mem_free(exchange->late);
     server->metrics.requests_active--;
     if (exchange->next)
         exchange->next->before = exchange->before;
@@ -214,6 +223,13 @@ static void add_cors(struct exchange *exchange, struct head_writer *writer)
     add_header(writer, "access-control-max-age:", "86400");
 }
 
+static void add_retry_after(struct exchange *exchange, struct head_writer *writer)
+{
+    char seconds[16];
+    snprintf(seconds, sizeof seconds, "%u", exchange->retry_after_s ? exchange->retry_after_s : 1);
+    add_header(writer, "retry-after:", seconds);
+}
+
 /* Fills exchange->head. `length` is UINT64_MAX for a stream. */
 static void exchange_write_head(struct exchange *exchange, const char *content_type,
                                 uint64_t length)
@@ -236,7 +252,9 @@ static void exchange_write_head(struct exchange *exchange, const char *content_t
     if (exchange->status == 405 || exchange->method == METHOD_OPTIONS)
         add_header(&writer, "allow:", exchange->allow);
     if (exchange->status == 429 || exchange->status == 503)
-        add_header(&writer, "retry-after:", "1");
+        add_retry_after(exchange, &writer);
+    if (exchange->asks_token) /* RFC 6750, section 3 */
+        add_header(&writer, "www-authenticate:", "Bearer realm=\"medley\"");
     if (exchange->close_after)
         add_header(&writer, "connection:", "close");
     if (exchange->request_id[0])
@@ -289,6 +307,8 @@ void exchange_fail(struct exchange *exchange, const struct api_error *err)
 {
     struct buffer body = {0};
     api_error_write(err, &body);
+    exchange->retry_after_s = err->retry_after_s;
+    exchange->asks_token = err->status == 401;
     if (exchange->streaming) {
         exchange->gone = NULL;
         if (exchange_stream_event(exchange, NULL, &body))
@@ -297,6 +317,30 @@ void exchange_fail(struct exchange *exchange, const struct api_error *err)
         return;
     }
     exchange_answer(exchange, err->status, "application/json", &body);
+}
+
+void exchange_fail_late(struct exchange *exchange, const struct api_error *err, uint32_t delay_ms)
+{
+    assert(!exchange->late && !exchange->gone);
+    exchange->state = EXCHANGE_WORKING;
+    exchange->late = delay_ms ? mem_new(sizeof *exchange->late) : NULL;
+    if (!exchange->late) {
+        exchange_fail(exchange, err);
+        return;
+    }
+    *exchange->late = *err;
+    lws_set_timeout(exchange->wsi, NO_PENDING_TIMEOUT, 0);
+    lws_set_timer_usecs(exchange->wsi, (lws_usec_t)delay_ms * 1000);
+}
+
+void exchange_revoke(struct exchange *exchange, const struct api_error *err)
+{
+    if (exchange->state == EXCHANGE_ANSWERED || exchange->dead || exchange->late)
+        return;
+    exchange->close_after = true;
+    exchange->linger = exchange->state == EXCHANGE_BODY;
+    tell_owner(exchange);
+    exchange_fail(exchange, err);
 }
 
 static void begin_stream(struct exchange *exchange)

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct access_grant;
 struct api_client;
 struct api_server;
 struct exchange;
@@ -25,6 +26,8 @@ enum {
 struct api_server *exchange_server(const struct exchange *exchange);
 /* On whose behalf; good as long as the exchange. */
 const struct api_client *exchange_client(const struct exchange *exchange);
+/* What its token grants; good as long as the exchange. */
+const struct access_grant *exchange_grant(const struct exchange *exchange);
 struct text exchange_path(const struct exchange *exchange); /* decoded, without the query */
 struct text exchange_body(const struct exchange *exchange);
 uint64_t exchange_started_ns(const struct exchange *exchange);

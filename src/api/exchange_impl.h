@@ -1,6 +1,7 @@
 /* The inside of an exchange, for the two files that speak to libwebsockets. */
 #pragma once
 
+#include "api/access.h"
 #include "api/chunked.h"
 #include "api/client.h"
 #include "api/exchange.h"
@@ -27,6 +28,10 @@ struct exchange {
     struct lws *wsi;
     struct exchange *next, *before;
     struct api_client client;
+    struct access_grant grant; /* id 0: no token, or not let in yet */
+    struct api_error *late;    /* what it is to be answered when its timer ends */
+    uint32_t retry_after_s;
+    bool asks_token; /* the answer says how to show one */
     enum exchange_state state;
     const struct route *route; /* NULL: none */
     const char *allow;
@@ -64,6 +69,10 @@ void exchange_receive(struct exchange *exchange, const char *bytes, size_t size)
 void exchange_ready(struct exchange *exchange); /* the body is complete */
 bool exchange_writable(struct exchange *exchange, bool *over);
 void exchange_tick(struct exchange *exchange); /* the timer of exchange_stream_wait() */
+/* Answers so after a while, during which nothing else becomes of it. */
+void exchange_fail_late(struct exchange *exchange, const struct api_error *err, uint32_t delay_ms);
+/* Its token holds no more: its work is cancelled, and its client told. */
+void exchange_revoke(struct exchange *exchange, const struct api_error *err);
 void exchange_free(struct exchange *exchange); /* tells the owner if there is one */
 void exchange_abort(
     struct exchange *exchange); /* the owner is told, the connection is closed soon */

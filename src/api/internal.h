@@ -8,6 +8,7 @@
 #include "api/server.h"
 #include "model/tokenizer.h"
 
+struct access;
 struct exchange;
 struct lws;
 struct lws_context;
@@ -17,6 +18,7 @@ struct server_tls;
 struct api_server {
     struct api_models models;
     struct api_limits limits;
+    struct access *access;
     uint32_t waiting_ms;
     char *cors_origin;
     char host[256];
@@ -35,12 +37,17 @@ struct api_server {
     struct lws_context *lws;
     struct server_timer *timer;
     struct server_tls *tls; /* NULL: plain HTTP */
+    struct server_timer *token_timer;
+    bool watches_tokens;
     unsigned char *scratch; /* one write */
 };
 
 /* A job begins or ends: what a stop waits for. */
 void server_job_begin(struct api_server *server);
 void server_job_end(struct api_server *server);
+uint64_t server_wall_ms(void); /* since 1970 */
+/* There are requests with a token: it is looked at while they last (ACCESS_SWEEP_MS). */
+void server_watch_tokens(struct api_server *server);
 bool server_is_named(const struct text *text, const char *name); /* name NULL: false */
 /* The error for a name that no model has, naming those that there are; name->data NULL: none was
  * given. */

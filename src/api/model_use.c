@@ -1,8 +1,10 @@
 #include "api/model_use.h"
 
+#include "api/exchange.h"
 #include "model/model.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 static void model_use_explain(struct model_use *use, const struct error *cause)
@@ -70,17 +72,53 @@ static void model_use_on_opened(void *arg, struct api_model *model, const struct
     use->model = model;
     if (!model)
         model_use_explain(use, err);
+    else /* where it runs may be known only now */
+        access_may_use(use->server->access, &use->grant, model->id, &use->err);
     if (!use->within)
         inbox_post_done(&use->item);
 }
 
-void model_use_begin(struct model_use *use, struct api_server *server, struct text name)
+/* The id of the model that is asked for by id or alias, or of the only one. */
+struct model_naming {
+    const struct text *name;
+    char id[LIMIT_CLUSTER_TEXT_BYTES + 1];
+    uint32_t n_found;
+};
+
+static void model_use_add_naming(void *arg, const struct api_listed *model)
 {
+    struct model_naming *naming = arg;
+    if (naming->name->data && !server_is_named(naming->name, model->id) &&
+        !server_is_named(naming->name, model->alias))
+        return;
+    if (!naming->n_found++)
+        snprintf(naming->id, sizeof naming->id, "%s", model->id);
+}
+
+/* Before it is opened: that may load it, which takes machines from others. */
+static bool model_use_is_allowed(struct model_use *use)
+{
+    struct model_naming naming = {.name = &use->name};
+    if (!use->grant.is_bound)
+        return true;
+    use->server->models.list(use->server->models.self, model_use_add_naming, &naming);
+    return naming.n_found != 1 ||
+           access_may_use(use->server->access, &use->grant, naming.id, &use->err);
+}
+
+void model_use_begin(struct model_use *use, const struct exchange *exchange, struct text name)
+{
+    struct api_server *server = exchange_server(exchange);
     const struct api_models *models = &server->models;
+    use->grant = *exchange_grant(exchange);
     use->server = server;
     use->name = name;
     use->item =
         (struct inbox_item){.inbox = &server->inbox, .ready = model_use_ready, .owner = use};
+    if (!model_use_is_allowed(use)) {
+        use->opened(use);
+        return;
+    }
     use->asking = use->within = true;
     if (name.data && memchr(name.data, '\0', name.size)) {
         struct error err;

@@ -1,5 +1,6 @@
 #include "api/routes.h"
 
+#include "api/access.h"
 #include "api/exchange.h"
 #include "api/internal.h"
 #include "api/json_out.h"
@@ -11,6 +12,8 @@
 
 /* A list of JSON objects in the making. */
 struct routes_listing {
+    const struct access *access;
+    const struct access_grant *grant;
     struct buffer *body;
     const struct text *wanted; /* NULL: all */
     uint32_t count;
@@ -22,6 +25,8 @@ static void routes_add_model(void *arg, const struct api_listed *model)
     if (listing->wanted && !server_is_named(listing->wanted, model->id) &&
         !server_is_named(listing->wanted, model->alias))
         return;
+    if (!access_may_list(listing->access, listing->grant, model->id))
+        return;
     if (listing->count++)
         buffer_text(listing->body, ",");
     response_model(model->id, model->created_s, listing->body);
@@ -31,7 +36,9 @@ static void models_handle(struct exchange *exchange)
 {
     const struct api_models *models = &exchange_server(exchange)->models;
     struct buffer body = {0};
-    struct routes_listing listing = {.body = &body};
+    struct routes_listing listing = {.access = exchange_server(exchange)->access,
+                                     .grant = exchange_grant(exchange),
+                                     .body = &body};
     buffer_text(&body, "{\"object\":\"list\",\"data\":[");
     models->list(models->self, routes_add_model, &listing);
     buffer_text(&body, "]}");
@@ -45,7 +52,10 @@ static void model_handle(struct exchange *exchange)
     size_t prefix = strlen("/v1/models/");
     struct text name = {path.data + prefix, path.size - prefix};
     struct buffer body = {0};
-    struct routes_listing listing = {.body = &body, .wanted = &name};
+    struct routes_listing listing = {.access = server->access,
+                                     .grant = exchange_grant(exchange),
+                                     .body = &body,
+                                     .wanted = &name};
     server->models.list(server->models.self, routes_add_model, &listing);
     if (listing.count) {
         exchange_answer_json(exchange, &body);
@@ -109,9 +119,16 @@ static void figures_deinit(struct figures *figures)
     buffer_deinit(&figures->each);
 }
 
-/* With one model {"model"}, else {"models": […]}. */
+/* For everybody, so that what watches the server needs no token: then it is only "ok".
+ * With one model {"model"}, else {"models": […]}. */
 static void health_handle(struct exchange *exchange)
 {
+    if (access_is_guarded(exchange_server(exchange)->access)) {
+        struct buffer short_body = {0};
+        buffer_text(&short_body, "{\"status\":\"ok\"}");
+        exchange_answer_json(exchange, &short_body);
+        return;
+    }
     struct figures figures = routes_gather(exchange_server(exchange));
     const struct buffer *names = figures.n_models == 1 ? &figures.first : &figures.each;
     struct buffer body = {0};
@@ -136,16 +153,19 @@ static void metrics_handle(struct exchange *exchange)
     exchange_answer(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
 }
 
+/* A client that may generate may also see what with. */
+enum { SEES_MODELS = ACCESS_READ | ACCESS_GENERATE };
+
 static const struct route routes[] = {
-    {METHOD_GET, "/v1/models", models_handle},
-    {METHOD_GET, "/v1/models/…", model_handle},
-    {METHOD_POST, "/v1/chat/completions", chat_completion_handle},
-    {METHOD_POST, "/v1/completions", completion_handle},
-    {METHOD_POST, "/v1/embeddings", embeddings_handle},
-    {METHOD_POST, "/tokenize", tokenize_handle},
-    {METHOD_POST, "/detokenize", detokenize_handle},
-    {METHOD_GET, "/health", health_handle},
-    {METHOD_GET, "/metrics", metrics_handle},
+    {METHOD_GET, "/v1/models", SEES_MODELS, models_handle},
+    {METHOD_GET, "/v1/models/…", SEES_MODELS, model_handle},
+    {METHOD_POST, "/v1/chat/completions", ACCESS_GENERATE, chat_completion_handle},
+    {METHOD_POST, "/v1/completions", ACCESS_GENERATE, completion_handle},
+    {METHOD_POST, "/v1/embeddings", ACCESS_GENERATE, embeddings_handle},
+    {METHOD_POST, "/tokenize", ACCESS_GENERATE, tokenize_handle},
+    {METHOD_POST, "/detokenize", ACCESS_GENERATE, detokenize_handle},
+    {METHOD_GET, "/health", 0, health_handle},
+    {METHOD_GET, "/metrics", ACCESS_READ, metrics_handle},
 };
 
 static bool routes_matches(const struct route *route, const char *path)

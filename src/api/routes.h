@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct exchange;
 
@@ -10,6 +11,7 @@ enum http_method { METHOD_GET, METHOD_POST, METHOD_HEAD, METHOD_OPTIONS, METHOD_
 struct route {
     enum http_method method; /* a GET route answers HEAD too */
     const char *path;        /* ending in "/…": with anything but nothing after the slash */
+    uint32_t scopes;         /* any of these (enum access_scope); 0: for everybody */
     void (*handle)(struct exchange *exchange);
 };
 

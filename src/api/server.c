@@ -13,6 +13,7 @@
 
 #include <assert.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     CONNECTIONS_MAX = 1024,
@@ -79,6 +80,40 @@ static void server_watch(lws_sorted_usec_list_t *entry)
         watch_again(server);
 }
 
+/* ---- tokens of requests under way ---- */
+
+uint64_t server_wall_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void server_check_tokens(lws_sorted_usec_list_t *entry)
+{
+    struct api_server *server = lws_container_of(entry, struct server_timer, entry)->server;
+    const uint64_t wall_ms = server_wall_ms();
+    bool any = false;
+    struct api_error err;
+    for (struct exchange *exchange = server->exchanges; exchange; exchange = exchange->next) {
+        any |= exchange->grant.id != 0;
+        if (!access_holds(server->access, &exchange->grant, wall_ms, &err))
+            exchange_revoke(exchange, &err);
+    }
+    server->watches_tokens = false;
+    if (any)
+        server_watch_tokens(server);
+}
+
+void server_watch_tokens(struct api_server *server)
+{
+    if (server->watches_tokens)
+        return;
+    server->watches_tokens = true;
+    lws_sul_schedule(server->lws, 0, &server->token_timer->entry, server_check_tokens,
+                     ACCESS_SWEEP_MS * LWS_US_PER_MS);
+}
+
 static enum error_code open_context(struct api_server *server, void *uv_loop, struct error *err)
 {
     void *loops[] = {uv_loop};
@@ -117,6 +152,8 @@ static void server_free(struct api_server *server)
     mem_free(server->scratch);
     mem_free(server->timer);
     server_tls_close(server->tls);
+    mem_free(server->token_timer);
+    access_free(server->access);
     mem_free(server);
 }
 
@@ -127,8 +164,9 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     enum error_code code = api_address_parse(options->address, &address, err);
     if (code || (code = listen_check(&address, err)))
         return error_wrap(err, "api");
-    if (!api_address_is_loopback(address.host))
-        log_line(LOG_WARN, "api", "other machines can reach %s, and there is no authentication yet",
+    const bool is_loopback = api_address_is_loopback(address.host);
+    if (!is_loopback && options->is_open)
+        log_line(LOG_WARN, "api", "every machine that can reach %s may use this API: it is --open",
                  address.host);
     memcpy(server->host, address.host, sizeof server->host);
     server->port = address.port;
@@ -138,11 +176,17 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     server->waiting_ms = options->waiting_ms ? options->waiting_ms : WAITING_MS;
     server->scratch = mem_new(LWS_PRE + EXCHANGE_WRITE_BYTES);
     server->timer = mem_new(sizeof *server->timer);
+    server->token_timer = mem_new(sizeof *server->token_timer);
+    server->access = access_new(&(struct access_options){.tokens = options->access,
+                                                         .is_loopback = is_loopback,
+                                                         .is_open = options->is_open,
+                                                         .requires = options->requires_token});
     if (options->cors_origin)
         server->cors_origin = mem_copy_text(options->cors_origin, strlen(options->cors_origin));
-    if (!server->scratch || !server->timer || (options->cors_origin && !server->cors_origin))
+    if (!server->scratch || !server->timer || !server->token_timer || !server->access ||
+        (options->cors_origin && !server->cors_origin))
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the server");
-    server->timer->server = server;
+    server->timer->server = server->token_timer->server = server;
     code = server_tls_open(&options->tls, server->host, &server->tls, err);
     if (code)
         return code;
@@ -217,6 +261,7 @@ void api_server_close(struct api_server *server)
     inbox_silence(&server->inbox);
     lws_sul_cancel(&server->timer->entry);
     server_tls_end(server->tls);
+    lws_sul_cancel(&server->token_timer->entry);
     lws_context_destroy(server->lws);
 }
 

@@ -10,6 +10,7 @@
  * its handles back through it), and api_server_free(). */
 #pragma once
 
+#include "api/access.h"
 #include "api/limits.h"
 #include "api/models.h"
 #include "base/error.h"
@@ -38,6 +39,11 @@ struct api_options {
     struct api_models models;
     struct api_limits limits; /* 0: the default */
     struct api_tls_options tls;
+    /* Who may use it (access.h). An address that other machines reach needs a token, unless it is
+     * open. */
+    struct api_access access;
+    bool is_open;        /* nobody needs a token */
+    bool requires_token; /* on the loopback, too, and before there is one */
     uint32_t waiting_ms; /* a stream with nothing to say gets a sign of life so often; 0: 5 s */
 };
 

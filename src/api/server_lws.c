@@ -2,6 +2,7 @@
 
 #include "api/exchange_impl.h"
 #include "api/server_tls.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -237,11 +238,45 @@ static int on_upgrade(struct api_server *server, struct lws *wsi, char *protocol
     return 0;
 }
 
+/* Tokens, unless it is the question of a browser, which shows none, whether a page may ask
+ * (https://fetch.spec.whatwg.org/#cors-preflight-fetch). */
+static bool check_token(struct exchange *exchange, struct access_refusal *refusal)
+{
+    struct lws *wsi = exchange->wsi;
+    char authorization[256] = "";
+    if (exchange->method == METHOD_OPTIONS)
+        return true;
+    lws_hdr_copy(wsi, authorization, sizeof authorization, WSI_TOKEN_HTTP_AUTHORIZATION);
+    char *key = copy_header(wsi, "x-api-key:", 256);
+    const bool let_in =
+        access_begin(exchange->server->access, &exchange->client, authorization, key,
+                     exchange->route ? exchange->route->scopes : 0, clock_now_ns() / 1000000,
+                     server_wall_ms(), &exchange->grant, refusal);
+    mem_free(key);
+    memset(authorization, 0, sizeof authorization);
+    if (let_in && exchange->grant.id)
+        server_watch_tokens(exchange->server);
+    if (!let_in)
+        log_line(LOG_INFO, "api", "%s: %s %s: %s", exchange->client.share, exchange->method_name,
+                 exchange->path, refusal->err.message);
+    return let_in;
+}
+
+static void server_lws_refuse_token(struct exchange *exchange, const struct access_refusal *refusal)
+{
+    exchange->grant = (struct access_grant){0};
+    exchange->close_after = exchange->linger = true;
+    exchange_fail_late(exchange, &refusal->err, refusal->delay_ms);
+    if (!exchange->late)
+        lws_set_timer_usecs(exchange->wsi, EXCHANGE_LINGER_S * LWS_USEC_PER_SEC);
+}
+
 static int on_request(struct api_server *server, struct exchange *exchange, struct lws *wsi,
                       const char *path, size_t size)
 {
     bool body_assumed, length_given = false;
     struct api_error err;
+    struct access_refusal refusal;
     if (!exchange) /* else on_upgrade() has begun it */
         exchange = server_lws_begin_exchange(server, wsi);
     if (!exchange)
@@ -258,6 +293,10 @@ static int on_request(struct api_server *server, struct exchange *exchange, stru
         uint64_t expected = exchange->body_expected;
         refuse_body(exchange, &err);
         exchange->body_expected = expected; /* known: lingering ends with it */
+        return 0;
+    }
+    if (!check_token(exchange, &refusal)) {
+        server_lws_refuse_token(exchange, &refusal);
         return 0;
     }
     if (exchange->chunked) {
@@ -329,6 +368,14 @@ static int on_body(struct exchange *exchange, const char *bytes, size_t size)
 
 static int server_lws_on_timer(struct exchange *exchange)
 {
+    if (exchange->late) {
+        struct api_error late = *exchange->late;
+        mem_free(exchange->late);
+        exchange->late = NULL;
+        exchange_fail(exchange, &late);
+        lws_set_timer_usecs(exchange->wsi, EXCHANGE_LINGER_S * LWS_USEC_PER_SEC);
+        return 0;
+    }
     if (exchange->waiting)
         exchange_tick(exchange);
     if (exchange->linger || exchange->state != EXCHANGE_BODY)

@@ -155,7 +155,7 @@ void tokenize_handle(struct exchange *exchange)
         return;
     }
     job->text = request;
-    model_use_begin(&job->use, job->server, request.model);
+    model_use_begin(&job->use, exchange, request.model);
 }
 
 void detokenize_handle(struct exchange *exchange)
@@ -173,5 +173,5 @@ void detokenize_handle(struct exchange *exchange)
         return;
     }
     job->ids = request;
-    model_use_begin(&job->use, job->server, request.model);
+    model_use_begin(&job->use, exchange, request.model);
 }

@@ -141,13 +141,20 @@ static const struct option_row node_options[] = {
      .value = "ADDRESS",
      .standard = "127.0.0.1:8080",
      .help = "HOST:PORT, :PORT (this machine only) or [::1]:PORT; port 0 takes a free one\n"
-             "(default %s), `none`: no API. There is no authentication yet",
+             "(default %s), `none`: no API. Where other machines reach it, every request needs a\n"
+             "token (medley token)",
      .take = up_take_api},
     {.name = "cors",
      .value = "ORIGIN",
      .help = "let web pages of that origin, or * for all, use the API",
      OPTION_TEXT(struct up, api_options.cors_origin)},
     {OPTION_LIMIT(struct up, api_options.limits)},
+    {.name = "require-token",
+     .help = "ask for a token on this machine, too, and before there is one",
+     OPTION_TRUE(struct up, api_options.requires_token)},
+    {.name = "open",
+     .help = "ask nobody for a token: whoever reaches the API may use it",
+     OPTION_TRUE(struct up, api_options.is_open)},
     {.name = "model",
      .letter = 'm',
      .value = "FILE",
@@ -262,6 +269,36 @@ static void cmd_up_over(void *self, const struct error *why)
     raise(SIGTERM);
 }
 
+static bool up_find_token(void *self, const uint8_t *hash, struct access_grant *out)
+{
+    return daemon_find_token(self, hash, out);
+}
+
+static bool up_knows_tokens(void *self)
+{
+    return daemon_knows_tokens(self);
+}
+
+static bool up_requires_token(void *self)
+{
+    return daemon_has_had_tokens(self);
+}
+
+static bool up_token_may_use(void *self, const uint8_t *hash, const char *model, bool lists,
+                             struct error *why)
+{
+    return daemon_token_may_use(self, hash, model, lists, why);
+}
+
+static struct api_access up_access_of(struct daemon *daemon)
+{
+    return (struct api_access){.find = up_find_token,
+                               .is_ready = up_knows_tokens,
+                               .is_required = up_requires_token,
+                               .may_use = up_token_may_use,
+                               .self = daemon};
+}
+
 static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct error *err)
 {
     char url[128];
@@ -274,6 +311,7 @@ static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct erro
     up->api_options.tls.state_folder = up->folder;
     up->api_options.tls.node_name = daemon_own_name(up->daemon);
     up->api_options.tls.source = daemon_api_source(up->daemon);
+    up->api_options.access = up_access_of(up->daemon);
     enum error_code code = api_server_open(uv_loop, &up->api_options, &up->api, err);
     if (code)
         return code;
@@ -373,6 +411,22 @@ static enum error_code open_devices(struct up *up, struct error *err)
     return code;
 }
 
+/* Nothing would be unsafe: every request would be refused. But nobody wants that. A machine that
+ * joins does not know the cluster's tokens yet. */
+static enum error_code up_check_tokens(const struct up *up, const struct api_address *address,
+                                       struct error *err)
+{
+    if (api_address_is_loopback(address->host) || up->api_options.is_open || up->node.join_code ||
+        daemon_folder_has_had_tokens(up->folder))
+        return ERROR_NONE;
+    return error_set(
+        err, ERROR_INVALID,
+        "%s: other machines reach that address, and there is no token yet. Start "
+        "with --api 127.0.0.1:8080, make one with `medley token create NAME`, and start "
+        "again; or let everybody in with --open",
+        up->api_options.address);
+}
+
 static enum error_code cmd_up_serve(struct up *up, struct error *err)
 {
     struct api_address address;
@@ -386,6 +440,8 @@ static enum error_code cmd_up_serve(struct up *up, struct error *err)
     if (up->api_options.address &&
         (code = api_address_parse(up->api_options.address, &address, err)) == ERROR_NONE)
         code = listen_check(&address, err);
+    if (!code && up->api_options.address)
+        code = up_check_tokens(up, &address, err);
     if (code)
         return error_wrap(err, "--api");
     code = open_devices(up, err);

@@ -71,6 +71,9 @@ const Cluster__Node *control_find_node(const struct daemon *daemon, const char *
 /* A change of the cluster; when it is agreed on the answer is {key: name}. */
 void control_propose(struct conversation *conversation, Cluster__Event *event, const char *key,
                      const char *name);
+/* The same with another answer, which it takes. */
+void control_propose_answer(struct conversation *conversation, Cluster__Event *event,
+                            const char *name, yyjson_mut_doc *answer);
 /* A text of the request; NULL: not there, null, or no text. */
 const char *control_text(yyjson_val *root, const char *key);
 /* A whole number of the request, at most `max`; missing or null: `otherwise`. False: it is none,
@@ -96,5 +99,6 @@ void control_unload(struct conversation *conversation, yyjson_val *root);
 void control_drain(struct conversation *conversation, yyjson_val *root); /* control_moves.c */
 void control_moves(struct conversation *conversation, yyjson_val *root);
 void control_move(struct conversation *conversation, yyjson_val *root);
+void control_token(struct conversation *conversation, yyjson_val *root);    /* control_tokens.c */
 void control_events(struct conversation *conversation, yyjson_val *root);   /* control_events.c */
 void control_generate(struct conversation *conversation, yyjson_val *root); /* control_generate.c */

@@ -120,6 +120,7 @@ static void on_state_changed(void *self)
         finder_sync(daemon->finder);
         daemon_drop_strangers(daemon);
     }
+    daemon_note_tokens(daemon);
     catalogue_changed(daemon->catalogue);
     daemon_changed(daemon);
 }
@@ -382,6 +383,7 @@ enum error_code daemon_open(uv_loop_t *loop, const struct daemon_options *option
     daemon->lock = -1;
     daemon->opened_ms = daemon_now_ms(daemon);
     snprintf(daemon->folder, sizeof daemon->folder, "%s", options->folder);
+    daemon->has_had_tokens = daemon_folder_has_had_tokens(options->folder);
     enum error_code code = daemon_open_all(daemon, err);
     if (code) {
         daemon_close_now(daemon);

@@ -9,6 +9,7 @@
  *     STATE/nodes        the book of members (book.h)         STATE/models/ …    weights
  *                        (weights.h)
  *     STATE/control.sock commands (control.h)                 STATE/lock         one node a folder
+ *     STATE/tokens-made  empty: the API asks for a token (daemon_tokens.c)
  *
  * First start: it listens for clusters on the local networks for a moment. Where there is one it
  * waits to be let in, by a join code or by hand; else it founds one. All on the loop's thread. */
@@ -80,6 +81,23 @@ const char *daemon_own_name(const struct daemon *daemon);
 
 /* Places a model's file over the cluster and says how that went through `say`. */
 void daemon_serve_file(struct daemon *daemon, const char *path);
+
+/* ---- access tokens (trust/access_token.h) ---- */
+
+struct access_grant;
+bool daemon_find_token(const struct daemon *daemon, const uint8_t *hash, struct access_grant *out);
+/* Whether the cluster has, or once had, a token, as far as this node ever knew: also in the moment
+ * after a start in which it does not have the cluster's state yet. */
+bool daemon_has_had_tokens(const struct daemon *daemon);
+/* The same of a node that does not run. */
+bool daemon_folder_has_had_tokens(const char *folder);
+/* Whether it has the cluster's state, and so the tokens. */
+bool daemon_knows_tokens(const struct daemon *daemon);
+/* Whether the token's bindings let it use the model where that runs now; `lists`: know of it.
+ * False: `why` names what it is bound to. A model that is not loaded may be placed anywhere, so a
+ * token that is bound to machines cannot have it loaded. */
+bool daemon_token_may_use(const struct daemon *daemon, const uint8_t *hash, const char *model,
+                          bool lists, struct error *why);
 
 /* ---- the models that can be asked for ---- */
 

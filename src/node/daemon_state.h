@@ -87,6 +87,7 @@ struct daemon {
     struct catalogue *catalogue;
     struct peer *peers;
     bool is_leaving;
+    bool has_had_tokens; /* STATE/tokens-made is there */
     uint64_t told_ms;
 
     struct control *control;
@@ -156,6 +157,10 @@ enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Ins
                                  const char **problem);
 bool daemon_has_model(struct daemon *daemon,
                       const Cluster__Model *model); /* all of it, on this disk */
+
+/* ---- daemon_tokens.c ---- */
+void daemon_note_tokens(struct daemon *daemon);   /* the state has changed */
+void daemon_forget_tokens(struct daemon *daemon); /* it leaves its cluster */
 
 /* ---- control.h's server ---- */
 enum error_code control_open(struct daemon *daemon, struct error *err);

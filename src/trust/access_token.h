@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,6 +35,18 @@ enum access_token_kind {
     ACCESS_TOKEN_OTHER, /* not one of ours: another service's key, say */
     ACCESS_TOKEN_TYPO,  /* one of ours with a wrong or missing character */
     ACCESS_TOKEN_GOOD,  /* well-formed; whether anybody knows it is another question */
+};
+
+/* What a token grants; copied by value. */
+struct access_grant {
+    uint64_t id; /* access_token_id(); 0: none was needed, and everything is granted */
+    uint8_t hash[ACCESS_TOKEN_HASH_BYTES];
+    char name[LIMIT_ACCESS_TOKEN_NAME_BYTES + 1];
+    uint32_t scopes;
+    uint64_t expires_ms; /* since 1970; 0: never */
+    bool is_bound;       /* to models, machines or devices: `may_use` decides */
+    uint32_t requests_per_min, streams;
+    uint64_t tokens_per_day; /* 0: no limit */
 };
 
 /* A new token: its text, to be shown once, and its hash. ERROR_INTERNAL: no random numbers. */

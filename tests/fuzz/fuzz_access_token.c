@@ -4,6 +4,8 @@
 
 #include "trust/access_token.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
