@@ -240,7 +240,7 @@ static int on_upgrade(struct api_server *server, struct lws *wsi, char *protocol
 
 /* Tokens, unless it is the question of a browser, which shows none, whether a page may ask
  * (https://fetch.spec.whatwg.org/#cors-preflight-fetch). */
-static bool check_token(struct exchange *exchange, struct access_refusal *refusal)
+static bool server_lws_check_token(struct exchange *exchange, struct access_refusal *refusal)
 {
     struct lws *wsi = exchange->wsi;
     char authorization[256] = "";
@@ -295,7 +295,7 @@ static int on_request(struct api_server *server, struct exchange *exchange, stru
         exchange->body_expected = expected; /* known: lingering ends with it */
         return 0;
     }
-    if (!check_token(exchange, &refusal)) {
+    if (!server_lws_check_token(exchange, &refusal)) {
         server_lws_refuse_token(exchange, &refusal);
         return 0;
     }

@@ -44,13 +44,15 @@ static const struct option_row own_options[] = {
      .value = "ADDRESS",
      .standard = "127.0.0.1:8080",
      .help = "HOST:PORT, :PORT (this machine only) or [::1]:PORT; port 0 takes a free one\n"
-             "(default %s). There is no authentication yet: an address that\n"
-             "other machines reach is open to all of them",
+             "(default %s). An address that other machines reach needs --open",
      OPTION_TEXT(struct serving, options.address)},
     {.name = "alias",
      .value = "NAME",
      .help = "what the API calls the model (default: its own name; both are taken)",
      OPTION_TEXT(struct serving, alias)},
+    {.name = "open",
+     .help = "ask nobody for a token: whoever reaches the API may use it",
+     OPTION_TRUE(struct serving, options.is_open)},
     {.name = "cors",
      .value = "ORIGIN",
      .help = "let web pages of that origin, or * for all, use the API",
@@ -105,16 +107,22 @@ static void free_api(void *arg)
 }
 
 /* Before the model is loaded, which may take long: is the address free? */
-static enum error_code check_address(const char *text, struct error *err)
+static enum error_code check_address(const char *text, bool is_open, struct error *err)
 {
     struct api_address address;
     enum error_code code = api_address_parse(text, &address, err);
-    return code ? error_wrap(err, "--api") : listen_check(&address, err);
+    if (!code)
+        code = listen_check(&address, err);
+    if (!code && !is_open && !api_address_is_loopback(address.host))
+        code =
+            error_set(err, ERROR_INVALID,
+                      "%s: other machines reach that address; let everybody in with --open", text);
+    return code ? error_wrap(err, "--api") : ERROR_NONE;
 }
 
 static enum error_code cmd_serve_loop(struct serving *serving, struct error *err)
 {
-    enum error_code code = check_address(serving->options.address, err);
+    enum error_code code = check_address(serving->options.address, serving->options.is_open, err);
     if (!code)
         code = session_open(serving->model_path, &serving->flags, &serving->session, err);
     if (!code)

@@ -66,6 +66,7 @@ class Server:
         self.world, self.host = world, host
         self.log = world.folder / f"serve-{len(world.servers)}.log"
         words = [world.binary, "serve", world.model, "--api", f"{host}:0", "--devices", "cpu"]
+        words += [] if host.startswith("127.") else ["--open"]
         words += ["-t", "1", "--slots", "4", "--context", "512", *map(str, options)]
 
         def limit():
