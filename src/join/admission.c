@@ -75,19 +75,50 @@ void admission_wake(struct admission *admission)
 
 /* ---- guests come ----------------------------------------------------------------------------- */
 
-static bool admission_has_room(const struct admission *admission, uint64_t host)
+enum { GUESTS_CLOSING = 2 * LIMIT_JOIN_CHANNELS }; /* those that are being closed counted, too */
+
+/* Those that are not over, the oldest first; how many. One that two persons look at has said all
+ * that it has to: it stays. */
+static uint32_t admission_crowd(const struct admission *admission,
+                                struct guest *found[GUESTS_CLOSING],
+                                struct crowd_member members[GUESTS_CLOSING])
 {
-    uint32_t n_of_host = 0;
-    for (const struct guest *guest = admission->guests; guest; guest = guest->next)
-        n_of_host += guest->host == host;
-    return admission->n_guests < LIMIT_JOIN_CHANNELS && n_of_host < LIMIT_JOIN_CHANNELS_OF_HOST;
+    uint32_t n = 0, n_all = 0;
+    for (struct guest *guest = admission->guests; guest; guest = guest->next)
+        n_all += guest->phase != GUEST_OVER;
+    assert(n_all <= GUESTS_CLOSING);
+    for (struct guest *guest = admission->guests; guest; guest = guest->next) {
+        if (guest->phase == GUEST_OVER)
+            continue;
+        const uint32_t at = n_all - ++n; /* the list begins with the newest */
+        found[at] = guest;
+        members[at] =
+            (struct crowd_member){.host = guest->host, .may_go = guest->phase == GUEST_TALKING};
+    }
+    return n_all;
+}
+
+/* Where there is no room for one more, one that has not got far has to go. */
+static bool admission_make_room(struct admission *admission, struct stream_host host)
+{
+    static const struct crowd_limits limits = {LIMIT_JOIN_CHANNELS, LIMIT_JOIN_CHANNELS_OF_HOST};
+    static const struct error crowded = {ERROR_BUSY, "another machine came while it was silent"};
+    struct guest *found[GUESTS_CLOSING];
+    struct crowd_member members[GUESTS_CLOSING];
+    if (admission->n_guests >= GUESTS_CLOSING)
+        return false;
+    const int chosen =
+        crowd_choose(members, admission_crowd(admission, found, members), &limits, host);
+    if (chosen >= 0)
+        guest_over(found[chosen], &crowded);
+    return chosen != CROWD_FULL;
 }
 
 void admission_stream(struct admission *admission, struct stream *stream)
 {
     struct error err = {0};
-    const uint64_t host = stream_host(stream);
-    if (admission->closing || !admission_has_room(admission, host)) {
+    const struct stream_host host = stream_host(stream);
+    if (admission->closing || !admission_make_room(admission, host)) {
         error_set(&err, ERROR_BUSY, "turned away a machine that wants to join: %s",
                   admission->closing ? "this node is stopping" : "too many are joining already");
         stream_close(stream, NULL, NULL);

@@ -176,8 +176,8 @@ static void admission_guest_turn_away(struct guest *guest, const struct error *e
     buffer_deinit(&reply);
 }
 
-enum error_code guest_welcome(struct admission *admission, struct stream *stream, uint64_t host,
-                              struct error *err)
+enum error_code guest_welcome(struct admission *admission, struct stream *stream,
+                              struct stream_host host, struct error *err)
 {
     struct guest *guest = mem_new(sizeof *guest);
     if (!guest) {

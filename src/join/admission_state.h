@@ -2,6 +2,7 @@
 #pragma once
 
 #include "join/admission.h"
+#include "mesh/crowd.h"
 
 /* One that wants to be let in. */
 enum guest_phase {
@@ -15,7 +16,8 @@ enum guest_phase {
 struct guest {
     struct admission *admission;
     struct guest *next;
-    uint64_t id, host;
+    uint64_t id;
+    struct stream_host host;
     struct join_channel *channel; /* NULL: closed */
     struct inviter machine;
     enum guest_phase phase;
@@ -49,8 +51,8 @@ void admission_wake(struct admission *admission); /* for the turn, in which even
 /* ---- admission_guest.c ---- */
 
 /* Takes the stream. A guest that cannot be served is told why. */
-enum error_code guest_welcome(struct admission *admission, struct stream *stream, uint64_t host,
-                              struct error *err);
+enum error_code guest_welcome(struct admission *admission, struct stream *stream,
+                              struct stream_host host, struct error *err);
 
 /* What its machine said is carried out. */
 void guest_advance(struct guest *guest, enum join_result result, const struct buffer *reply,

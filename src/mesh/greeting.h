@@ -5,6 +5,7 @@
  * the loop; then it goes by itself. All on the loop's thread. */
 #pragma once
 
+#include "mesh/crowd.h"
 #include "mesh/mesh_state.h"
 
 enum greeting_phase {
@@ -23,7 +24,7 @@ struct greeting {
     bool is_server;
     struct hello ours; /* what this node says, when it dialled */
     uint8_t peer[NODE_ID_BYTES];
-    uint64_t host; /* a hash of the peer's address */
+    struct stream_host host; /* of the peer */
     struct frame_reader reader;
     uint8_t bytes[LIMIT_HELLO_BYTES];
     uv_timer_t timer;

@@ -7,25 +7,55 @@
 #include "mesh/resolve.h"
 #include "mesh/stream_host.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- knocking ------------------------------------------------------------------------------ */
 
-static bool may_knock(const struct mesh *mesh, uint64_t host)
+enum { GREETINGS_CLOSING = 2 * LIMIT_GREETINGS }; /* those that are being closed counted, too */
+
+/* The incoming ones that are not over, the oldest first; how many. */
+static uint32_t incoming_list(const struct mesh *mesh, struct greeting *found[GREETINGS_CLOSING],
+                              struct crowd_member members[GREETINGS_CLOSING])
 {
-    uint32_t n = 0, n_of_host = 0;
-    for (const struct greeting *greeting = mesh->greetings; greeting; greeting = greeting->next) {
-        n += greeting->is_server;
-        n_of_host += greeting->is_server && greeting->host == host;
+    uint32_t n = 0, n_all = 0;
+    for (struct greeting *greeting = mesh->greetings; greeting; greeting = greeting->next)
+        n_all += greeting->is_server && greeting->phase != GREETING_OVER;
+    assert(n_all <= GREETINGS_CLOSING);
+    for (struct greeting *greeting = mesh->greetings; greeting; greeting = greeting->next) {
+        if (!greeting->is_server || greeting->phase == GREETING_OVER)
+            continue;
+        const uint32_t at = n_all - ++n; /* the list begins with the newest */
+        found[at] = greeting;
+        members[at] = (struct crowd_member){.host = greeting->host,
+                                            .may_go = greeting->phase == GREETING_SHAKING ||
+                                                      greeting->phase == GREETING_WAITING};
     }
-    return n < LIMIT_GREETINGS && n_of_host < LIMIT_GREETINGS_OF_HOST;
+    return n_all;
+}
+
+/* Where there is no room for one more, one that has said nothing yet has to go. */
+static bool incoming_make_room(struct mesh *mesh, struct stream_host host)
+{
+    static const struct crowd_limits limits = {LIMIT_GREETINGS, LIMIT_GREETINGS_OF_HOST};
+    struct greeting *found[GREETINGS_CLOSING];
+    struct crowd_member members[GREETINGS_CLOSING];
+    uint32_t n_incoming = 0;
+    for (const struct greeting *greeting = mesh->greetings; greeting; greeting = greeting->next)
+        n_incoming += greeting->is_server;
+    if (n_incoming >= GREETINGS_CLOSING)
+        return false;
+    const int chosen = crowd_choose(members, incoming_list(mesh, found, members), &limits, host);
+    if (chosen >= 0)
+        greeting_abandon(found[chosen]);
+    return chosen != CROWD_FULL;
 }
 
 void incoming_stream(struct mesh *mesh, struct stream *stream)
 {
-    const uint64_t host = stream_host(stream);
-    if (mesh->closing || !may_knock(mesh, host)) {
+    const struct stream_host host = stream_host(stream);
+    if (mesh->closing || !incoming_make_room(mesh, host)) {
         log_line(LOG_INFO, "mesh", "turned away a connection: %s",
                  mesh->closing ? "this node is stopping"
                                : "too many connections have not sent a hello yet");

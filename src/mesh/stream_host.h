@@ -1,7 +1,8 @@
 /* Which host a stream comes from, for limits on what one host may have. */
 #pragma once
 
+#include "mesh/crowd.h"
 #include "mesh/stream.h"
 
-/* A number for the peer's address, without its port. An IPv6 host has a whole /64. */
-uint64_t stream_host(const struct stream *stream);
+/* The peer's address, without its port. */
+struct stream_host stream_host(const struct stream *stream);

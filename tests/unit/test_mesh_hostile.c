@@ -112,6 +112,55 @@ static void test_a_crowd_that_never_greets(void **state)
     link_world_deinit(world);
 }
 
+/* Silent connections of several addresses, each opened anew as soon as it is cut. */
+struct silent_crowd {
+    struct link_world *world;
+    int fds[2 * LIMIT_GREETINGS];
+};
+
+static int silent_connect(const struct link_world *world, int i)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_in from = {.sin_family = AF_INET}, to = from;
+    from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 10 + (uint32_t)i / LIMIT_GREETINGS_OF_HOST);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons(world->nodes[1].port);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&from, sizeof from), 0);
+    assert_true(connect(fd, (struct sockaddr *)&to, sizeof to) == 0 || errno == EINPROGRESS);
+    return fd;
+}
+
+static bool silent_crowd_and_peers_up(void *arg)
+{
+    struct silent_crowd *crowd = arg;
+    for (int i = 0; i < 2 * LIMIT_GREETINGS; i++) {
+        if (!is_cut(&crowd->fds[i]))
+            continue;
+        close(crowd->fds[i]);
+        crowd->fds[i] = silent_connect(crowd->world, i);
+    }
+    return good_peers_up(crowd->world);
+}
+
+/* Those who say nothing keep nobody out who speaks. */
+static void test_a_crowd_that_comes_again(void **state)
+{
+    struct link_world *world = link_world_init(MESH_TCP);
+    struct silent_crowd crowd = {.world = world};
+    link_world_open(world, 1);
+    for (int i = 0; i < 2 * LIMIT_GREETINGS; i++)
+        crowd.fds[i] = silent_connect(world, i);
+    link_world_pass(world, 20);
+    link_world_open(world, 0);
+    link_world_dial(world, 0, 1);
+    assert_true(link_world_run(world, silent_crowd_and_peers_up, &crowd, 5000));
+    for (int i = 0; i < 2 * LIMIT_GREETINGS; i++)
+        close(crowd.fds[i]);
+    link_world_pass(world, 20);
+    link_world_deinit(world);
+}
+
 /* A reset in each phase of a connection. */
 static void test_resets(void **state)
 {
@@ -536,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_garbage_instead_of_tls),
         cmocka_unit_test(test_silence_and_dripping_before_tls),
         cmocka_unit_test(test_a_crowd_that_never_greets),
+        cmocka_unit_test(test_a_crowd_that_comes_again),
         cmocka_unit_test(test_resets),
         cmocka_unit_test(test_a_link_by_hand),
         cmocka_unit_test(test_bad_frames_of_a_member),
