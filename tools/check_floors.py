@@ -25,7 +25,7 @@ LIBRARIES = [
     (r"pcre2\.h", {"model"}),
     (r"utf8proc\.h", {"model"}),
     (r"openssl/.*", {"join", "mesh", "trust"}),
-    (r"sodium.*", {"join", "mesh", "trust"}),
+    (r"sodium.*", {"audit", "join", "mesh", "trust"}),
     (r"avahi-.*", {"mesh"}),
     (r"raft.*\.h|sqlite3\.h", {"cluster"}),
     (r"seccomp\.h|linux/landlock\.h", {"sandbox"}),

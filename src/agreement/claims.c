@@ -51,6 +51,7 @@ bool claims_event(const Cluster__Event *event, const char *sender)
     case CLUSTER__EVENT__KIND_SETTING_CHANGED:
     case CLUSTER__EVENT__KIND_TOKEN_CREATED:
     case CLUSTER__EVENT__KIND_TOKEN_REVOKED:
+    case CLUSTER__EVENT__KIND_AUDITED:  /* every entry of it says who told it */
     case CLUSTER__EVENT__KIND__NOT_SET: /* of a newer version */
     case _CLUSTER__EVENT__KIND__CASE_IS_INT_SIZE:
         break;

@@ -123,6 +123,22 @@ enum {
         1024, /* events of this node that wait to be applied; of others, at a leader */
     LIMIT_PROPOSAL_NONCES = 4096, /* that a leader remembers */
 
+    /* the record of who did what */
+    LIMIT_AUDIT_NOTES = 32,                     /* of one event */
+    LIMIT_AUDIT_ALIKE = 4,                      /* entries of one kind and address in … */
+    LIMIT_AUDIT_WINDOW_MS = 60 * 1000,          /* … such a time, and then one with their number */
+    LIMIT_AUDIT_ALIKE_KINDS = 64,               /* kinds and addresses that are told apart */
+    LIMIT_AUDIT_WINDOW_MS_MAX = 60 * 60 * 1000, /* the time, while they go on coming */
+    LIMIT_AUDIT_BURST = 64,                     /* entries that one node tells at once, … */
+    LIMIT_AUDIT_REFILL_MS = 45 * 1000,          /* … and one more in such a time */
+    LIMIT_AUDIT_DAYS = 365, /* so long entries are kept, where nobody says otherwise */
+    LIMIT_AUDIT_DAYS_MAX = 10 * 365,
+    LIMIT_AUDIT_BYTES = 64 << 20,         /* of one node's files: then the oldest entries go */
+    LIMIT_AUDIT_SEGMENT_BYTES = 1 << 20,  /* of one file */
+    LIMIT_AUDIT_QUEUE_BYTES = 4 << 20,    /* waiting for a disk that is full or slow */
+    LIMIT_AUDIT_SEAL_ENTRIES = 256,       /* the leader signs after so many entries, … */
+    LIMIT_AUDIT_SEAL_MS = 60 * 60 * 1000, /* … or after so long, if there is a new one */
+
     /* a running model */
     LIMIT_CONTEXT = 16 * 1024 * 1024, /* tokens of one sequence */
     LIMIT_SEQUENCES = 256,            /* KV slots of one stage */

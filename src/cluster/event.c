@@ -234,6 +234,13 @@ static void describe_revoked(const Cluster__TokenHash *token, struct buffer *out
     buffer_text(out, " was revoked");
 }
 
+static void describe_audited(const Cluster__Audited *audited, struct buffer *out)
+{
+    buffer_printf(out, "record: %zu entr%s", audited->n_notes, audited->n_notes == 1 ? "y" : "ies");
+    if (audited->n_notes)
+        description_put(out, " (", audited->notes[0]->what, ")");
+}
+
 void event_describe(const Cluster__Event *e, struct buffer *out)
 {
     switch (e->kind_case) {
@@ -295,6 +302,9 @@ void event_describe(const Cluster__Event *e, struct buffer *out)
         return;
     case CLUSTER__EVENT__KIND_TOKEN_REVOKED:
         describe_revoked(e->token_revoked, out);
+        return;
+    case CLUSTER__EVENT__KIND_AUDITED:
+        describe_audited(e->audited, out);
         return;
     case CLUSTER__EVENT__KIND__NOT_SET:
     case _CLUSTER__EVENT__KIND__CASE_IS_INT_SIZE:

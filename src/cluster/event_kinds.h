@@ -33,7 +33,8 @@
     X(REFOUNDED, FIRST, ANYBODY)                                                                   \
     X(NODE_ROLE, LATER, ADMIN)                                                                     \
     X(TOKEN_CREATED, LATER, ADMIN)                                                                 \
-    X(TOKEN_REVOKED, LATER, ADMIN)
+    X(TOKEN_REVOKED, LATER, ADMIN)                                                                 \
+    X(AUDITED, LATER, ANYBODY)
 
 enum { EVENT_SINCE_LATER, EVENT_SINCE_FIRST };
 enum { EVENT_SIGNED_ANYBODY, EVENT_SIGNED_ADMIN };

@@ -101,6 +101,8 @@ static const char *apply_kind(Cluster__State *s, Cluster__Event *e)
         return apply_token_created(s, e);
     case CLUSTER__EVENT__KIND_TOKEN_REVOKED:
         return apply_token_revoked(s, e);
+    case CLUSTER__EVENT__KIND_AUDITED:
+        return apply_audited(s, e);
     case CLUSTER__EVENT__KIND__NOT_SET:
     case _CLUSTER__EVENT__KIND__CASE_IS_INT_SIZE:
         break;
@@ -144,19 +146,26 @@ enum error_code state_apply(struct state *state, uint64_t index, const uint8_t *
         return ERROR_NO_MEMORY;
     }
     bool proven = false;
+    struct recording recording = {0};
     const char *reason =
         code ? "it is no event" : proof_check(state->root, event, bytes, size, &proven);
+    if (!code && recording_prepare(state->root, event, &recording, err))
+        reason = no_memory;
     if (!reason)
         reason = apply_kind(state->root, event);
     event_free(event);
-    if (reason == no_memory)
+    if (reason == no_memory) {
+        recording_clear(&recording);
         return error_set(err, ERROR_NO_MEMORY, "state: not enough memory for an event");
+    }
     /* Its number is used up even where it makes no sense now: nobody can bring it again later. */
     if (proven) {
         state->root->has_admin_changes = true;
         state->root->admin_changes++;
     }
     conclude(state->root, index, reason, outcome);
+    recording_finish(state->root, &recording, outcome);
+    recording_clear(&recording);
     return ERROR_NONE;
 }
 
@@ -244,7 +253,7 @@ static bool good_snapshot(const Cluster__State *s)
                good_text(s->instances[i]->model) && s->instances[i]->demand;
     for (size_t i = 0; i < s->n_settings && good; i++)
         good = good_text(s->settings[i]->key);
-    return good && good_tokens(s);
+    return good && good_tokens(s) && good_audit_end(s->audit);
 }
 
 /* Every live epoch is there once, and none is above the last. */

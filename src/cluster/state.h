@@ -24,6 +24,7 @@
 #include "base/error.h"
 #include "cluster/event.h"
 #include "cluster/lineage.h"
+#include "cluster/recorded.h"
 
 #include <stdbool.h>
 
@@ -36,6 +37,7 @@ void state_deinit(struct state *state); /* leaves it empty */
 struct state_outcome {
     bool applied;
     const char *reason; /* static; why not */
+    struct recorded_outcome recorded;
 };
 
 /* An event entry of the log. ERROR_NO_MEMORY alone, and then nothing has changed. */
@@ -79,6 +81,8 @@ bool state_is_drained(const struct state *state, const char *node);
 /* Whether instances may be moved for gain: the setting "moves" is not "off". */
 bool state_moves(const struct state *state);
 uint32_t state_level(const struct state *state); /* the lowest of all admitted nodes; 0 of none */
+/* Where the record of who did what ends; zeroed: it has not begun (recorded.h). */
+struct audit_end state_audit_end(const struct state *state);
 struct lineage state_lineage(const struct state *state);
 /* All of its stages are ready; NULL has none. */
 bool state_is_ready(const Cluster__Placement *placement);

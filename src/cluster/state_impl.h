@@ -16,6 +16,7 @@ const char *apply_links(Cluster__State *s, Cluster__Event *e);
 const char *apply_model_registered(Cluster__State *s, Cluster__Event *e);
 const char *apply_model_forgotten(Cluster__State *s, Cluster__Event *e);
 const char *apply_setting(Cluster__State *s, Cluster__Event *e);
+const char *apply_audited(Cluster__State *s, Cluster__Event *e); /* state_audit.c */
 
 const char *apply_token_created(Cluster__State *s, Cluster__Event *e); /* state_tokens.c */
 const char *apply_token_revoked(Cluster__State *s, Cluster__Event *e);
@@ -37,6 +38,18 @@ bool roles_was_removed(const Cluster__State *s, const char *id);
 /* False: no memory. The oldest gives way at LIMIT_CLUSTER_REMOVED: a list that is full must not
  * keep a node from being removed, and nobody is let in without an admin's signature in any case. */
 bool roles_note_removed(Cluster__State *s, const char *id);
+
+/* The record, around what is applied: state_audit.c. Only the first may fail. */
+struct recording {
+    struct recorded recorded;
+    Cluster__AuditEnd *end; /* for a state that has none yet */
+};
+enum error_code recording_prepare(const Cluster__State *s, const Cluster__Event *e,
+                                  struct recording *out, struct error *err);
+void recording_finish(Cluster__State *s, struct recording *recording,
+                      struct state_outcome *outcome);
+void recording_clear(struct recording *recording);
+bool good_audit_end(const Cluster__AuditEnd *end); /* of a snapshot; NULL is fine */
 
 /* Stages that lost their node or device have failed. */
 void fail_lost_stages(Cluster__State *s);

@@ -31,7 +31,7 @@ static void make_node(Cluster__Node *node, Cluster__Device *devices, Cluster__De
     node->has_member = true;
     node->member = draw(20) ? 100 + number : draw(120);
     node->has_level = true;
-    node->level = 1 + draw(3);
+    node->level = EVENT_ROW_AUDITED - (draw(8) == 0); /* so that there is a record */
     node->n_devices = 1 + draw(3);
     for (uint32_t i = 0; i < node->n_devices; i++) {
         cluster__device__init(&devices[i]);
@@ -131,9 +131,11 @@ static void small_event(Cluster__Event *e, struct buffer *out)
     Cluster__NodeRole role = CLUSTER__NODE_ROLE__INIT;
     Cluster__Proof proof = CLUSTER__PROOF__INIT;
     uint8_t bytes[64] = {(uint8_t)draw(2)};
+    Cluster__AuditNote note = CLUSTER__AUDIT_NOTE__INIT, *notes[] = {&note, &note};
+    Cluster__Audited audited = CLUSTER__AUDITED__INIT;
     Cluster__TokenHash revoked = CLUSTER__TOKEN_HASH__INIT;
     uint8_t hash[32] = {0};
-    switch (draw(13)) {
+    switch (draw(14)) {
     case 11:
         hash[31] = (uint8_t)draw(5), hash[0] = (uint8_t)(37 * hash[31]);
         revoked.has_hash = true, revoked.hash.len = draw(20) ? 32 : 3, revoked.hash.data = hash;
@@ -183,6 +185,11 @@ static void small_event(Cluster__Event *e, struct buffer *out)
     case 7:
         setting.key = name("key", 4), setting.value = name("value", 4);
         e->kind_case = CLUSTER__EVENT__KIND_SETTING_CHANGED, e->setting_changed = &setting;
+        break;
+    case 8:
+        note.what = name("what", 4), note.who = name("who", 4), note.subject = name("subject", 4);
+        audited.notes = notes, audited.n_notes = draw(3);
+        e->kind_case = CLUSTER__EVENT__KIND_AUDITED, e->audited = &audited;
         break;
     default:
         node.id = name("node", 6);
@@ -260,6 +267,8 @@ void random_event(struct event_draws *draws, const struct state *state, struct b
     source = draws;
     event.has_time_ms = true;
     event.time_ms = draw(1000000);
+    event.by = name("node", 6);
+    event.actor = name("actor", 3);
     if (draw(20) == 0)
         random_bytes(out);
     else if (draw(3) == 0)

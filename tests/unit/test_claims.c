@@ -63,6 +63,10 @@ static void test_own(void **state)
     assert_false(claims_event(&event, "me"));
     node.id = me;
     assert_true(claims_event(&event, "me"));
+
+    event = event_of(CLUSTER__EVENT__KIND_AUDITED); /* what it has seen, in its own name */
+    assert_true(claims_event(&event, "me"));
+    assert_false(claims_event(&event, "other"));
 }
 
 static void test_leaders(void **state)

@@ -1,5 +1,7 @@
 /* The state: total over any event, the same everywhere, the same after a snapshot; epochs; fields
  * of a newer node. */
+#include "audit/note.h"
+#include "audit/seal.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cluster_events.h"
@@ -199,6 +201,183 @@ static void takes_no_foreign_snapshot(void **unused)
     mem_free(many);
 }
 
+/* ---- the record of who did what ---- */
+
+static void apply_event(struct state *state, Cluster__Event *event, struct state_outcome *outcome)
+{
+    static uint64_t index;
+    struct buffer bytes = {0};
+    event->by = (char *)(uintptr_t)"b1";
+    event_encode(event, &bytes);
+    apply_ok(state, ++index, &bytes, outcome);
+    buffer_deinit(&bytes);
+}
+
+static void add_node(struct state *state, const char *id, uint32_t level,
+                     struct state_outcome *outcome)
+{
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    Cluster__Node node = CLUSTER__NODE__INIT;
+    Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
+    node.id = node.name = name.id = (char *)(uintptr_t)id;
+    node.has_level = true, node.level = level;
+    event.kind_case = CLUSTER__EVENT__KIND_NODE_JOINED, event.node_joined = &node;
+    apply_event(state, &event, outcome);
+    event.kind_case = CLUSTER__EVENT__KIND_NODE_ADMITTED, event.node_admitted = &name;
+    apply_event(state, &event, outcome);
+}
+
+/* What a node writes down of an event: made again from it, and from what became of it. */
+static struct recorded recorded_again(Cluster__Event *event, struct state_outcome *outcome)
+{
+    struct recorded recorded;
+    struct recorded_outcome again = outcome->recorded;
+    event->by = (char *)(uintptr_t)"b1";
+    assert_int_equal(recorded_prepare(event, &recorded, &err), ERROR_NONE);
+    recorded_finish(&recorded, outcome->reason, &again);
+    assert_memory_equal(&again.to, &outcome->recorded.to, sizeof again.to);
+    return recorded;
+}
+
+static void record_begins_when_all_know_it(void **unused)
+{
+    struct state state = {0};
+    struct state_outcome outcome;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
+    add_node(&state, "old", EVENT_ROW_AUDITED - 1, &outcome);
+    add_node(&state, "new", EVENT_ROW_AUDITED, &outcome);
+    assert_false(outcome.recorded.counts);
+    assert_int_equal(state_audit_end(&state).number, 0);
+    name.id = (char *)(uintptr_t)"old";
+    event.actor = (char *)(uintptr_t)"alice at tower";
+    event.kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED, event.node_removed = &name;
+    apply_event(&state, &event, &outcome);
+    assert_true(outcome.recorded.counts && outcome.recorded.begins);
+    struct recorded recorded = recorded_again(&event, &outcome);
+    assert_int_equal(recorded.n, 2);
+    assert_string_equal(recorded.entries[0].what, "record.begun");
+    assert_string_equal(recorded.entries[1].what, "node.removed");
+    assert_string_equal(recorded.entries[1].subject, "old");
+    assert_string_equal(recorded.entries[1].who, "alice at tower");
+    assert_string_equal(recorded.entries[1].outcome, "done");
+    assert_false(recorded.entries[1].told);
+    assert_int_equal(recorded.entries[1].number, 2);
+    recorded_clear(&recorded);
+    apply_event(&state, &event, &outcome); /* again, which makes no sense: it is recorded as that */
+    recorded = recorded_again(&event, &outcome);
+    assert_int_equal(recorded.n, 1);
+    assert_string_equal(recorded.entries[0].outcome, "refused: there is no such node");
+    recorded_clear(&recorded);
+    assert_int_equal(state_audit_end(&state).number, 3);
+    state_deinit(&state);
+}
+
+/* The state that follows from a snapshot goes on with the same record. */
+static void snapshots_carry_the_record(void **unused)
+{
+    struct state state = {0}, copy = {0};
+    struct state_outcome outcome, again;
+    add_node(&state, "a1", EVENT_ROW_AUDITED, &outcome);
+    struct buffer bytes = encoded(&state);
+    assert_int_equal(state_decode(&copy, (uint8_t *)bytes.data, bytes.size, &err), ERROR_NONE);
+    add_node(&state, "a2", EVENT_ROW_AUDITED, &outcome);
+    add_node(&copy, "a2", EVENT_ROW_AUDITED, &again);
+    assert_memory_equal(&outcome.recorded.to, &again.recorded.to, sizeof again.recorded.to);
+    assert_int_equal(again.recorded.to.number, 4);
+    /* A record's end that no events lead to is refused. */
+    copy.root->audit->hash.len = 31;
+    buffer_clear(&bytes);
+    state_encode(&copy, &bytes);
+    struct state bad = {0};
+    assert_int_equal(state_decode(&bad, (uint8_t *)bytes.data, bytes.size, &err), ERROR_INVALID);
+    copy.root->audit->hash.len = 32;
+    buffer_deinit(&bytes);
+    state_deinit(&state);
+    state_deinit(&copy);
+}
+
+static void told_notes_are_recorded_as_told(void **unused)
+{
+    struct state state = {0};
+    struct state_outcome outcome;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    Cluster__AuditNote note = CLUSTER__AUDIT_NOTE__INIT, *notes[LIMIT_AUDIT_NOTES + 1];
+    Cluster__Audited audited = CLUSTER__AUDITED__INIT;
+    add_node(&state, "a1", EVENT_ROW_AUDITED, &outcome);
+    note.what = (char *)(uintptr_t)"token.refused";
+    note.who = (char *)(uintptr_t)"token ci";
+    note.outcome = (char *)(uintptr_t)"it\x1b[31m has expired";
+    note.has_time_ms = true, note.time_ms = 77;
+    for (size_t i = 0; i < LIMIT_AUDIT_NOTES + 1; i++)
+        notes[i] = &note;
+    audited.notes = notes, audited.n_notes = 2;
+    event.kind_case = CLUSTER__EVENT__KIND_AUDITED, event.audited = &audited;
+    apply_event(&state, &event, &outcome);
+    assert_true(outcome.applied);
+    struct recorded recorded = recorded_again(&event, &outcome);
+    assert_int_equal(recorded.n, 2);
+    assert_true(recorded.entries[1].told);
+    assert_int_equal(recorded.entries[1].time_ms, 77);
+    assert_string_equal(recorded.entries[1].node, "b1");
+    assert_string_equal(recorded.entries[1].who, "token ci");
+    assert_string_equal(recorded.entries[1].outcome, "it?[31m has expired");
+    recorded_clear(&recorded);
+    audited.n_notes = LIMIT_AUDIT_NOTES + 1;
+    apply_event(&state, &event, &outcome);
+    assert_false(outcome.applied);
+    audited.n_notes = 1;
+    note.what = (char *)(uintptr_t)AUDIT_SIGNED; /* without a signature */
+    apply_event(&state, &event, &outcome);
+    assert_false(outcome.applied);
+    recorded = recorded_again(&event, &outcome);
+    assert_int_equal(recorded.n, 1);
+    assert_false(recorded.entries[0].told);
+    assert_string_equal(recorded.entries[0].what, "record.note_refused");
+    assert_string_equal(recorded.entries[0].who, "");
+    recorded_clear(&recorded);
+    state_deinit(&state);
+}
+
+/* Nobody signs the record's end in another's name. */
+static void signed_ends_are_the_signers_own(void **unused)
+{
+    struct state state = {0};
+    struct state_outcome outcome;
+    struct identity signer;
+    struct audit_entry entry = {0};
+    char id[NODE_ID_TEXT];
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    Cluster__AuditNote note = CLUSTER__AUDIT_NOTE__INIT, *notes[] = {&note};
+    Cluster__Audited audited = CLUSTER__AUDITED__INIT;
+    assert_int_equal(identity_make(&signer, &err), ERROR_NONE);
+    id_text(signer.node_id, NODE_ID_BYTES, id);
+    add_node(&state, id, EVENT_ROW_AUDITED, &outcome);
+    struct audit_end end = state_audit_end(&state);
+    struct audit_seal seal = {
+        .type = SEAL_HEAD, .first = 1, .last = end.number, .hash = end.hash, .time_ms = 5};
+    assert_int_equal(seal_sign(&seal, &signer, &err), ERROR_NONE);
+    seal_to_entry(&seal, &entry);
+    note.what = entry.what, note.subject = entry.subject, note.outcome = entry.outcome;
+    audited.notes = notes, audited.n_notes = 1;
+    event.kind_case = CLUSTER__EVENT__KIND_AUDITED, event.audited = &audited;
+    apply_event(&state, &event, &outcome); /* by "b1" */
+    assert_false(outcome.applied);
+    struct buffer bytes = {0};
+    event.by = id;
+    event_encode(&event, &bytes);
+    apply_ok(&state, 100, &bytes, &outcome);
+    assert_true(outcome.applied);
+    buffer_clear(&bytes);
+    entry.subject[6] ^= 1;
+    event_encode(&event, &bytes);
+    apply_ok(&state, 101, &bytes, &outcome);
+    assert_false(outcome.applied);
+    buffer_deinit(&bytes);
+    identity_deinit(&signer);
+    state_deinit(&state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +385,10 @@ int main(void)
         cmocka_unit_test(nothing_is_half_done_without_memory),
         cmocka_unit_test(fields_of_a_newer_node_survive),
         cmocka_unit_test(takes_no_foreign_snapshot),
+        cmocka_unit_test(record_begins_when_all_know_it),
+        cmocka_unit_test(snapshots_carry_the_record),
+        cmocka_unit_test(told_notes_are_recorded_as_told),
+        cmocka_unit_test(signed_ends_are_the_signers_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
