@@ -152,6 +152,8 @@ enum {
     LIMIT_CACHE_OFFER_MS = 3000,         /* until the old driver has said what it has */
     LIMIT_CACHE_PATIENCE_MS = 60 * 1000, /* until all of it is there, at most */
 
+    LIMIT_GUARDED_FILES = 256, /* model files that are open at a time (model/gguf_guard.h) */
+
     /* devices' processes (pipeline/children.h) */
     LIMIT_CHILD_WORD_BYTES = 16 * 1024, /* one message of control */
     LIMIT_CHILD_LANES = 64,             /* pipelines that have stages on one device */

@@ -3,6 +3,7 @@
 #include "api/server.h"
 #include "base/buffer.h"
 #include "base/heap.h"
+#include "base/private_process.h"
 #include "base/state_folder.h"
 #include "cli/commands.h"
 #include "cli/limit_option.h"
@@ -153,6 +154,7 @@ static int cmd_serve_run(int argc, char **argv)
     heap_return_large();
     if (!serving.flags.driver.n_slots)
         serving.flags.driver.n_slots = SLOTS_STANDARD;
+    private_process_begin();
     enum error_code code = cmd_serve_loop(&serving, &err);
     api_model_deinit(&serving.model);
     session_close(&serving.session);

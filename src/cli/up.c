@@ -4,6 +4,7 @@
 #include "base/buffer.h"
 #include "base/durable_file.h"
 #include "base/heap.h"
+#include "base/private_process.h"
 #include "base/state_folder.h"
 #include "cli/commands.h"
 #include "cli/limit_option.h"
@@ -462,6 +463,7 @@ static int cmd_up_run(int argc, char **argv)
     struct error err;
     if (!cmd_up_parse(argc, argv, &up))
         return EXIT_USAGE;
+    private_process_begin();
     heap_return_large();
     enum error_code code = cmd_up_serve(&up, &err);
     children_close(up.children);

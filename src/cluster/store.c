@@ -12,6 +12,7 @@
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { APPLICATION_ID = 0x4d44634c, FORMAT = 2 }; /* "MDcL" */
@@ -480,8 +481,21 @@ static enum error_code sync_folder(const char *path, struct error *err)
                    : ERROR_NONE;
 }
 
+/* Of versions that did not mind. SQLite gives its other files this one's mode when it makes them.
+ */
+static void store_make_private(const char *path)
+{
+    static const char *const ends[] = {"", "-wal", "-shm"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        char name[PATH_MAX];
+        if (snprintf(name, sizeof name, "%s%s", path, ends[i]) < (int)sizeof name)
+            (void)!chmod(name, S_IRUSR | S_IWUSR); /* not there, or another's: opening says so */
+    }
+}
+
 static enum error_code open_file(struct store *s, const char *path, struct error *err)
 {
+    store_make_private(path);
     const int code = sqlite3_open_v2(
         path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
     if (code)
@@ -566,9 +580,11 @@ enum error_code store_create(const char *path, uint64_t member, struct error *er
         return error_set(err, ERROR_INVALID, "store: no member id, or the path is too long");
     if (access(path, F_OK) == 0)
         return error_set(err, ERROR_INVALID, "store: %s already exists", path);
-    unlink(made); /* of an earlier attempt */
+    unlink(made);                                   /* of an earlier attempt */
+    const mode_t before = umask(S_IRWXG | S_IRWXO); /* names, addresses and events are in it */
     int opened = sqlite3_open_v2(
         made, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW, NULL);
+    umask(before);
     enum error_code code =
         opened ? sqlite_error(db, opened, "creating", err) : fill_new(db, member, err);
     sqlite3_close(db);

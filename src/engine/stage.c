@@ -62,6 +62,9 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
                          "%s: computing a batch of %u rows failed (%s)",
                          device_info(stage->device)->id, batch->n_rows,
                          ggml_status_to_string(status));
+    code = gguf_file_check_whole(model_file(stage->model), err);
+    if (code)
+        return code;
     if (stage->graph.result && out)
         ggml_backend_tensor_get(stage->graph.result, out, 0, ggml_nbytes(stage->graph.result));
     code = told ? tell_work(stage, batch, start_ns, out, err) : ERROR_NONE;

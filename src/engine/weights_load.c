@@ -51,7 +51,7 @@ enum error_code weights_copy(const struct tensor_copy *sources, uint32_t n_sourc
     copy_run(&job); /* this thread copies too, so no thread at all is still right */
     for (uint32_t i = 0; i < n_started; i++)
         pthread_join(threads[i], NULL);
-    return ERROR_NONE;
+    return gguf_file_check_whole(file, err);
 }
 
 void weights_advise_huge_pages(ggml_backend_buffer_t buffer)

@@ -3,6 +3,7 @@
 #include "model/gguf_file.h"
 
 #include "base/mem.h"
+#include "model/gguf_guard.h"
 #include "model/gguf_index.h"
 
 #include <assert.h>
@@ -56,7 +57,18 @@ static enum error_code gguf_file_map(struct gguf_file *file, const char *path, s
                          "cannot map the file: %s", strerror(errno));
     file->bytes = bytes;
     file->mapped = true;
+    file->guard = gguf_guard_add(bytes, (size_t)file->size);
     return ERROR_NONE;
+}
+
+enum error_code gguf_file_check_whole(const struct gguf_file *file, struct error *err)
+{
+    if (!file->mapped || !gguf_guard_is_cut(file->guard))
+        return ERROR_NONE;
+    return error_set(err, ERROR_IO,
+                     "the file %s was cut, or its disk failed, while it was in use; bring it back "
+                     "and load the model again",
+                     file->path);
 }
 
 /* A model cut into several files is refused: taken alone, one part would pass for a whole model
@@ -66,6 +78,8 @@ static enum error_code gguf_file_check(struct gguf_file *file, struct error *err
 {
     enum error_code code = gguf_check(file->bytes, file->size, &file->index, err);
     uint32_t n_parts = 1;
+    if (gguf_file_check_whole(file, NULL)) /* whatever gguf_check() made of it */
+        return gguf_file_check_whole(file, err);
     if (code || gguf_file_u32(file, "split.count", &n_parts, NULL) || n_parts <= 1)
         return code;
     return error_set(err, ERROR_UNSUPPORTED,
@@ -140,6 +154,8 @@ void gguf_file_close(struct gguf_file *file)
     if (!file)
         return;
     gguf_index_deinit(&file->index);
+    if (file->mapped)
+        gguf_guard_remove(file->guard);
     if (file->mapped)
         munmap((void *)(uintptr_t)file->bytes, (size_t)file->size);
     if (file->descriptor >= 0)

@@ -10,8 +10,9 @@
  * merges the walk takes 1.5 ms and ggml's reader 290 ms (file in the page cache, medians of 5).
  * The tests hold the two against each other, file by file and key by key.
  *
- * Lifetime: pointers handed out live until gguf_file_close(). Read-only: any thread. The file
- * must not be shortened while it is open (the system then ends the process with SIGBUS). */
+ * Lifetime: pointers handed out live until gguf_file_close(). Read-only: any thread. A file that is
+ * shortened while it is open reads as zeros from there on: who has used its bytes asks
+ * gguf_file_check_whole() before the result is used. */
 #pragma once
 
 #include "base/error.h"
@@ -35,6 +36,8 @@ void gguf_file_close(struct gguf_file *file);
 const char *gguf_file_path(const struct gguf_file *file); /* "(memory)" when there is none */
 uint64_t gguf_file_size(const struct gguf_file *file);    /* bytes */
 const uint8_t *gguf_file_bytes(const struct gguf_file *file);
+/* ERROR_IO: bytes were read that the file does not have any more. */
+enum error_code gguf_file_check_whole(const struct gguf_file *file, struct error *err);
 int gguf_file_descriptor(const struct gguf_file *file);   /* -1 for memory */
 uint32_t gguf_file_version(const struct gguf_file *file); /* of the format: 2 or 3 */
 

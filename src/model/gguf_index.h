@@ -53,6 +53,7 @@ struct gguf_file {
     uint64_t size;
     int descriptor; /* -1: memory */
     bool mapped;
+    uint32_t guard; /* gguf_guard.h; while it is mapped */
     struct gguf_index index;
 };
 

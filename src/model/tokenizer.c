@@ -140,6 +140,8 @@ enum error_code tokenizer_open(const struct gguf_file *file, struct tokenizer **
     if (!tokenizer)
         return tokenizer_no_memory(err);
     enum error_code code = tokenizer_load(tokenizer, file, err);
+    if (gguf_file_check_whole(file, NULL)) /* then what it says is not the reason */
+        code = gguf_file_check_whole(file, err);
     if (code) {
         tokenizer_close(tokenizer);
         error_wrap(err, "tokenizer");

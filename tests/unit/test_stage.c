@@ -5,6 +5,7 @@
 #include "engine/weight_unit.h"
 #include "gpu/gpu.h"
 #include "model/model.h"
+#include "model/tokenizer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -71,6 +73,52 @@ static void feed(struct stage *stage, uint32_t slot, uint32_t first, uint32_t n,
                                      .output = i + 1 == n};
     if (stage_forward(stage, &(struct batch){.rows = rows, .n_rows = n}, NULL, out, &err))
         fail_msg("%s", err.text);
+}
+
+/* ---- its file ---- */
+
+static void copy_file(const char *from, const char *to)
+{
+    char command[1200];
+    snprintf(command, sizeof command, "cp '%s' '%s'", from, to);
+    assert_int_equal(system(command), 0);
+}
+
+/* Weights lie in the mapped file. Reading them was the end of the process. */
+static void test_a_file_that_is_cut_fails_what_reads_it(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/medley-cut-XXXXXX";
+    struct error err = {0};
+    struct model *cut;
+    struct stage *stage, *other = open_stage(&(struct stage_options){
+                             .n_layers = 2, .n_slots = 1, .context = 64, .rows_max = 8});
+    struct stage_options options = whole();
+    float logits[VOCAB];
+    close(mkstemp(path));
+    copy_file(gguf_file_path(model_file(model)), path);
+    assert_int_equal(model_open(path, &cut, &err), ERROR_NONE);
+    options.no_repack = true; /* as stored: in place */
+    assert_int_equal(stage_open(cpu, cut, &options, &stage, &err), ERROR_NONE);
+    feed(stage, 0, 0, 1, logits);
+    assert_int_equal(truncate(path, 4096), 0);
+    struct batch_row row = {.position = 1, .token = 31, .output = true};
+    const struct batch batch = {.rows = &row, .n_rows = 1};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(stage_forward(stage, &batch, NULL, logits, &err), ERROR_IO);
+        assert_non_null(strstr(err.text, path));
+        assert_non_null(strstr(err.text, "was cut"));
+    }
+    assert_int_equal(stage_kv_length(stage, 0), 1);
+    feed(other, 0, 0, 1, logits); /* another file is not concerned */
+    stage_close(stage);
+    /* and what is opened now meets it at once */
+    struct tokenizer *tokenizer = NULL;
+    assert_int_equal(tokenizer_open(model_file(cut), &tokenizer, &err), ERROR_IO);
+    assert_int_equal(stage_open(cpu, cut, &options, &stage, &err), ERROR_IO);
+    model_close(cut);
+    stage_close(other);
+    remove(path);
 }
 
 /* ---- shapes ---- */
@@ -344,6 +392,7 @@ static void test_stages_share_what_is_loaded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_file_that_is_cut_fails_what_reads_it),
         cmocka_unit_test(test_neighbouring_decodes_are_one_group),
         cmocka_unit_test(test_senseless_batches_are_refused),
         cmocka_unit_test(test_truncated_slot_replays_the_same),

@@ -26,12 +26,22 @@
 static char folder[64], path[128];
 static struct error err;
 
+static mode_t mode_of(const char *name)
+{
+    struct stat file;
+    assert_int_equal(stat(name, &file), 0);
+    return file.st_mode & 07777;
+}
+
 static int setup(void **state)
 {
     snprintf(folder, sizeof folder, "/tmp/medley-store-XXXXXX");
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/log", folder);
+    const mode_t before = umask(0);
     assert_int_equal(store_create(path, 77, &err), ERROR_NONE);
+    assert_int_equal(umask(before), 0);
+    assert_int_equal(mode_of(path), 0600);
     return 0;
 }
 
