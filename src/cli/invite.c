@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 static const char usage[] =
-    "Usage: medley invite [--minutes N] [--json]\n"
+    "Usage: medley invite [--minutes N] [--role admin] [--json]\n"
     "\n"
     "Prints print a code that lets one machine into the cluster. On that machine: medley join "
     "CODE.\n"
@@ -18,13 +18,16 @@ static const char usage[] =
     "who should not be in.\n"
     "\n"
     "  --minutes N      how long the code works, 1 to 1440 (default 10)\n"
+    "  --role ROLE      admin: it may let others in, too; else member (medley role)\n"
     "  --json           for programs\n";
 
-enum { MINUTE_MS = 60 * 1000, OPTION_MINUTES = 256, OPTION_JSON };
+enum { MINUTE_MS = 60 * 1000, OPTION_MINUTES = 256, OPTION_ROLE, OPTION_JSON };
 
-static bool cmd_invite_parse(int argc, char **argv, uint32_t *minutes, bool *json)
+static bool cmd_invite_parse(int argc, char **argv, uint32_t *minutes, const char **role,
+                             bool *json)
 {
     static const struct option options[] = {{"minutes", required_argument, NULL, OPTION_MINUTES},
+                                            {"role", required_argument, NULL, OPTION_ROLE},
                                             {"json", no_argument, NULL, OPTION_JSON},
                                             {0}};
     const struct command *command = &command_invite;
@@ -33,6 +36,8 @@ static bool cmd_invite_parse(int argc, char **argv, uint32_t *minutes, bool *jso
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option == OPTION_JSON)
             *json = true;
+        else if (option == OPTION_ROLE)
+            *role = optarg;
         else if (option != OPTION_MINUTES)
             return option_unknown(command, argv);
         else if (!option_u32(command, "--minutes", optarg, 1, LIMIT_JOIN_CODE_MS_MAX / MINUTE_MS,
@@ -70,11 +75,13 @@ static enum error_code cmd_invite_print(yyjson_doc *doc, struct error *err)
 static int cmd_invite_run(int argc, char **argv)
 {
     uint32_t minutes = LIMIT_JOIN_CODE_MS / MINUTE_MS;
+    const char *role = "member";
     bool json = false;
-    if (!cmd_invite_parse(argc, argv, &minutes, &json))
+    if (!cmd_invite_parse(argc, argv, &minutes, &role, &json))
         return EXIT_USAGE;
     yyjson_mut_doc *question = daemon_question("invite");
     daemon_question_count(question, "minutes", minutes);
+    daemon_question_text(question, "role", role);
     return ask_show(&command_invite, question, json, cmd_invite_print);
 }
 

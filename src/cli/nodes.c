@@ -12,7 +12,8 @@ static const char usage[] =
     "Usage: medley nodes [--json]\n"
     "\n"
     "Lists the machines of this cluster: what they compute with, how much memory is free, who\n"
-    "leads and who votes, and their addresses. A machine that waits to be let in is listed, too,\n"
+    "is an admin, leads and votes, and their addresses. A machine that waits to be let in is "
+    "listed, too,\n"
     "with the words to compare; medley admit lets it in.\n"
     "\n"
     "The state is up, silent (with the time since it was last heard), down, or waiting.\n"
@@ -39,8 +40,13 @@ static void show_state(struct answer *answer, yyjson_val *node, struct table *ta
 
 static void show_role(struct answer *answer, yyjson_val *node, struct table *table)
 {
-    const bool votes = answer_flag(answer, node, "votes");
-    table_cell(table, "%s", answer_flag(answer, node, "leads") ? "leads" : votes ? "votes" : "-");
+    const char *role = answer_text_if(answer, node, "role");
+    const bool votes = answer_flag(answer, node, "votes"), admin = role && !strcmp(role, "admin");
+    const char *part = answer_flag(answer, node, "leads") ? "leads" : votes ? "votes" : NULL;
+    table_cell(table, "%s%s%s", admin ? "admin" : "", admin && part ? ", " : "",
+               part    ? part
+               : admin ? ""
+                       : "-");
 }
 
 static void show_devices(struct answer *answer, yyjson_val *devices, struct table *table)

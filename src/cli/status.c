@@ -36,6 +36,23 @@ static void say_node(struct answer *answer, yyjson_val *root, struct buffer *out
     buffer_deinit(&line);
 }
 
+static void say_own_role(struct answer *answer, yyjson_val *cluster, uint64_t n_nodes,
+                         struct buffer *out)
+{
+    const char *role = answer_text_if(answer, cluster, "role");
+    uint64_t admins = 0;
+    if (!role || !answer_count_if(answer, cluster, "admins", &admins))
+        return;
+    const bool admin = strcmp(role, "admin") == 0;
+    if (admin && admins == 1 && n_nodes > 1)
+        cmd_status_say(out, "",
+                       "this machine is its only admin: without it nobody can be let in. `medley "
+                       "role NODE admin` makes another");
+    else
+        cmd_status_say(out, "",
+                       admin ? "this machine is an admin" : "this machine is a plain member");
+}
+
 static void say_cluster(struct answer *answer, yyjson_val *root, struct buffer *out)
 {
     struct buffer line = {0};
@@ -69,6 +86,7 @@ static void say_cluster(struct answer *answer, yyjson_val *root, struct buffer *
         cmd_status_say(out, "cluster", line.data ? line.data : "");
         if (problem)
             cmd_status_say(out, "", problem);
+        say_own_role(answer, cluster, n_nodes, out);
     }
     buffer_deinit(&line);
 }

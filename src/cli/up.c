@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char usage[] =
     "Usage: medley up [options]\n\n"
@@ -450,6 +451,7 @@ static enum error_code cmd_up_serve(struct up *up, struct error *err)
         return code;
     up->node.folder = up->folder;
     up->node.say = cmd_up_say;
+    up->node.says_to_terminal = isatty(STDOUT_FILENO);
     up->node.over = cmd_up_over;
     up->node.self = up;
     struct node_service service = {"node", open_up, stop_up, close_up, free_up, up};

@@ -172,13 +172,20 @@ enum error_code admission_refuse(struct admission *admission, uint64_t id, const
     return ERROR_NONE;
 }
 
-enum error_code admission_grant(struct admission *admission, uint64_t id, const void *payload,
-                                size_t size, struct error *err)
+bool admission_is_by_code(const struct admission *admission, uint64_t id)
+{
+    const struct guest *guest = admission_find(admission, id, GUEST_DECIDING);
+    return guest && guest->machine.session.mode == JOIN_BY_CODE;
+}
+
+enum error_code admission_grant(struct admission *admission, uint64_t id, bool with_key,
+                                const void *payload, size_t size, struct error *err)
 {
     struct guest *guest = admission_find(admission, id, GUEST_DECIDING);
     if (!guest)
         return not_there(err);
-    const struct join_grant grant = {.with_key = true, .payload = payload, .payload_size = size};
+    const struct join_grant grant = {
+        .with_key = with_key, .payload = payload, .payload_size = size};
     struct buffer reply = {0};
     struct error why = {0};
     const enum join_result result = inviter_grant(&guest->machine, &grant, admission_now(admission),

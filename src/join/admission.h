@@ -97,7 +97,11 @@ enum error_code admission_agree(struct admission *admission, uint64_t id, struct
 enum error_code admission_refuse(struct admission *admission, uint64_t id, const char *why,
                                  struct error *err);
 
+/* In `decide`: it came with the code that is out, or was until then; else by hand. */
+bool admission_is_by_code(const struct admission *admission, uint64_t id);
+
 /* After `decide`. The node must be on the cluster's list by now, or it may be turned away by the
- * first member that it dials. ERROR_NOT_FOUND: it has gone in the meantime. */
-enum error_code admission_grant(struct admission *admission, uint64_t id, const void *payload,
-                                size_t size, struct error *err);
+ * first member that it dials. `with_key`: it is an admin, and gets the authority's key.
+ * ERROR_NOT_FOUND: it has gone in the meantime. */
+enum error_code admission_grant(struct admission *admission, uint64_t id, bool with_key,
+                                const void *payload, size_t size, struct error *err);

@@ -10,6 +10,9 @@
 
 #include <string.h>
 
+/* Beside those of the state, those of before there were roles. */
+enum { BOOK_REMOVED_MAX = 2 * LIMIT_CLUSTER_REMOVED };
+
 struct book {
     char path[PATH_MAX];
     Node__Book *content;
@@ -175,6 +178,77 @@ static Node__Book *book_copy_of(const Node__Book *book, Cluster__Node *shorts, s
     return out;
 }
 
+static bool id_is_among(char *const *ids, size_t n, const char *id)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(ids[i], id) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The book's removed ids and these, each once; the oldest give way. Points into both. NULL: no
+ * memory. */
+static char **all_removed(const Node__Book *content, char *const *ids, size_t n_ids, size_t *n)
+{
+    uint8_t id[NODE_ID_BYTES];
+    char **list = mem_new_array(content->n_removed + n_ids + 1, sizeof *list);
+    *n = list ? content->n_removed : 0;
+    for (size_t i = 0; i < *n; i++)
+        list[i] = content->removed[i];
+    for (size_t i = 0; list && i < n_ids; i++) {
+        if (id_parse(ids[i], id, sizeof id) && !id_is_among(list, *n, ids[i]))
+            list[(*n)++] = ids[i];
+    }
+    if (*n > BOOK_REMOVED_MAX) {
+        memmove(list, list + (*n - BOOK_REMOVED_MAX), BOOK_REMOVED_MAX * sizeof *list);
+        *n = BOOK_REMOVED_MAX;
+    }
+    return list;
+}
+
+static bool book_knows_removed(const struct book *book, char *const *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!book_was_removed(book, ids[i]))
+            return false;
+    }
+    return true;
+}
+
+/* For good, and out of the list of those who are in. True: the book has changed. */
+static bool book_remove_all(struct book *book, char *const *ids, size_t n_ids)
+{
+    Node__Book *content = book->content, *next = NULL;
+    size_t n_removed = 0, n = 0;
+    if (book_knows_removed(book, ids, n_ids))
+        return false;
+    char **removed = all_removed(content, ids, n_ids, &n_removed);
+    Cluster__Node *shorts = mem_new_array(content->n_nodes + 1, sizeof *shorts);
+    for (size_t i = 0; shorts && removed && i < content->n_nodes; i++) {
+        if (!id_is_among(removed, n_removed, content->nodes[i]->id))
+            shorts[n++] = short_of(content->nodes[i]);
+    }
+    if (shorts && removed)
+        next = book_copy_of(content, shorts, n, removed, n_removed);
+    mem_free(shorts);
+    mem_free(removed);
+    if (!next) {
+        log_line(LOG_WARN, "book", "out of memory for recording that a node was removed");
+        return false;
+    }
+    message_free(&content->base);
+    book->content = next;
+    book_save(book);
+    return true;
+}
+
+void book_remove(struct book *book, const char *id)
+{
+    char *const one = (char *)(uintptr_t)id;
+    book_remove_all(book, &one, 1);
+}
+
 bool book_follow(struct book *book, const struct state *state, struct lineage lineage,
                  uint64_t index)
 {
@@ -182,6 +256,7 @@ bool book_follow(struct book *book, const struct state *state, struct lineage li
     if (!root || !root->n_nodes || is_older(book->content, lineage, index))
         return false;
     set_age(book->content, lineage, index); /* on the disk when something else has changed, too */
+    const bool removes = book_remove_all(book, root->removed, root->n_removed);
     Cluster__Node *shorts = mem_new_array(root->n_nodes, sizeof *shorts);
     size_t n = 0;
     for (size_t i = 0; shorts && i < root->n_nodes; i++) {
@@ -194,7 +269,7 @@ bool book_follow(struct book *book, const struct state *state, struct lineage li
     mem_free(shorts);
     if (!content || book_is_same(content, book->content)) {
         message_free(content ? &content->base : NULL);
-        return false;
+        return removes;
     }
     book_replace(book, content);
     return true;
@@ -228,36 +303,6 @@ void book_add(struct book *book, const char *id, const char *name)
     mem_free(shorts);
     if (content)
         book_replace(book, content);
-}
-
-void book_remove(struct book *book, const char *id)
-{
-    Node__Book *content = book->content;
-    if (book_was_removed(book, id))
-        return;
-    char **removed = mem_new_array(content->n_removed + 1, sizeof *removed);
-    if (!removed) {
-        log_line(LOG_WARN, "book", "out of memory for recording that a node was removed");
-        return;
-    }
-    if (content->n_removed)
-        memcpy(removed, content->removed, content->n_removed * sizeof *removed);
-    removed[content->n_removed] = (char *)(uintptr_t)id;
-    Cluster__Node *shorts = mem_new_array(content->n_nodes + 1, sizeof *shorts);
-    size_t n = 0;
-    for (size_t i = 0; shorts && i < content->n_nodes; i++) {
-        if (strcmp(content->nodes[i]->id, id) != 0)
-            shorts[n++] = short_of(content->nodes[i]);
-    }
-    Node__Book *next =
-        shorts ? book_copy_of(content, shorts, n, removed, content->n_removed + 1) : NULL;
-    mem_free(shorts);
-    mem_free(removed);
-    if (!next)
-        return;
-    message_free(&content->base);
-    book->content = next;
-    book_save(book);
 }
 
 void book_forget(struct book *book)

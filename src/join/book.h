@@ -6,8 +6,9 @@
  * folder: what the state said last.
  *
  * Who was removed is never let in again, also if the cluster is founded anew by nodes that had not
- * heard of it: those ids are only ever added. A machine that comes back joins with another key, and
- * so another id.
+ * heard of it: those ids are only ever added, here and from the state, which has them also in a
+ * snapshot; of very many the oldest give way (cluster/state.h says why that does no harm). A
+ * machine that comes back joins with another key, and so another id.
  *
  * One thread. The file is written by the calls that change it. */
 #pragma once

@@ -46,7 +46,7 @@ enum error_code inviter_init(struct inviter *inviter, const struct inviter_setti
                          "the node's name must be 1 to 63 letters, digits, or one of . _ -");
     if (!settings->authority->key)
         return error_set(err, ERROR_UNSUPPORTED,
-                         "this node cannot let others in: it does not have the authority's key");
+                         "this machine is a plain member: an admin of the cluster must let it in");
     if (sodium_init() < 0)
         return error_set(err, ERROR_INTERNAL, "libsodium cannot start");
     memcpy(inviter->name, settings->name, strlen(settings->name));

@@ -9,6 +9,8 @@ enum node_frame {
         33, /* Cluster.Node: the sender of itself, when the link is up and when it changes */
     FRAME_PROPOSE = 34, /* Cluster.Event for the log, to the leader */
     FRAME_NOW = 35,     /* node.Now: what changes all the time */
+    FRAME_SIGN = 36,    /* node.SignRequest, to an admin */
+    FRAME_SIGNED = 37,  /* node.SignAnswer, back */
     /* data: the pipeline */
     FRAME_PIPELINE = 64, /* a micro-batch (pipeline/wire.h) */
     FRAME_REQUEST =

@@ -66,6 +66,8 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
 void control_name_model(struct conversation *conversation, const char *text,
                         void (*named)(struct conversation *conversation, const char *model));
 bool control_require_member(struct conversation *conversation); /* false: it has been told so */
+/* What only an admin may change; false: it has been told why not, and whom to ask. */
+bool control_require_admin(struct conversation *conversation);
 const Cluster__Node *control_find_node(const struct daemon *daemon, const char *name,
                                        struct error *err); /* or id */
 /* A change of the cluster; when it is agreed on the answer is {key: name}. */
@@ -91,6 +93,7 @@ void control_join(struct conversation *conversation, yyjson_val *root);
 void control_admit(struct conversation *conversation, yyjson_val *root);
 void control_remove(struct conversation *conversation, yyjson_val *root);
 void control_leave(struct conversation *conversation, yyjson_val *root);
+void control_role(struct conversation *conversation, yyjson_val *root);
 void control_add(struct conversation *conversation, yyjson_val *root); /* control_models.c */
 void control_forget(struct conversation *conversation, yyjson_val *root);
 void control_where(struct conversation *conversation, yyjson_val *root);

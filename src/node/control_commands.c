@@ -15,7 +15,7 @@ control_request_fn control_find(const char *name)
         {"add", control_add},         {"forget", control_forget}, {"place", control_place},
         {"drain", control_drain},     {"move", control_move},     {"moves", control_moves},
         {"unload", control_unload},   {"events", control_events}, {"generate", control_generate},
-        {"where", control_where},     {"token", control_token},
+        {"where", control_where},     {"token", control_token},   {"role", control_role},
     };
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         if (strcmp(requests[i].name, name) == 0)

@@ -107,6 +107,9 @@ static void put_cluster(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_v
     yyjson_mut_obj_add_uint(doc, object, "term", status.term);
     yyjson_mut_obj_add_uint(doc, object, "voters", voters);
     yyjson_mut_obj_add_uint(doc, object, "nodes", state ? state->n_nodes : 0);
+    yyjson_mut_obj_add_uint(doc, object, "admins", state_n_admins(daemon_state(daemon)));
+    yyjson_mut_obj_add_str(doc, object, "role",
+                           state_is_admin(daemon_state(daemon), daemon->id) ? "admin" : "member");
 }
 
 /* What this node fetches of it just now; nothing: no field. */
@@ -227,6 +230,8 @@ static void put_node(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val 
                                                      : "up");
     yyjson_mut_obj_add_bool(doc, item, "leads", node->member && node->member == status.leader);
     yyjson_mut_obj_add_bool(doc, item, "votes", control_show_votes(daemon, node->member));
+    yyjson_mut_obj_add_str(doc, item, "role",
+                           state_is_admin(daemon_state(daemon), node->id) ? "admin" : "member");
     control_show_put_text(doc, item, "version", node->version);
     yyjson_mut_val *addresses = yyjson_mut_obj_add_arr(doc, item, "addresses");
     for (size_t i = 0; i < node->n_addresses; i++)
@@ -256,6 +261,7 @@ static void put_waiting(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_v
         yyjson_mut_obj_add_str(doc, item, "state", "waiting");
         yyjson_mut_obj_add_bool(doc, item, "leads", false);
         yyjson_mut_obj_add_bool(doc, item, "votes", false);
+        yyjson_mut_obj_add_null(doc, item, "role");
         yyjson_mut_obj_add_null(doc, item, "version");
         yyjson_mut_obj_add_arr(doc, item, "addresses");
         yyjson_mut_obj_add_null(doc, item, "heard_ms");

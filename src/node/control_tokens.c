@@ -141,6 +141,8 @@ static bool draft_limits(struct conversation *conversation, yyjson_val *request,
 static void control_token_create(struct conversation *conversation, yyjson_val *request)
 {
     Cluster__Event event = CLUSTER__EVENT__INIT;
+    if (!control_require_admin(conversation))
+        return;
     struct token_draft *draft = mem_new(sizeof *draft);
     struct error err = {ERROR_NO_MEMORY, "not enough memory for a token"};
     if (!draft || draft_fill(conversation->daemon, request, draft, &err)) {
@@ -219,6 +221,8 @@ static void control_token_revoke(struct conversation *conversation, yyjson_val *
     const Cluster__Token *token =
         name ? state_token_named(daemon_state(conversation->daemon), name) : NULL;
     struct error err;
+    if (!control_require_admin(conversation))
+        return;
     if (!token) {
         error_set(&err, ERROR_NOT_FOUND, "there is no token '%s'; `medley token list` lists them",
                   name ? name : "");

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "join/admission.h"
 #include "node/knocks.h"
+#include "node/roles.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +19,31 @@ bool control_require_member(struct conversation *conversation)
     return false;
 }
 
+bool control_require_admin(struct conversation *conversation)
+{
+    struct error err;
+    if (!control_require_member(conversation))
+        return false;
+    if (!roles_require_admin(conversation->daemon, &err))
+        return true;
+    control_fail(conversation, &err);
+    return false;
+}
+
+/* The role that a request names; not there: plain. False: there is no such role, and it has been
+ * told so. */
+static bool take_role(struct conversation *conversation, yyjson_val *request, bool *admin)
+{
+    const char *role = control_text(request, "role");
+    struct error err;
+    *admin = role && strcmp(role, "admin") == 0;
+    if (!role || *admin || strcmp(role, "member") == 0)
+        return true;
+    error_set(&err, ERROR_INVALID, "a role is admin or member, not '%.64s'", role);
+    control_fail(conversation, &err);
+    return false;
+}
+
 /* ---- invite ---------------------------------------------------------------------------------- */
 
 void control_invite(struct conversation *conversation, yyjson_val *request)
@@ -25,8 +51,9 @@ void control_invite(struct conversation *conversation, yyjson_val *request)
     struct daemon *daemon = conversation->daemon;
     char code[JOIN_CODE_TEXT];
     uint64_t left_ms = 0, minutes;
+    bool admin;
     struct error err;
-    if (!control_require_member(conversation) ||
+    if (!control_require_admin(conversation) || !take_role(conversation, request, &admin) ||
         !control_number(conversation, request, "minutes", LIMIT_JOIN_CODE_MS_MAX / 60000, 0,
                         &minutes))
         return;
@@ -34,11 +61,13 @@ void control_invite(struct conversation *conversation, yyjson_val *request)
         control_fail(conversation, &err);
         return;
     }
+    daemon->code_gives_admin = admin;
     admission_invited(daemon->admission, code, &left_ms);
     yyjson_mut_doc *doc;
     yyjson_mut_val *root = control_object(&doc);
     yyjson_mut_obj_add_strcpy(doc, root, "code", code);
     yyjson_mut_obj_add_uint(doc, root, "expires_s", left_ms / 1000);
+    yyjson_mut_obj_add_str(doc, root, "role", admin ? "admin" : "member");
     control_answer(conversation, doc);
     control_end(conversation);
 }
@@ -217,7 +246,7 @@ void control_admit(struct conversation *conversation, yyjson_val *request)
 {
     struct admission_waiting waiting;
     struct error err;
-    if (!control_require_member(conversation))
+    if (!control_require_admin(conversation))
         return;
     if (find_waiting(conversation->daemon, control_text(request, "node"), &waiting, &err)) {
         control_fail(conversation, &err);
@@ -267,7 +296,7 @@ void control_remove(struct conversation *conversation, yyjson_val *request)
     Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
     struct error err;
-    if (!control_require_member(conversation))
+    if (!control_require_admin(conversation))
         return;
     const Cluster__Node *node = control_find_node(daemon, control_text(request, "node"), &err);
     if (node && strcmp(node->id, daemon->id) == 0) {
@@ -283,6 +312,24 @@ void control_remove(struct conversation *conversation, yyjson_val *request)
     event.kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED;
     event.node_removed = &name;
     control_propose(conversation, &event, "removed", node->name);
+}
+
+/* ---- role ---- */
+
+void control_role(struct conversation *conversation, yyjson_val *request)
+{
+    struct daemon *daemon = conversation->daemon;
+    struct error err;
+    bool admin;
+    if (!control_require_admin(conversation) || !take_role(conversation, request, &admin))
+        return;
+    const Cluster__Node *node = control_find_node(daemon, control_text(request, "node"), &err);
+    struct role_change change;
+    if (!node || roles_change(daemon, node->id,
+                              admin ? CLUSTER__ROLE__ADMIN : CLUSTER__ROLE__MEMBER, &change, &err))
+        control_fail(conversation, &err);
+    else
+        control_propose(conversation, &change.event, admin ? "admin" : "member", node->name);
 }
 
 void control_leave(struct conversation *conversation, yyjson_val *request)

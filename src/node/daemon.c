@@ -17,6 +17,7 @@
 #include "node/knocks.h"
 #include "node/lead.h"
 #include "node/peers.h"
+#include "node/roles.h"
 #include "relay/relay.h"
 #include "trust/credentials.h"
 #include "trust/identity_files.h"
@@ -186,8 +187,8 @@ static void renew_certificate(struct daemon *daemon)
     char folder[PATH_MAX];
     struct error err;
     const uint64_t now_s = daemon_wall_ms() / 1000;
-    if (!membership_is_due(&daemon->membership, now_s))
-        return;
+    if (!daemon->membership.authority.key || !membership_is_due(&daemon->membership, now_s))
+        return; /* roles_step() asks an admin */
     enum error_code code = membership_renew(&daemon->membership, &daemon->identity, now_s, &err);
     if (!code)
         code = credentials_renew(daemon->credentials, &daemon->membership, &err);
@@ -223,6 +224,7 @@ static void daemon_on_tick(uv_timer_t *timer)
         renew_certificate(daemon);
     }
     finder_dial(daemon->finder);
+    roles_step(daemon);
     daemon_look_left(daemon);
     daemon_measure_links(daemon);
     daemon_changed(daemon);

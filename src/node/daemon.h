@@ -51,6 +51,7 @@ struct daemon_options {
     struct gpu *gpu;           /* the devices to offer; outlives it */
     struct heat *heat;         /* NULL: not watched */
     struct children *children; /* their processes; NULL: they compute in this one. Outlives it */
+    bool says_to_terminal; /* `say` reaches a person, and is not kept: it may show a join code */
     /* A line for whoever sits at the terminal. */
     void (*say)(void *self, const char *line);
     /* The node is to be stopped now: it has left its cluster (why NULL), or cannot go on. Once;

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "join/admission.h"
 #include "join/book.h"
+#include "node/roles.h"
 
 #include <string.h>
 
@@ -14,6 +15,7 @@ struct letting_in {
     uint64_t channel; /* admission.h's id of the attempt */
     char id[NODE_ID_TEXT];
     char name[JOIN_NAME_TEXT];
+    bool as_admin;
 };
 
 static void daemon_admit_refuse(struct letting_in *in, const char *why)
@@ -30,17 +32,20 @@ static void daemon_admit_grant(struct letting_in *in)
     struct daemon *daemon = in->daemon;
     struct buffer list = {0};
     struct error err;
+    const bool with_key = state_is_admin(daemon_state(daemon), in->id);
     book_add(daemon->book, in->id, in->name);
     book_encode(daemon->book, LIMIT_JOIN_PAYLOAD_BYTES, &list);
     if (list.failed)
         error_set(&err, ERROR_NO_MEMORY, "not enough memory for the list of nodes");
-    else if (admission_grant(daemon->admission, in->channel, list.data ? list.data : "", list.size,
-                             &err) == ERROR_NONE)
+    else if (admission_grant(daemon->admission, in->channel, with_key, list.data ? list.data : "",
+                             list.size, &err) == ERROR_NONE)
         err.code = ERROR_NONE;
     if (list.failed || err.code)
         log_line(LOG_WARN, "node", "%s: %s", in->name, err.text);
     else
         daemon_say(daemon, "%s has joined", in->name);
+    if (in->as_admin)
+        memcpy(daemon->promotes, in->id, sizeof daemon->promotes);
     buffer_deinit(&list);
     mem_free(in);
 }
@@ -92,10 +97,15 @@ static void on_decide(void *self, uint64_t channel, const uint8_t node_id[NODE_I
     *in = (struct letting_in){.daemon = daemon, .channel = channel};
     id_text(node_id, NODE_ID_BYTES, in->id);
     strncpy(in->name, name, sizeof in->name - 1);
+    in->as_admin = daemon->code_gives_admin && admission_is_by_code(daemon->admission, channel);
     if (book_was_removed(daemon->book, in->id)) {
         daemon_admit_refuse(
             in, "this machine was removed from the cluster; on it, run `medley leave`, then "
                 "join again");
+        return;
+    }
+    if (roles_are_beginning(daemon)) {
+        daemon_admit_refuse(in, "the cluster is being founded: try again");
         return;
     }
     node.id = in->id;

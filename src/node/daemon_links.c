@@ -29,7 +29,7 @@ static uint64_t member_of(const struct daemon *daemon, const struct peer *peer)
 
 /* ---- what is told ------------------------------------------------------------------------ */
 
-static void links_post(struct link *link, uint16_t type, const void *bytes, size_t size)
+void daemon_post(struct link *link, uint16_t type, const void *bytes, size_t size)
 {
     const struct frame_header header = {.type = type, .length = (uint32_t)size};
     struct error err;
@@ -142,7 +142,7 @@ static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct bu
         if (!peer->link || (!all && leader && member_of(daemon, peer) != leader &&
                             now - peer->told_ms < NOW_OTHERS_MS))
             continue;
-        links_post(peer->link, FRAME_NOW, bytes->data ? bytes->data : "", bytes->size);
+        daemon_post(peer->link, FRAME_NOW, bytes->data ? bytes->data : "", bytes->size);
         peer->told_ms = now;
     }
 }
@@ -291,7 +291,7 @@ bool daemon_send_raft(void *self, uint64_t member, const void *bytes, size_t siz
 {
     struct link *link = link_of_member(self, member);
     if (link)
-        links_post(link, FRAME_RAFT, bytes, size);
+        daemon_post(link, FRAME_RAFT, bytes, size);
     return link;
 }
 
@@ -299,7 +299,7 @@ bool daemon_forward(void *self, uint64_t member, const void *event, size_t size)
 {
     struct link *link = link_of_member(self, member);
     if (link)
-        links_post(link, FRAME_PROPOSE, event, size);
+        daemon_post(link, FRAME_PROPOSE, event, size);
     return link;
 }
 
@@ -325,6 +325,9 @@ static enum error_code take_control(struct daemon *daemon, struct peer *peer,
         control_changed(daemon);
         return code;
     }
+    case FRAME_SIGN:
+    case FRAME_SIGNED:
+        return sign_take(daemon, peer, header, payload, err);
     default:
         return ERROR_NONE; /* of a newer version */
     }
@@ -354,7 +357,7 @@ static void on_up(void *self, struct link *link)
     link_set_data(link, peer);
     const Cluster__Node *known = book_find(daemon->book, peer->id);
     log_line(LOG_INFO, "node", "link to %s is up", known && known->name ? known->name : peer->id);
-    links_post(link, FRAME_ABOUT, daemon->self_bytes.data, daemon->self_bytes.size);
+    daemon_post(link, FRAME_ABOUT, daemon->self_bytes.data, daemon->self_bytes.size);
     daemon_tell_now(daemon);
     weights_up(daemon->weights, link);
     daemon_changed(daemon);

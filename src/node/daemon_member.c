@@ -13,6 +13,7 @@
 #include "node/catalogue.h"
 #include "node/finder.h"
 #include "node/peers.h"
+#include "node/roles.h"
 #include "placing/placing.h"
 #include "trust/credentials.h"
 #include "trust/identity_files.h"
@@ -254,6 +255,14 @@ enum error_code daemon_begin_membership(struct daemon *daemon, struct error *err
 
 /* ---- founding -------------------------------------------------------------------------------- */
 
+static void on_self_admitted(void *arg, enum error_code code, const struct state_outcome *outcome,
+                             const struct error *err)
+{
+    (void)outcome, (void)err;
+    if (!code)
+        roles_begin(arg);
+}
+
 static void propose_self(struct daemon *daemon)
 {
     Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
@@ -264,14 +273,19 @@ static void propose_self(struct daemon *daemon)
     admitted.kind_case = CLUSTER__EVENT__KIND_NODE_ADMITTED;
     admitted.node_admitted = &name;
     agreement_propose(daemon->agreement, &joined, NULL, NULL);
-    agreement_propose(daemon->agreement, &admitted, NULL, NULL);
+    agreement_propose(daemon->agreement, &admitted, on_self_admitted, daemon);
 }
 
+/* What is said to a terminal is for who sits there. Anywhere else it is kept, in a journal that
+ * others may read: a code has no place in it. */
 static void say_how_to_join(struct daemon *daemon)
 {
     char code[JOIN_CODE_TEXT];
     struct error err;
-    if (admission_invite(daemon->admission, 0, code, &err))
+    if (!daemon->options.says_to_terminal)
+        daemon_say(daemon, "this is the first node of a new cluster. `medley invite` here makes a "
+                           "code for the next machine");
+    else if (admission_invite(daemon->admission, 0, code, &err))
         log_line(LOG_WARN, "node", "%s", err.text);
     else
         daemon_say(daemon,
@@ -337,6 +351,15 @@ static void on_left(void *arg, enum error_code code, const struct state_outcome 
         on_forgotten(daemon, why.code, &why);
 }
 
+/* Where nobody else is left or reached, it may go. */
+static bool is_needed_as_admin(const struct daemon *daemon)
+{
+    const struct state *state = daemon_state(daemon);
+    return state_has_roles(state) && state_is_admin(state, daemon->id) &&
+           state_n_admins(state) == 1 && book_size(daemon->book) > 1 &&
+           !finder_is_alone(daemon->finder);
+}
+
 enum error_code daemon_leave(struct daemon *daemon, struct error *err)
 {
     Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
@@ -345,6 +368,10 @@ enum error_code daemon_leave(struct daemon *daemon, struct error *err)
         return error_set(err, ERROR_INVALID, "this machine is in no cluster");
     if (daemon->is_leaving)
         return error_set(err, ERROR_BUSY, "this machine is already leaving its cluster");
+    if (is_needed_as_admin(daemon))
+        return error_set(err, ERROR_INVALID,
+                         "this machine is the cluster's only admin: without one nobody can be let "
+                         "in or removed; `medley role NODE admin` makes another first");
     name.id = daemon->id;
     event.kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED;
     event.node_removed = &name;

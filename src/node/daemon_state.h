@@ -5,6 +5,7 @@
 #include "cluster/state.h"
 #include "join/join.h"
 #include "node/daemon.h"
+#include "node/sign.h"
 #include "trust/api_authority.h"
 
 #include "node.pb-c.h"
@@ -30,6 +31,7 @@ struct credentials;
 struct events;
 struct finder;
 struct hosting;
+struct link;
 struct knocks;
 struct lead;
 struct link_events;
@@ -69,6 +71,17 @@ struct daemon {
     uint32_t n_addresses;
     uint32_t n_detours; /* daemon_find_detour()'s questions */
     uint64_t held;      /* the stages that were told last */
+
+    /* roles (roles.h), and what it asks admins for (sign.h) */
+    bool code_gives_admin;       /* the join code that is out lets an admin in … */
+    char promotes[NODE_ID_TEXT]; /* … who was let in with it, and becomes one; "": nobody */
+    uint64_t roles_ms, plain_since_ms, n_questions;
+    struct sign_question questions[SIGN_KINDS]; /* by Node__SignWhat */
+    char last_asked[NODE_ID_TEXT];
+    /* Signs a certificate for a member's HTTP API; NULL: this node does not. */
+    enum error_code (*sign_api)(struct daemon *daemon, const struct peer *peer,
+                                const Node__SignRequest *request, struct buffer *certificate,
+                                struct error *err);
 
     /* before it is a member */
     uint64_t opened_ms;
@@ -118,6 +131,7 @@ void daemon_look_left(struct daemon *daemon); /* now and then */
 
 /* ---- daemon_links.c: what peers are told, and their frames ---- */
 struct link_events daemon_link_events(struct daemon *daemon);
+void daemon_post(struct link *link, uint16_t type, const void *bytes, size_t size); /* control */
 void daemon_tell_now(struct daemon *daemon);
 void daemon_tell_held(
     struct daemon *daemon); /* soon, and to all, where this node has other stages than it told */

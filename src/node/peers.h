@@ -34,6 +34,7 @@ struct peer {
     Node__Now *now;       /* the same */
     uint64_t proposed_ms; /* its record for the state, last */
     uint64_t told_ms;     /* when it was told of what changes all the time, last */
+    uint64_t signed_ms;   /* when something was signed for it, last */
     uint64_t measured_ms; /* when the link to it was last worth an event; 0: never */
 };
 

@@ -41,6 +41,8 @@ void frame_receive(struct world *w, struct node *node, const struct message *mes
     case FRAME_ABOUT:
     case FRAME_PROPOSE:
     case FRAME_NOW:
+    case FRAME_SIGN:
+    case FRAME_SIGNED:
     case FRAME_PIPELINE:
     case FRAME_WEIGHTS:
         assert(false); /* nobody sends one yet */

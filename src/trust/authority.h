@@ -6,9 +6,9 @@
  *     urn:medley:node:<64 digits>   urn:medley:cluster:<32 digits>
  * for both ends of TLS, not able to sign others, in force for AUTHORITY_NODE_DAYS.
  *
- * Every member holds the authority's key, so that any of them can let somebody in when the first
- * node is gone (docs/SECURITY.md says why that gives nothing away that the member list does not
- * protect). `key` may be NULL for a member that shall not let others in.
+ * Admins hold the authority's key, so that each of them can let somebody in when the first node is
+ * gone (docs/SECURITY.md says why that gives nothing away that the member list does not protect).
+ * `key` is NULL on all others.
  *
  * Time is passed in, in seconds since 1970. Certificates start AUTHORITY_SKEW_S before they are
  * made, so that a reader whose clock is behind takes them.
@@ -16,9 +16,11 @@
  * Ownership: authority_deinit(), membership_deinit(); both wipe keys. Threads: none. */
 #pragma once
 
+#include "base/buffer.h"
 #include "trust/identity.h"
 
 enum {
+    AUTHORITY_KEY_BYTES = 32, /* Ed25519's seed */
     AUTHORITY_NODE_DAYS = 365,
     AUTHORITY_RENEW_DAYS = 120, /* a certificate with less left than this is renewed */
     AUTHORITY_SKEW_S = 86400,
@@ -81,6 +83,21 @@ enum error_code membership_set_certificate(struct membership *membership,
                                            struct error *err);
 
 void membership_deinit(struct membership *membership);
+
+/* ---- as bytes, for messages (authority_bytes.c) --------------------------------------------- */
+
+enum error_code certificate_encode(const X509 *certificate, struct buffer *out, struct error *err);
+X509 *certificate_decode(const uint8_t *bytes, size_t size); /* NULL: it is none */
+void certificate_free(X509 *certificate);                    /* NULL is fine */
+
+/* ERROR_UNSUPPORTED: this node has none. The caller wipes it. */
+enum error_code authority_key_bytes(const struct authority *authority,
+                                    uint8_t key[AUTHORITY_KEY_BYTES], struct error *err);
+void authority_key_wipe(uint8_t *key, size_t size);
+/* ERROR_INVALID: it is not the certificate's. */
+enum error_code authority_take_key(struct authority *authority,
+                                   const uint8_t key[AUTHORITY_KEY_BYTES], struct error *err);
+void authority_drop_key(struct authority *authority);
 
 /* ---- certificates (authority_names.c) ------------------------------------------------------ */
 

@@ -20,7 +20,7 @@ def removed(world, laptop, tower, attic):
                 lambda node=node: knows(node, ["laptop", "attic"]),
                 5,
             )
-        check("no node 'tower'" in attic.medley("remove", "tower", ok=False).err, "removed twice")
+        check("no node 'tower'" in laptop.medley("remove", "tower", ok=False).err, "removed twice")
         wait(
             "tower says so",
             lambda: "no node of the cluster is reached" in tower.log_text()

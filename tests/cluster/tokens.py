@@ -86,7 +86,7 @@ def created_and_refused(laptop, tower):
 
 
 def scopes(laptop, tower):
-    reads = create(tower, "watcher", "--scope", "read")
+    reads = create(laptop, "watcher", "--scope", "read")
     wait("it is known", lambda: ask(laptop, reads, "GET", "/v1/models")[0] == 200, 2)
     status, answer, _ = ask(laptop, reads)
     check_equal(status, 403, "read generates")
@@ -120,7 +120,10 @@ def expires(laptop, tower):
     wait("it expires", lambda: ask(tower, short, "GET", "/v1/models")[0] == 401, 4)
     check("expired" in why(ask(tower, short, "GET", "/v1/models")[1]), "it does not say so")
     check(tower.json("token", "list")["tokens"][0]["expired"], "the list does not say so")
-    tower.medley("token", "revoke", "short")
+    refused = tower.medley("token", "revoke", "short", ok=False)
+    check("plain member" in refused.err and "laptop" in refused.err, "a plain member revokes it")
+    check("plain member" in tower.medley("token", "create", "x", ok=False).err, "or makes one")
+    laptop.medley("token", "revoke", "short")
 
 
 def bound(laptop, tower):

@@ -51,7 +51,7 @@ static void on_decide(void *self, uint64_t id, const uint8_t node_id[NODE_ID_BYT
     assert_non_null(strstr(name, "newcomer"));
     switch (town->decision) {
     case DECIDE_GRANT:
-        ignored = admission_grant(town->admission, id, PAYLOAD, sizeof PAYLOAD, &err);
+        ignored = admission_grant(town->admission, id, true, PAYLOAD, sizeof PAYLOAD, &err);
         break;
     case DECIDE_REFUSE:
         assert_int_equal(admission_refuse(town->admission, id, "it was removed for good", &err),
@@ -60,7 +60,7 @@ static void on_decide(void *self, uint64_t id, const uint8_t node_id[NODE_ID_BYT
     case DECIDE_NEVER:
         break;
     case DECIDE_TOO_MUCH:
-        assert_int_equal(admission_grant(town->admission, id, much, sizeof much, &err),
+        assert_int_equal(admission_grant(town->admission, id, true, much, sizeof much, &err),
                          ERROR_INVALID);
         break;
     }

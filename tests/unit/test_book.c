@@ -50,6 +50,10 @@ static void reopen(void)
         fail_msg("%s", err.text);
 }
 
+/* Who was removed, as a snapshot says, so that no event of it was seen. */
+static char **gone;
+static size_t n_gone;
+
 /* A state with these nodes: a letter each, small where it is not let in yet. */
 static bool follow(const char *nodes, uint64_t generation, uint64_t index)
 {
@@ -70,6 +74,8 @@ static bool follow(const char *nodes, uint64_t generation, uint64_t index)
         root.n_nodes++;
     }
     root.nodes = list;
+    root.removed = gone;
+    root.n_removed = n_gone;
     const struct state state = {.root = &root};
     return book_follow(book, &state, (struct lineage){generation, 7}, index);
 }
@@ -152,6 +158,37 @@ static void test_removed(void **state)
     check("");
 }
 
+static void test_removed_by_snapshot(void **state)
+{
+    enum { MANY = LIMIT_CLUSTER_REMOVED };
+    static char texts[MANY][NODE_ID_TEXT], *list[MANY];
+    char *one[] = {ids[1]};
+    assert_true(follow("AB", 1, 5));
+    gone = one, n_gone = 1;
+    assert_true(follow("AB", 1, 9)); /* whatever else it says */
+    check("A");
+    assert_true(book_was_removed(book, ids[1]));
+    assert_false(follow("AB", 1, 10));
+    reopen();
+    check("A");
+    assert_false(book_admits(book, raw[1]));
+    /* More than it keeps: the oldest give way, two lists of a state later. */
+    for (unsigned round = 1; round <= 3; round++) {
+        for (unsigned i = 0; i < MANY; i++) {
+            const uint8_t id[NODE_ID_BYTES] = {(uint8_t)i, (uint8_t)(i >> 8), (uint8_t)round};
+            id_text(id, sizeof id, texts[i]);
+            list[i] = texts[i];
+        }
+        gone = list, n_gone = MANY;
+        assert_true(follow("A", 1, 10 + round));
+        assert_true(book_was_removed(book, ids[1]) == (round == 1));
+        assert_true(book_was_removed(book, texts[0]) && book_was_removed(book, texts[MANY - 1]));
+    }
+    gone = NULL, n_gone = 0;
+    reopen();
+    assert_true(book_was_removed(book, texts[0]));
+}
+
 static void test_told(void **state)
 {
     struct buffer all = {0}, some = {0}, none = {0};
@@ -215,6 +252,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_follows, setup, teardown),
         cmocka_unit_test_setup_teardown(test_older, setup, teardown),
         cmocka_unit_test_setup_teardown(test_removed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_removed_by_snapshot, setup, teardown),
         cmocka_unit_test_setup_teardown(test_told, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damaged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unwritable, setup, teardown),

@@ -242,7 +242,8 @@ static void test_invite(void **state)
     assert_int_equal(medley("invite --minutes 5"), 0);
     assert_string_equal(out, "K7QM-4XZD\nThe code lets one machine in, within 5 minutes. There: "
                              "medley join K7QM-4XZD\n");
-    assert_string_equal(fake_node_heard(), "{\"do\":\"invite\",\"minutes\":5}\n");
+    assert_string_equal(fake_node_heard(),
+                        "{\"do\":\"invite\",\"minutes\":5,\"role\":\"member\"}\n");
     EXPECT(0, "invite --json", "\"code\": \"K7QM-4XZD\"");
     expect_heard("\"minutes\":10");
     EXPECT(2, "invite --minutes 2000", "--minutes takes a whole number from 1 to 1440");
