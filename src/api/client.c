@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,6 +51,13 @@ struct api_client api_client_of_address(const char *address)
     else if (inet_pton(AF_INET6, plain, &v6) == 1)
         client = api_client_of_v6(v6);
     assert(client.share[0]);
+    return client;
+}
+
+struct api_client api_client_of_token(uint64_t id)
+{
+    struct api_client client;
+    snprintf(client.share, sizeof client.share, "token %016" PRIx64, id);
     return client;
 }
 

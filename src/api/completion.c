@@ -10,34 +10,42 @@
 #include <stdio.h>
 #include <time.h>
 
-static void choice_ready(struct inbox_item *item);
-
-static void completion_free(struct completion *completion)
+/* All that may be much; any thread. */
+static void completion_release(struct request_work *work)
 {
-    struct api_server *server = completion->server;
-    for (uint32_t i = 0; completion->choices && i < completion->n_choices; i++) {
-        inbox_item_deinit(&completion->choices[i].item);
+    struct completion *completion = completion_of(work);
+    for (uint32_t i = 0; i < completion->n_choices; i++) {
         choice_deinit(&completion->choices[i].text);
         buffer_deinit(&completion->choices[i].whole);
     }
     for (uint32_t i = 0; completion->prompts && i < completion->request.n_prompts; i++)
         token_list_deinit(&completion->prompts[i]);
+    for (uint32_t i = 0; completion->echoes && i < completion->request.n_prompts; i++)
+        buffer_deinit(&completion->echoes[i]);
     mem_free(completion->choices);
     mem_free(completion->prompts);
-    inbox_item_deinit(&completion->job.item);
-    model_use_end(&completion->use);
+    mem_free(completion->echoes);
+    buffer_deinit(&completion->work.body);
+    buffer_deinit(&completion->answer);
     token_batch_deinit(&completion->batch);
     buffer_deinit(&completion->out);
     buffer_deinit(&completion->json);
     buffer_deinit(&completion->event_id);
     generation_request_deinit(&completion->request);
     mem_free(completion);
-    server_job_end(server);
 }
 
-static void completion_free_when_over(struct completion *completion)
+static void completion_free(struct completion *completion)
 {
-    if (!completion->exchange && !completion->preparing && !completion->n_running &&
+    for (uint32_t i = 0; i < completion->n_choices; i++)
+        inbox_item_deinit(&completion->choices[i].item);
+    model_use_end(&completion->use);
+    request_work_end(&completion->work, completion_release);
+}
+
+void completion_free_when_over(struct completion *completion)
+{
+    if (!completion->work.exchange && !completion->work.running && !completion->n_running &&
         !completion->busy)
         completion_free(completion);
 }
@@ -52,9 +60,9 @@ void completion_cancel_choice(struct completion_choice *choice)
 static void completion_gone(void *owner)
 {
     struct completion *completion = owner;
-    completion->exchange = NULL;
-    completion->server->metrics.cancelled++;
-    for (uint32_t i = 0; i < completion->n_choices; i++)
+    request_work_gone(&completion->work);
+    /* While a step runs the choices are its own, and the driver has none of them. */
+    for (uint32_t i = 0; !completion->work.running && i < completion->n_choices; i++)
         completion_cancel_choice(&completion->choices[i]);
     completion_free_when_over(completion);
 }
@@ -108,7 +116,7 @@ static bool submit_choice(struct completion_choice *choice, struct api_error *er
     struct error cause;
     if (generator_submit(model->generator, &request, &choice->driver_id, &cause) != ERROR_NONE)
         return api_error_from(err, &cause);
-    access_count(completion->server->access, completion->use.grant.id, prompt->count,
+    access_count(completion->work.server->access, completion->use.grant.id, prompt->count,
                  server_wall_ms());
     choice->running = true;
     completion->n_running++;
@@ -128,38 +136,37 @@ static void completion_submit(struct completion *completion)
     completion_begin_answer(completion);
 }
 
-static void completion_prepared(struct inbox_item *item)
+static void completion_prepared(struct request_work *work)
 {
-    struct completion *completion = item->owner;
-    completion->preparing = false;
+    struct completion *completion = completion_of(work);
     completion->busy = true;
-    if (completion->exchange && completion->err.status)
-        completion_fail(completion, &completion->err);
-    else if (completion->exchange)
+    if (work->exchange && work->err.status)
+        completion_fail(completion, &work->err);
+    else if (work->exchange)
         completion_submit(completion);
     completion->busy = false;
     completion_free_when_over(completion);
 }
 
-/* On the loop: tokens have come, or the driver is done with the choice, or both. */
-static void choice_ready(struct inbox_item *item)
+/* Tokens have come, or the driver is done with the choice, or both. */
+void completion_choice_ready(struct inbox_item *item)
 {
     struct completion_choice *choice = item->owner;
     struct completion *completion = choice->completion;
     completion->busy = true;
     bool done = inbox_collect(item, &completion->batch);
-    access_count(completion->server->access, completion->use.grant.id, completion->batch.n_records,
-                 server_wall_ms());
-    if (completion->exchange && !choice->finish_reason)
+    access_count(completion->work.server->access, completion->use.grant.id,
+                 completion->batch.n_records, server_wall_ms());
+    if (completion->work.exchange && !choice->finish_reason)
         completion_take_tokens(choice, &completion->batch);
     if (done && choice->running) {
         choice->running = false;
         completion->n_running--;
-        if (completion->exchange && !choice->finish_reason)
+        if (completion->work.exchange && !choice->finish_reason)
             completion_end_choice(choice);
-        if (completion->exchange && !completion->n_running)
-            completion_end_answer(completion);
     }
+    if (done && completion->work.exchange && !completion->n_running && !completion->work.running)
+        completion_end_answer(completion);
     completion->busy = false;
     completion_free_when_over(completion);
 }
@@ -168,31 +175,20 @@ static void choice_ready(struct inbox_item *item)
 static void completion_opened(struct model_use *use)
 {
     struct completion *completion = use->owner;
-    struct api_error err = use->err;
-    if (err.status ||
-        !generation_request_check(&completion->request,
-                                  model_hyperparameters(use->model->model)->n_vocab, &err)) {
-        completion_fail(completion, &err);
+    const struct request_step step = {.bytes = completion->n_body,
+                                      .exclusive = completion->kind == GENERATION_CHAT && use->model
+                                                       ? use->model->chat_template
+                                                       : NULL,
+                                      .run = completion_prepare,
+                                      .ready = completion_prepared};
+    if (use->err.status) {
+        completion_fail(completion, &use->err);
         completion_free_when_over(completion);
         return;
     }
     for (uint32_t i = 0; i < completion->n_choices; i++)
         completion->choices[i].text.tokenizer = use->model->tokenizer;
-    completion->preparing = true;
-    preparer_submit(completion->server->preparer, &completion->job);
-}
-
-static void init_choice(struct completion *completion, uint32_t index)
-{
-    struct completion_choice *choice = &completion->choices[index];
-    choice->completion = completion;
-    choice->index = index;
-    choice->prompt = index / completion->request.n;
-    choice->item = (struct inbox_item){
-        .inbox = &completion->server->inbox, .ready = choice_ready, .owner = choice};
-    choice->text.stop.strings = completion->request.stops;
-    choice->text.stop.n_strings = completion->request.n_stops;
-    choice->text.logprobs = completion->request.logprobs;
+    request_work_step(&completion->work, &step);
 }
 
 enum { PURPOSE_SEED, PURPOSE_NAME, PURPOSE_NAME_TOO }; /* of a request id's numbers */
@@ -203,37 +199,9 @@ static void use_request_id(struct completion *completion, const char *id)
     if (!completion->request.has_seed)
         completion->request.sampler.seed = request_id_number(id, PURPOSE_SEED);
     snprintf(completion->id, sizeof completion->id, "%s-%016" PRIx64 "%08" PRIx32,
-             completion->request.kind == GENERATION_CHAT ? "chatcmpl" : "cmpl",
+             completion->kind == GENERATION_CHAT ? "chatcmpl" : "cmpl",
              request_id_number(id, PURPOSE_NAME),
              (uint32_t)request_id_number(id, PURPOSE_NAME_TOO));
-}
-
-/* Takes the request, also when there is no memory (NULL). */
-static struct completion *completion_new(struct api_server *server,
-                                         struct generation_request *request)
-{
-    struct completion *completion = mem_new(sizeof *completion);
-    if (!completion) {
-        generation_request_deinit(request);
-        return NULL;
-    }
-    server_job_begin(server);
-    completion->server = server;
-    completion->request = *request;
-    completion->n_choices = request->n_prompts * request->n;
-    completion->prompts = mem_new_array(request->n_prompts, sizeof *completion->prompts);
-    completion->choices = mem_new_array(completion->n_choices, sizeof *completion->choices);
-    if (!completion->prompts || !completion->choices) {
-        completion_free(completion);
-        return NULL;
-    }
-    for (uint32_t i = 0; i < completion->n_choices; i++)
-        init_choice(completion, i);
-    completion->created = (uint64_t)time(NULL);
-    completion->job = (struct preparer_job){
-        .item = {.inbox = &server->inbox, .ready = completion_prepared, .owner = completion},
-        .run = completion_prepare};
-    return completion;
 }
 
 /* Where the client's stream broke off. */
@@ -261,38 +229,42 @@ static bool read_positions(struct completion *completion, struct exchange *excha
     return true;
 }
 
+static void completion_parsed(struct request_work *work)
+{
+    struct completion *completion = completion_of(work);
+    struct exchange *exchange = work->exchange;
+    completion->busy = true;
+    if (exchange && (work->err.status || !read_positions(completion, exchange, &work->err))) {
+        completion_fail(completion, &work->err);
+    } else if (exchange) {
+        completion->use.owner = completion;
+        completion->use.opened = completion_opened;
+        model_use_begin(&completion->use, work->exchange, completion->request.model);
+        if (completion->use.asking && completion->request.stream)
+            exchange_stream_wait(exchange, "loading model");
+    }
+    completion->busy = false;
+    completion_free_when_over(completion);
+}
+
 static void completion_handle_request(struct exchange *exchange, enum generation_kind kind)
 {
-    struct api_server *server = exchange_server(exchange);
-    struct generation_request request;
+    struct completion *completion = mem_new(sizeof *completion);
     struct api_error err;
-    struct text body = exchange_body(exchange);
-    if (!generation_request_parse(kind, body.data, body.size, &request, &err)) {
-        exchange_fail(exchange, &err);
-        return;
-    }
-    struct completion *completion = completion_new(server, &request);
     if (!completion) {
         api_error_set(&err, 503, "server_error", "no_memory", "not enough memory for the request");
         exchange_fail(exchange, &err);
         return;
     }
-    if (!read_positions(completion, exchange, &err)) {
-        exchange_fail(exchange, &err);
-        completion_free(completion);
-        return;
-    }
-    completion->exchange = exchange;
+    completion->kind = kind;
+    completion->created = (uint64_t)time(NULL);
     completion->started_ns = exchange_started_ns(exchange);
-    exchange_set_owner(exchange, completion_gone, completion);
-    completion->use.owner = completion;
-    completion->use.opened = completion_opened;
-    completion->busy = true;
-    model_use_begin(&completion->use, exchange, completion->request.model);
-    completion->busy = false;
-    if (completion->use.asking && completion->request.stream)
-        exchange_stream_wait(exchange, "loading model");
-    completion_free_when_over(completion);
+    request_work_begin(&completion->work, exchange, completion_gone, completion);
+    completion->n_body = completion->work.body.size;
+    request_work_step(&completion->work, &(struct request_step){.bytes = completion->n_body,
+                                                                .here_if_small = true,
+                                                                .run = completion_parse,
+                                                                .ready = completion_parsed});
 }
 
 void completion_handle(struct exchange *exchange)

@@ -1,8 +1,8 @@
 /* One request of /v1/completions or /v1/chat/completions, from its JSON to its answer.
  *
- * Steps: parse, ask for the model (loop) → render and tokenise (preparer's thread) → submit, one
- * driver request for each choice (loop) → tokens (driver's thread, through the inbox) → text,
- * chunks, answer (loop).
+ * Steps: parse (preparer) → ask for the model (loop) → render and tokenise (preparer) → submit, one
+ * driver request for each choice (loop) → tokens (driver's thread, through the inbox) → text and
+ * chunks (loop), or the whole answer (preparer, where it is large).
  *
  * It holds on to the exchange until the answer is complete or the client is gone, and lives until
  * the preparer and the driver have both let go of it. Private to the api room. */
@@ -11,7 +11,7 @@
 #include "api/choice.h"
 #include "api/internal.h"
 #include "api/model_use.h"
-#include "api/preparer.h"
+#include "api/request_work.h"
 #include "api/resume.h"
 
 struct completion_choice {
@@ -29,27 +29,37 @@ struct completion_choice {
 };
 
 struct completion {
-    struct api_server *server;
-    struct exchange *exchange; /* NULL: answered, or the client is gone */
+    struct request_work work;
+    enum generation_kind kind;
+    size_t n_body; /* bytes */
     struct generation_request request;
     struct model_use use;
-    struct preparer_job job;
-    bool preparing;       /* the model is open, and the preparer has the request */
-    struct api_error err; /* of the preparation */
     char id[48];
     uint64_t created;
     uint64_t started_ns;
     bool any_token;
     bool busy; /* a function up the stack uses it: do not free */
     struct token_list *prompts;
+    struct buffer *echoes; /* the prompts' texts, where they are asked for; else NULL */
+    struct buffer answer;  /* not streamed, in the making */
     struct completion_choice *choices;
     uint32_t n_choices, n_running;
     struct token_batch batch;
     struct buffer out, json, event_id; /* scratch */
 };
 
-/* completion_prepare.c: the preparer's thread. */
-void completion_prepare(struct preparer_job *job);
+/* The completion that the work is part of: its first member. */
+static inline struct completion *completion_of(struct request_work *work)
+{
+    return (struct completion *)(void *)work;
+}
+
+/* completion_prepare.c: steps on the preparer. */
+void completion_parse(struct request_work *work);
+void completion_prepare(struct request_work *work);
+
+/* completion.c: a choice's item is ready, on the loop. */
+void completion_choice_ready(struct inbox_item *item);
 
 /* completion_answer.c: what goes to the client. */
 void completion_begin_answer(struct completion *completion);
@@ -58,3 +68,4 @@ void completion_end_choice(struct completion_choice *choice);
 void completion_end_answer(struct completion *completion);
 void completion_fail(struct completion *completion, const struct api_error *err);
 void completion_cancel_choice(struct completion_choice *choice);
+void completion_free_when_over(struct completion *completion); /* completion.c */

@@ -9,7 +9,7 @@
 
 static struct response_head head_of(const struct completion *completion)
 {
-    return (struct response_head){.kind = completion->request.kind,
+    return (struct response_head){.kind = completion->kind,
                                   .stream = completion->request.stream,
                                   .id = completion->id,
                                   .model = completion->use.model->id,
@@ -34,17 +34,19 @@ static struct response_usage usage_of(const struct completion *completion)
 static void completion_answer_out_of_memory(struct completion *completion)
 {
     struct api_error err;
-    api_error_set(&err, 503, "server_error", "no_memory", "not enough memory for the answer");
+    if (completion->work.job.limit.stop == WORK_TOO_LARGE)
+        API_LIMIT_ERROR(&err, 413, &completion->work.server->limits, request_memory,
+                        "the answer takes too much memory");
+    else
+        api_error_set(&err, 503, "server_error", "no_memory", "not enough memory for the answer");
     completion_fail(completion, &err);
 }
 
 void completion_fail(struct completion *completion, const struct api_error *err)
 {
-    struct exchange *exchange = completion->exchange;
-    completion->exchange = NULL;
     for (uint32_t i = 0; i < completion->n_choices; i++)
         completion_cancel_choice(&completion->choices[i]);
-    exchange_fail(exchange, err); /* as an event if the stream has begun */
+    request_work_fail(&completion->work, err); /* as an event if the stream has begun */
 }
 
 /* The client's position in all choices: where this answer is, or, while that is behind, where the
@@ -85,7 +87,7 @@ static void send_event(struct completion_choice *choice, struct text text)
     if (choice->position.n_events <= before->n_events)
         return;
     write_event_id(completion);
-    exchange_stream_event(completion->exchange, &completion->event_id, &completion->json);
+    exchange_stream_event(completion->work.exchange, &completion->event_id, &completion->json);
 }
 
 /* One event; without text, logprobs or a reason to finish there is nothing to say, except at
@@ -112,30 +114,47 @@ static void send_chunk(struct completion_choice *choice, struct text text, bool 
         send_event(choice, text);
 }
 
+/* What a request keeps of its answer is counted to it. */
+static void keep_text_of(struct completion_choice *choice, const struct buffer *text)
+{
+    work_limit_join(&choice->completion->work.job.limit);
+    buffer_append(&choice->whole, text->data, text->size);
+    work_limit_leave();
+}
+
+static bool keep_token(struct completion_choice *choice, const struct token_record *token,
+                       const struct token_logprob *tops)
+{
+    bool stopped = false;
+    work_limit_join(&choice->completion->work.job.limit);
+    if (token->of_prompt)
+        choice_push_prompt(&choice->text, token, tops);
+    else
+        stopped = choice_push(&choice->text, token, tops, &choice->completion->out);
+    work_limit_leave();
+    return stopped;
+}
+
 static void send_text(struct completion_choice *choice, const struct buffer *text)
 {
     struct completion *completion = choice->completion;
     if (completion->request.stream)
         send_chunk(choice, (struct text){text->data, text->size}, false);
     else
-        buffer_append(&choice->whole, text->data, text->size);
+        keep_text_of(choice, text);
 }
 
+/* A whole answer gets it when it is written. */
 static void echo_prompt(struct completion_choice *choice)
 {
     struct completion *completion = choice->completion;
-    const struct prompt_input *prompt = &completion->request.prompts[choice->prompt];
-    buffer_clear(&completion->out);
-    if (prompt->tokens)
-        tokenizer_decode(completion->use.model->tokenizer, prompt->tokens, prompt->n_tokens, false,
-                         true, &completion->out);
-    else
-        buffer_append(&completion->out, prompt->text.data, prompt->text.size);
-    send_text(choice, &completion->out);
-    if (completion->request.logprobs) {
+    const struct buffer *echo = &completion->echoes[choice->prompt];
+    if (completion->request.stream)
+        send_chunk(choice, (struct text){echo->data, echo->size}, false);
+    if (completion->work.exchange && completion->request.logprobs) {
         struct token_record first = {.token = completion->prompts[choice->prompt].ids[0],
                                      .logprob = NAN};
-        choice_begin_with(&choice->text, completion->out.size);
+        choice_begin_with(&choice->text, echo->size);
         choice_push_prompt(&choice->text, &first, NULL);
     }
 }
@@ -144,9 +163,9 @@ void completion_begin_answer(struct completion *completion)
 {
     const struct generation_request *request = &completion->request;
     if (request->stream)
-        exchange_stream_begin(completion->exchange);
-    for (uint32_t i = 0; i < completion->n_choices && completion->exchange; i++) {
-        if (request->stream && request->kind == GENERATION_CHAT)
+        exchange_stream_begin(completion->work.exchange);
+    for (uint32_t i = 0; i < completion->n_choices && completion->work.exchange; i++) {
+        if (request->stream && completion->kind == GENERATION_CHAT)
             send_chunk(&completion->choices[i], (struct text){"", 0}, true);
         if (request->echo)
             echo_prompt(&completion->choices[i]);
@@ -156,7 +175,7 @@ void completion_begin_answer(struct completion *completion)
 static void measure_token(struct completion_choice *choice)
 {
     struct completion *completion = choice->completion;
-    struct metrics *metrics = &completion->server->metrics;
+    struct metrics *metrics = &completion->work.server->metrics;
     uint64_t now = clock_now_ns();
     if (!completion->any_token)
         histogram_add(&metrics->ttft_seconds, now - completion->started_ns);
@@ -167,26 +186,31 @@ static void measure_token(struct completion_choice *choice)
     metrics->generated_tokens++;
 }
 
+/* A prompt's logprobs come in pieces: one event of them all could be many MiB. */
+enum { EVENT_PROMPT_TOKENS = 32 };
+
 void completion_take_tokens(struct completion_choice *choice, const struct token_batch *batch)
 {
     struct completion *completion = choice->completion;
     const struct token_logprob *tops = batch->tops;
-    for (uint32_t i = 0; i < batch->n_records && completion->exchange; i++) {
+    for (uint32_t i = 0; i < batch->n_records && completion->work.exchange; i++) {
         const struct token_record *token = &batch->records[i];
         const struct token_logprob *own_tops = tops;
         tops += token->n_top;
         if (token->of_prompt) {
-            choice_push_prompt(&choice->text, token, own_tops);
+            keep_token(choice, token, own_tops);
+            if (completion->request.stream && choice->text.n_shown >= EVENT_PROMPT_TOKENS)
+                send_chunk(choice, (struct text){"", 0}, false);
             continue;
         }
         buffer_clear(&completion->out);
         measure_token(choice);
-        bool stopped = choice_push(&choice->text, token, own_tops, &completion->out);
-        if (choice->text.failed) {
+        bool stopped = keep_token(choice, token, own_tops);
+        if (choice->text.failed || choice->whole.failed) {
             completion_answer_out_of_memory(completion);
         } else {
             send_text(choice, &completion->out);
-            if (stopped && completion->exchange) {
+            if (stopped && completion->work.exchange) {
                 completion_end_choice(choice);
                 return;
             }
@@ -214,7 +238,7 @@ void completion_end_choice(struct completion_choice *choice)
         return;
     }
     send_text(choice, &completion->out);
-    if (!completion->exchange)
+    if (!completion->work.exchange)
         return;
     completion_cancel_choice(choice); /* a stop string: the driver would go on */
     choice->finish_reason = !stopped && item->reason == FINISH_LENGTH ? "length" : "stop";
@@ -222,46 +246,103 @@ void completion_end_choice(struct completion_choice *choice)
         send_chunk(choice, (struct text){"", 0}, false);
 }
 
-static void answer_whole(struct completion *completion, const struct response_usage *usage)
+/* ---- a whole answer ---- */
+
+/* Roughly what it takes in JSON. */
+static size_t whole_bytes(const struct completion *completion)
 {
-    struct response_head head = head_of(completion);
-    struct response_choice *shown = mem_new_array(completion->n_choices, sizeof *shown);
-    struct logprob_list *logprobs = mem_new_array(completion->n_choices, sizeof *logprobs);
-    bool failed = !shown || !logprobs;
-    for (uint32_t i = 0; i < completion->n_choices && !failed; i++) {
+    enum { TOKEN_BYTES = 128 };
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < completion->n_choices; i++) {
+        const struct completion_choice *choice = &completion->choices[i];
+        const struct buffer *echoes = completion->echoes;
+        bytes += choice->whole.size + (echoes ? echoes[choice->prompt].size : 0) +
+                 TOKEN_BYTES * (1 + choice->text.n_shown + choice->text.n_tops);
+    }
+    return bytes;
+}
+
+/* The prompt comes before the text where it was asked for. */
+static bool whole_text(struct completion *completion, struct completion_choice *choice,
+                       struct buffer *joined, struct text *out)
+{
+    const struct buffer *echo = completion->echoes ? &completion->echoes[choice->prompt] : NULL;
+    *out = (struct text){choice->whole.data, choice->whole.size};
+    if (echo) {
+        buffer_append(joined, echo->data, echo->size);
+        buffer_append(joined, choice->whole.data, choice->whole.size);
+        *out = (struct text){joined->data, joined->size};
+    }
+    return !choice->whole.failed && !joined->failed;
+}
+
+static void completion_write_choices(struct completion *completion, struct response_choice *shown,
+                                     struct logprob_list *logprobs, struct buffer *joined)
+{
+    const struct response_usage usage = usage_of(completion);
+    const struct response_head head = head_of(completion);
+    for (uint32_t i = 0; i < completion->n_choices; i++) {
         struct completion_choice *choice = &completion->choices[i];
         logprobs[i] = choice_logprobs(&choice->text);
         shown[i] =
             (struct response_choice){.index = i,
-                                     .text = {choice->whole.data, choice->whole.size},
                                      .logprobs = completion->request.logprobs ? &logprobs[i] : NULL,
                                      .finish_reason = choice->finish_reason};
-        failed = choice->whole.failed;
+        if (!whole_text(completion, choice, &joined[i], &shown[i].text)) {
+            completion->answer.failed = true;
+            return;
+        }
     }
-    struct buffer body = {0};
-    if (!failed)
-        response_whole(&head, shown, completion->n_choices, usage, &body);
+    response_whole(&head, shown, completion->n_choices, &usage, &completion->answer);
+}
+
+/* A step: the driver is done with all choices, so that nobody else has them. */
+static void completion_write(struct request_work *work)
+{
+    struct completion *completion = completion_of(work);
+    const uint32_t n = completion->n_choices;
+    struct response_choice *shown = mem_new_array(n, sizeof *shown);
+    struct logprob_list *logprobs = mem_new_array(n, sizeof *logprobs);
+    struct buffer *joined = mem_new_array(n, sizeof *joined);
+    if (shown && logprobs && joined)
+        completion_write_choices(completion, shown, logprobs, joined);
+    else
+        completion->answer.failed = true;
+    for (uint32_t i = 0; joined && i < n; i++)
+        buffer_deinit(&joined[i]);
+    mem_free(joined);
     mem_free(shown);
     mem_free(logprobs);
-    if (failed || body.failed) {
-        buffer_deinit(&body);
+}
+
+static void completion_written(struct request_work *work)
+{
+    struct completion *completion = completion_of(work);
+    const bool was_busy = completion->busy;
+    completion->busy = true;
+    if (work->exchange && work->err.status)
+        completion_fail(completion, &work->err);
+    else if (work->exchange && completion->answer.failed)
         completion_answer_out_of_memory(completion);
-        return;
-    }
-    struct exchange *exchange = completion->exchange;
-    completion->exchange = NULL;
-    exchange_answer_json(exchange, &body);
+    else if (work->exchange)
+        request_work_answer(work, &completion->answer);
+    completion->busy = was_busy;
+    completion_free_when_over(completion);
 }
 
 /* Every choice has ended and the driver has let go of all. */
 void completion_end_answer(struct completion *completion)
 {
     struct response_usage usage = usage_of(completion);
-    struct metrics *metrics = &completion->server->metrics;
+    struct metrics *metrics = &completion->work.server->metrics;
     metrics->prompt_tokens += usage.prompt_tokens;
     metrics->cached_tokens += usage.cached_tokens;
     if (!completion->request.stream) {
-        answer_whole(completion, &usage);
+        request_work_step(&completion->work,
+                          &(struct request_step){.bytes = whole_bytes(completion),
+                                                 .here_if_small = true,
+                                                 .run = completion_write,
+                                                 .ready = completion_written});
         return;
     }
     if (completion->request.include_usage) {
@@ -273,13 +354,13 @@ void completion_end_answer(struct completion *completion)
         else
             send_event(&completion->choices[0], (struct text){"", 0});
     }
-    for (uint32_t i = 0; i < completion->n_choices && completion->exchange; i++) {
+    for (uint32_t i = 0; i < completion->n_choices && completion->work.exchange; i++) {
         struct completion_choice *choice = &completion->choices[i];
         if (choice->position.n_events < choice->before.n_events)
             refuse_position(choice, "ends before the one that was begun");
     }
-    struct exchange *exchange = completion->exchange;
-    completion->exchange = NULL;
+    struct exchange *exchange = completion->work.exchange;
+    completion->work.exchange = NULL;
     if (exchange)
         exchange_stream_end(exchange);
 }

@@ -1,32 +1,75 @@
-/* On the preparer's thread: a request's texts become tokens. */
+/* On the preparer: a request's JSON becomes a struct, its texts become tokens. */
 #include "api/completion.h"
 
+#include "base/mem.h"
 #include "model/chat_template.h"
+#include "model/model.h"
+#include "request/generator.h"
+
+static void init_choice(struct completion *completion, uint32_t index)
+{
+    struct completion_choice *choice = &completion->choices[index];
+    choice->completion = completion;
+    choice->index = index;
+    choice->prompt = index / completion->request.n;
+    choice->item = (struct inbox_item){.inbox = &completion->work.server->inbox,
+                                       .ready = completion_choice_ready,
+                                       .owner = choice};
+    choice->text.stop.strings = completion->request.stops;
+    choice->text.stop.n_strings = completion->request.n_stops;
+    choice->text.logprobs = completion->request.logprobs;
+}
+
+static bool completion_make_choices(struct completion *completion)
+{
+    const struct generation_request *request = &completion->request;
+    const uint32_t n = request->n_prompts * request->n;
+    completion->prompts = mem_new_array(request->n_prompts, sizeof *completion->prompts);
+    completion->choices = mem_new_array(n, sizeof *completion->choices);
+    if (request->echo)
+        completion->echoes = mem_new_array(request->n_prompts, sizeof *completion->echoes);
+    if (!completion->prompts || !completion->choices || (request->echo && !completion->echoes))
+        return false;
+    completion->n_choices = n;
+    for (uint32_t i = 0; i < n; i++)
+        init_choice(completion, i);
+    return true;
+}
+
+void completion_parse(struct request_work *work)
+{
+    struct completion *completion = completion_of(work);
+    const char *body = work->body.data ? work->body.data : "";
+    if (generation_request_parse(completion->kind, body, work->body.size, &completion->request,
+                                 &work->err) &&
+        !completion_make_choices(completion))
+        api_error_set(&work->err, 503, "server_error", "no_memory",
+                      "not enough memory for the request");
+    buffer_deinit(&work->body);
+}
 
 static bool completion_prepare_encode(struct completion *completion,
                                       const struct prompt_input *prompt, struct token_list *out)
 {
-    struct error cause;
-    if (server_encode_prompt(completion->use.model, prompt, out, &cause) != ERROR_NONE)
-        return api_error_from(&completion->err, &cause);
-    const char *field = completion->request.kind == GENERATION_CHAT ? "messages" : "prompt";
-    if (out->count == 0)
-        return api_error_field(&completion->err, field, "'%s' has no tokens", field);
-    return server_check_length(completion->use.model, out->count, &completion->err);
+    struct api_error *err = &completion->work.err;
+    if (!server_encode_prompt(completion->use.model, prompt, out, err))
+        return false;
+    const char *field = completion->kind == GENERATION_CHAT ? "messages" : "prompt";
+    return out->count || api_error_field(err, field, "'%s' has no tokens", field);
 }
 
 static void render_and_encode(struct completion *completion)
 {
     struct buffer text = {0};
     struct error cause;
+    struct api_error *err = &completion->work.err;
     const struct buffer *input = &completion->request.chat_json;
     if (chat_template_render(completion->use.model->chat_template, input->data, input->size, &text,
                              &cause) != ERROR_NONE) {
-        api_error_from(&completion->err, &cause);
+        api_error_from(err, &cause);
         if (cause.code == ERROR_INVALID ||
             cause.code == ERROR_BUSY) /* the template refused, or ran into its limits */
-            api_error_field(&completion->err, "messages", "the model's chat template: %s",
-                            cause.text);
+            api_error_field(err, "messages", "the model's chat template: %s", cause.text);
     } else {
         struct prompt_input prompt = {.text = {text.data, text.size}};
         completion_prepare_encode(completion, &prompt, &completion->prompts[0]);
@@ -34,16 +77,47 @@ static void render_and_encode(struct completion *completion)
     buffer_deinit(&text);
 }
 
-void completion_prepare(struct preparer_job *job)
+static bool completion_prepare_echo(struct completion *completion,
+                                    const struct prompt_input *prompt, struct buffer *out)
 {
-    struct completion *completion = job->item.owner;
+    if (prompt->tokens)
+        tokenizer_decode(completion->use.model->tokenizer, prompt->tokens, prompt->n_tokens, false,
+                         true, out);
+    else
+        buffer_append(out, prompt->text.data, prompt->text.size);
+    return !out->failed || api_error_set(&completion->work.err, 503, "server_error", "no_memory",
+                                         "not enough memory for the prompt");
+}
+
+/* The driver's queue has a copy of its prompt for each choice. */
+static bool completion_check_rows(struct completion *completion)
+{
     const struct generation_request *request = &completion->request;
-    if (request->kind == GENERATION_CHAT) {
-        render_and_encode(completion);
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < request->n_prompts; i++)
+        rows += (uint64_t)completion->prompts[i].count * request->n;
+    return completion->n_choices == 1 || rows <= LIMIT_REQUEST_ROWS ||
+           api_error_field(&completion->work.err, "n",
+                           "the prompts of all choices have %llu tokens; at most %d are allowed",
+                           (unsigned long long)rows, LIMIT_REQUEST_ROWS);
+}
+
+void completion_prepare(struct request_work *work)
+{
+    struct completion *completion = completion_of(work);
+    struct generation_request *request = &completion->request;
+    const struct api_model *model = completion->use.model;
+    if (!generation_request_check(request, model_hyperparameters(model->model)->n_vocab,
+                                  &work->err))
         return;
-    }
-    for (uint32_t i = 0; i < request->n_prompts; i++) {
-        if (!completion_prepare_encode(completion, &request->prompts[i], &completion->prompts[i]))
+    if (request->kind == GENERATION_CHAT)
+        render_and_encode(completion);
+    for (uint32_t i = 0; request->prompts && i < request->n_prompts; i++) {
+        const struct prompt_input *prompt = &request->prompts[i];
+        if (!completion_prepare_encode(completion, prompt, &completion->prompts[i]) ||
+            (request->echo && !completion_prepare_echo(completion, prompt, &completion->echoes[i])))
             return;
     }
+    if (!work->err.status && completion_check_rows(completion))
+        generation_request_shrink(request);
 }

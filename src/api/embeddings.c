@@ -2,7 +2,7 @@
 #include "api/exchange.h"
 #include "api/internal.h"
 #include "api/model_use.h"
-#include "api/preparer.h"
+#include "api/request_work.h"
 #include "api/response_json.h"
 #include "base/mem.h"
 #include "model/model.h"
@@ -19,45 +19,55 @@ struct embedding {
 };
 
 struct embeddings_job {
-    struct api_server *server;
-    struct exchange *exchange; /* NULL: answered, or the client is gone */
+    struct request_work work;
     struct embeddings_request request;
     struct model_use use;
-    struct preparer_job preparation;
-    bool preparing, busy;
-    struct api_error err;
+    size_t n_body; /* bytes */
+    bool busy;     /* a function up the stack uses it: do not free */
     struct token_list *prompts;
     struct embedding *embeddings;
+    uint32_t n_made; /* embeddings that there are */
     uint32_t n_running;
+    uint64_t prompt_tokens;
+    struct buffer answer;
 };
+
+static struct embeddings_job *embeddings_job_of(struct request_work *work)
+{
+    return (struct embeddings_job *)(void *)work;
+}
+
+/* All that may be much; any thread. */
+static void embeddings_release(struct request_work *work)
+{
+    struct embeddings_job *job = embeddings_job_of(work);
+    for (uint32_t i = 0; job->prompts && i < job->request.n_inputs; i++)
+        token_list_deinit(&job->prompts[i]);
+    mem_free(job->embeddings);
+    mem_free(job->prompts);
+    buffer_deinit(&job->work.body);
+    buffer_deinit(&job->answer);
+    embeddings_request_deinit(&job->request);
+    mem_free(job);
+}
 
 static void embeddings_job_free(struct embeddings_job *job)
 {
-    struct api_server *server = job->server;
-    for (uint32_t i = 0; i < job->request.n_inputs; i++) {
-        if (job->embeddings)
-            inbox_item_deinit(&job->embeddings[i].item);
-        if (job->prompts)
-            token_list_deinit(&job->prompts[i]);
-    }
-    mem_free(job->embeddings);
-    mem_free(job->prompts);
-    inbox_item_deinit(&job->preparation.item);
+    for (uint32_t i = 0; i < job->n_made; i++)
+        inbox_item_deinit(&job->embeddings[i].item);
     model_use_end(&job->use);
-    embeddings_request_deinit(&job->request);
-    mem_free(job);
-    server_job_end(server);
+    request_work_end(&job->work, embeddings_release);
 }
 
 static void embeddings_free_when_over(struct embeddings_job *job)
 {
-    if (!job->exchange && !job->preparing && !job->n_running && !job->busy)
+    if (!job->work.exchange && !job->work.running && !job->n_running && !job->busy)
         embeddings_job_free(job);
 }
 
 static void cancel_all(struct embeddings_job *job)
 {
-    for (uint32_t i = 0; i < job->request.n_inputs; i++) {
+    for (uint32_t i = 0; i < job->n_made; i++) {
         if (job->embeddings[i].running)
             generator_cancel(job->use.model->generator, job->embeddings[i].driver_id);
     }
@@ -66,36 +76,67 @@ static void cancel_all(struct embeddings_job *job)
 static void embeddings_gone(void *owner)
 {
     struct embeddings_job *job = owner;
-    job->exchange = NULL;
-    job->server->metrics.cancelled++;
-    cancel_all(job);
+    request_work_gone(&job->work);
+    if (!job->work.running) /* a step has all to itself */
+        cancel_all(job);
     embeddings_free_when_over(job);
 }
 
 static void embeddings_fail(struct embeddings_job *job, const struct api_error *err)
 {
-    struct exchange *exchange = job->exchange;
-    job->exchange = NULL;
     cancel_all(job);
-    exchange_fail(exchange, err);
+    request_work_fail(&job->work, err);
 }
 
-static void embeddings_prepare(struct preparer_job *preparation)
+static bool embeddings_no_memory(struct embeddings_job *job)
 {
-    struct embeddings_job *job = preparation->item.owner;
+    return api_error_set(&job->work.err, 503, "server_error", "no_memory",
+                         "not enough memory for the request");
+}
+
+static void embeddings_ready(struct inbox_item *item);
+
+static void embeddings_make(struct embeddings_job *job)
+{
+    const uint32_t n = job->request.n_inputs;
+    job->prompts = mem_new_array(n, sizeof *job->prompts);
+    job->embeddings = mem_new_array(n, sizeof *job->embeddings);
+    if (!job->prompts || !job->embeddings) {
+        embeddings_no_memory(job);
+        return;
+    }
+    job->n_made = n;
+    for (uint32_t i = 0; i < n; i++) {
+        struct embedding *embedding = &job->embeddings[i];
+        embedding->job = job;
+        embedding->item = (struct inbox_item){
+            .inbox = &job->work.server->inbox, .ready = embeddings_ready, .owner = embedding};
+    }
+}
+
+static void embeddings_parse(struct request_work *work)
+{
+    struct embeddings_job *job = embeddings_job_of(work);
+    const char *body = work->body.data ? work->body.data : "";
+    if (embeddings_request_parse(body, work->body.size, &job->request, &work->err))
+        embeddings_make(job);
+    buffer_deinit(&work->body);
+}
+
+static void embeddings_prepare(struct request_work *work)
+{
+    struct embeddings_job *job = embeddings_job_of(work);
+    const struct api_model *model = job->use.model;
+    if (!embeddings_request_check(&job->request, model_hyperparameters(model->model)->n_vocab,
+                                  &work->err))
+        return;
     for (uint32_t i = 0; i < job->request.n_inputs; i++) {
-        struct error cause;
-        if (server_encode_prompt(job->use.model, &job->request.inputs[i], &job->prompts[i],
-                                 &cause) != ERROR_NONE) {
-            api_error_from(&job->err, &cause);
+        if (!server_encode_prompt(model, &job->request.inputs[i], &job->prompts[i], &work->err))
             return;
-        }
         if (job->prompts[i].count == 0) {
-            api_error_field(&job->err, "input", "element %u of 'input' has no tokens", i);
+            api_error_field(&work->err, "input", "element %u of 'input' has no tokens", i);
             return;
         }
-        if (!server_check_length(job->use.model, job->prompts[i].count, &job->err))
-            return;
     }
 }
 
@@ -115,31 +156,45 @@ static void embeddings_normalise(const struct embedding *embedding, float *out, 
         out[k] = (float)(embedding->item.sum[k] * scale);
 }
 
-static void embeddings_answer(struct embeddings_job *job)
+/* A step: the driver is done with all. */
+static void embeddings_write(struct request_work *work)
 {
+    struct embeddings_job *job = embeddings_job_of(work);
     uint32_t n = job->request.n_inputs, n_embd = n_embd_of(job);
-    struct api_error err;
-    struct buffer body = {0};
-    uint64_t prompt_tokens = 0;
     float *vectors = mem_new_array((size_t)n * n_embd, sizeof *vectors);
-    for (uint32_t i = 0; i < n && vectors; i++) {
+    for (uint32_t i = 0; i < n && vectors; i++)
         embeddings_normalise(&job->embeddings[i], vectors + (size_t)i * n_embd, n_embd);
-        prompt_tokens += job->prompts[i].count;
-    }
-    job->server->metrics.prompt_tokens += prompt_tokens;
     if (vectors)
         response_embeddings(job->use.model->id, vectors, n, n_embd, job->request.base64,
-                            prompt_tokens, &body);
-    if (!vectors || body.failed) {
-        api_error_set(&err, 503, "server_error", "no_memory", "not enough memory for the answer");
-        embeddings_fail(job, &err);
-    } else {
-        struct exchange *exchange = job->exchange;
-        job->exchange = NULL;
-        exchange_answer_json(exchange, &body);
-    }
+                            job->prompt_tokens, &job->answer);
+    if (!vectors || job->answer.failed)
+        api_error_set(&work->err, 503, "server_error", "no_memory",
+                      "not enough memory for the answer");
     mem_free(vectors);
-    buffer_deinit(&body);
+}
+
+static void embeddings_written(struct request_work *work)
+{
+    struct embeddings_job *job = embeddings_job_of(work);
+    if (work->exchange && work->err.status)
+        embeddings_fail(job, &work->err);
+    else if (work->exchange)
+        request_work_answer(work, &job->answer);
+    embeddings_free_when_over(job);
+}
+
+static void embeddings_answer(struct embeddings_job *job)
+{
+    enum { NUMBER_BYTES = 16 }; /* and a microsecond or two: a number is tried in several lengths */
+    const uint32_t n = job->request.n_inputs;
+    for (uint32_t i = 0; i < n; i++)
+        job->prompt_tokens += job->prompts[i].count;
+    job->work.server->metrics.prompt_tokens += job->prompt_tokens;
+    request_work_step(&job->work,
+                      &(struct request_step){.bytes = (size_t)n * n_embd_of(job) * NUMBER_BYTES,
+                                             .here_if_small = true,
+                                             .run = embeddings_write,
+                                             .ready = embeddings_written});
 }
 
 static void embeddings_ready(struct inbox_item *item)
@@ -159,9 +214,9 @@ static void embeddings_ready(struct inbox_item *item)
         else if (item->sum_rows == 0)
             api_error_set(&err, 400, "invalid_request_error", NULL,
                           "this model does not give embeddings");
-        if (job->exchange && err.status)
+        if (job->work.exchange && err.status)
             embeddings_fail(job, &err);
-        else if (job->exchange && !job->n_running)
+        else if (job->work.exchange && !job->n_running)
             embeddings_answer(job);
     }
     token_batch_deinit(&none);
@@ -189,22 +244,20 @@ static bool submit_one(struct embedding *embedding, const struct token_list *pro
     if (generator_submit(job->use.model->generator, &request, &embedding->driver_id, &cause) !=
         ERROR_NONE)
         return api_error_from(err, &cause);
-    access_count(job->server->access, job->use.grant.id, prompt->count, server_wall_ms());
+    access_count(job->work.server->access, job->use.grant.id, prompt->count, server_wall_ms());
     embedding->running = true;
     job->n_running++;
     return true;
 }
 
-static void embeddings_prepared(struct inbox_item *item)
+static void embeddings_prepared(struct request_work *work)
 {
-    struct embeddings_job *job = item->owner;
-    struct api_error err = job->err;
-    job->preparing = false;
+    struct embeddings_job *job = embeddings_job_of(work);
     job->busy = true;
-    for (uint32_t i = 0; i < job->request.n_inputs && job->exchange && !err.status; i++)
-        submit_one(&job->embeddings[i], &job->prompts[i], &err);
-    if (job->exchange && err.status)
-        embeddings_fail(job, &err);
+    for (uint32_t i = 0; i < job->n_made && work->exchange && !work->err.status; i++)
+        submit_one(&job->embeddings[i], &job->prompts[i], &work->err);
+    if (work->exchange && work->err.status)
+        embeddings_fail(job, &work->err);
     job->busy = false;
     embeddings_free_when_over(job);
 }
@@ -212,65 +265,43 @@ static void embeddings_prepared(struct inbox_item *item)
 static void embeddings_opened(struct model_use *use)
 {
     struct embeddings_job *job = use->owner;
-    struct api_error err = use->err;
-    if (err.status || !embeddings_request_check(
-                          &job->request, model_hyperparameters(use->model->model)->n_vocab, &err)) {
-        embeddings_fail(job, &err);
+    if (use->err.status) {
+        embeddings_fail(job, &use->err);
         embeddings_free_when_over(job);
         return;
     }
-    job->preparing = true;
-    preparer_submit(job->server->preparer, &job->preparation);
+    request_work_step(&job->work, &(struct request_step){.bytes = job->n_body,
+                                                         .run = embeddings_prepare,
+                                                         .ready = embeddings_prepared});
 }
 
-static struct embeddings_job *embeddings_job_new(struct api_server *server,
-                                                 struct embeddings_request *request)
+static void embeddings_parsed(struct request_work *work)
 {
-    struct embeddings_job *job = mem_new(sizeof *job);
-    if (!job) {
-        embeddings_request_deinit(request);
-        return NULL;
+    struct embeddings_job *job = embeddings_job_of(work);
+    if (work->exchange && work->err.status)
+        embeddings_fail(job, &work->err);
+    if (!work->exchange) {
+        embeddings_free_when_over(job);
+        return;
     }
-    server_job_begin(server);
-    job->server = server;
-    job->request = *request;
-    job->prompts = mem_new_array(request->n_inputs, sizeof *job->prompts);
-    job->embeddings = mem_new_array(request->n_inputs, sizeof *job->embeddings);
-    if (!job->prompts || !job->embeddings) {
-        embeddings_job_free(job);
-        return NULL;
-    }
-    for (uint32_t i = 0; i < request->n_inputs; i++) {
-        struct embedding *embedding = &job->embeddings[i];
-        embedding->job = job;
-        embedding->item = (struct inbox_item){
-            .inbox = &server->inbox, .ready = embeddings_ready, .owner = embedding};
-    }
-    job->preparation = (struct preparer_job){
-        .item = {.inbox = &server->inbox, .ready = embeddings_prepared, .owner = job},
-        .run = embeddings_prepare};
-    return job;
+    job->use.owner = job;
+    job->use.opened = embeddings_opened;
+    model_use_begin(&job->use, work->exchange, job->request.model);
 }
 
 void embeddings_handle(struct exchange *exchange)
 {
-    struct api_server *server = exchange_server(exchange);
-    struct text body = exchange_body(exchange);
-    struct embeddings_request request;
+    struct embeddings_job *job = mem_new(sizeof *job);
     struct api_error err;
-    if (!embeddings_request_parse(body.data, body.size, &request, &err)) {
-        exchange_fail(exchange, &err);
-        return;
-    }
-    struct embeddings_job *job = embeddings_job_new(server, &request);
     if (!job) {
         api_error_set(&err, 503, "server_error", "no_memory", "not enough memory for the request");
         exchange_fail(exchange, &err);
         return;
     }
-    job->exchange = exchange;
-    exchange_set_owner(exchange, embeddings_gone, job);
-    job->use.owner = job;
-    job->use.opened = embeddings_opened;
-    model_use_begin(&job->use, exchange, job->request.model);
+    request_work_begin(&job->work, exchange, embeddings_gone, job);
+    job->n_body = job->work.body.size;
+    request_work_step(&job->work, &(struct request_step){.bytes = job->n_body,
+                                                         .here_if_small = true,
+                                                         .run = embeddings_parse,
+                                                         .ready = embeddings_parsed});
 }

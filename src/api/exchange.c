@@ -1,5 +1,6 @@
 #include "api/exchange_impl.h"
 
+#include "api/preparer.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -31,9 +32,11 @@ struct text exchange_path(const struct exchange *exchange)
     return (struct text){exchange->path, strlen(exchange->path)};
 }
 
-struct text exchange_body(const struct exchange *exchange)
+void exchange_take_body(struct exchange *exchange, struct buffer *out)
 {
-    return (struct text){exchange->body.data ? exchange->body.data : "", exchange->body.size};
+    memory_total_add(&exchange->server->memory, -(int64_t)exchange->body.size);
+    *out = exchange->body;
+    exchange->body = (struct buffer){0};
 }
 
 uint64_t exchange_started_ns(const struct exchange *exchange)
@@ -80,11 +83,14 @@ struct exchange *exchange_new(struct api_server *server, struct lws *wsi)
 
 static void release_body(struct exchange *exchange)
 {
-    exchange->server->body_bytes -= exchange->body.size;
-    buffer_deinit(&exchange->body);
+    struct api_server *server = exchange->server;
+    server->body_bytes -= exchange->body.size;
+    memory_total_add(&server->memory, -(int64_t)exchange->body.size);
+    preparer_free(server->preparer, exchange->body.data);
+    exchange->body = (struct buffer){0};
 }
 
-/* Whoever sets an owner has read the body. */
+/* Whoever sets an owner has taken the body. */
 void exchange_set_owner(struct exchange *exchange, void (*gone)(void *owner), void *owner)
 {
     exchange->gone = gone;
@@ -123,7 +129,8 @@ void exchange_free(struct exchange *exchange)
     release_body(exchange);
     mem_free(exchange->last_event_id);
     buffer_deinit(&exchange->head);
-    buffer_deinit(&exchange->out);
+    memory_total_add(&server->memory, -(int64_t)exchange->out_counted);
+    preparer_free(server->preparer, exchange->out.data);
     mem_free(exchange);
 }
 
@@ -148,9 +155,18 @@ void exchange_receive(struct exchange *exchange, const char *bytes, size_t size)
         exchange_fail(exchange, &err);
         return;
     }
+    if (memory_total_used(&server->memory) + size > server->limits.memory) {
+        struct api_error err;
+        API_LIMIT_ERROR(&err, 503, &server->limits, memory, "other requests take all memory");
+        exchange->close_after = exchange->linger = true;
+        exchange_fail(exchange, &err);
+        return;
+    }
     buffer_append(&exchange->body, bytes, size);
-    if (!exchange->body.failed)
-        server->body_bytes += size;
+    if (exchange->body.failed)
+        return;
+    server->body_bytes += size;
+    memory_total_add(&server->memory, (int64_t)size);
 }
 
 /* A path that is not there, or not with this method. */
@@ -291,6 +307,8 @@ void exchange_answer(struct exchange *exchange, unsigned status, const char *con
     release_body(exchange);
     exchange_write_head(exchange, content_type, body->size);
     exchange->out = *body;
+    exchange->out_counted = work_limit_size_of(body->data);
+    memory_total_add(&exchange->server->memory, (int64_t)exchange->out_counted);
     *body = (struct buffer){0};
     if (exchange->method == METHOD_HEAD)
         buffer_clear(&exchange->out);

@@ -29,7 +29,8 @@ const struct api_client *exchange_client(const struct exchange *exchange);
 /* What its token grants; good as long as the exchange. */
 const struct access_grant *exchange_grant(const struct exchange *exchange);
 struct text exchange_path(const struct exchange *exchange); /* decoded, without the query */
-struct text exchange_body(const struct exchange *exchange);
+/* The body becomes the caller's; it stays counted in the server's body_bytes. */
+void exchange_take_body(struct exchange *exchange, struct buffer *out);
 uint64_t exchange_started_ns(const struct exchange *exchange);
 /* The request's x-request-id where it is sane, else one that was drawn; every answer has it in a
  * header. */

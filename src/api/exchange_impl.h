@@ -61,6 +61,7 @@ struct exchange {
     bool dead;           /* the connection is being closed */
     struct buffer head, out;
     size_t out_sent;
+    size_t out_counted; /* of a whole answer, in server->memory */
 };
 
 /* server.c's callbacks. A false return means: close the connection. */

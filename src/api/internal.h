@@ -6,6 +6,7 @@
 #include "api/metrics.h"
 #include "api/request_json.h"
 #include "api/server.h"
+#include "base/work_limit.h"
 #include "model/tokenizer.h"
 
 struct access;
@@ -28,7 +29,9 @@ struct api_server {
     struct metrics metrics;
     uint32_t n_jobs; /* completions and the like that are not freed yet */
     struct exchange *exchanges;
-    uint64_t body_bytes; /* of all bodies being gathered */
+    uint64_t body_bytes;        /* of all bodies being gathered, or waiting to be read */
+    struct memory_total memory; /* of all requests */
+    bool in_callback;           /* of libwebsockets */
     bool stopping;
     uint64_t stop_ns; /* when stopping began */
     void (*stopped)(void *arg);
@@ -55,12 +58,10 @@ void server_no_such_model(const struct api_server *server, const struct text *na
                           const struct error *cause, struct api_error *err);
 
 /* Tokens of a prompt: the text's, special tokens recognised, with the model's BOS in front if it
- * wants one and the text does not begin with it. Any thread. */
-enum error_code server_encode_prompt(const struct api_model *model,
-                                     const struct prompt_input *prompt, struct token_list *out,
-                                     struct error *err);
-/* 400 with code context_length_exceeded when the prompt does not fit; false then. */
-bool server_check_length(const struct api_model *model, size_t n_prompt, struct api_error *err);
+ * wants one and the text does not begin with it. 400 with code context_length_exceeded when they do
+ * not fit. False: `err` is set. Any thread. */
+bool server_encode_prompt(const struct api_model *model, const struct prompt_input *prompt,
+                          struct token_list *out, struct api_error *err);
 
 /* The routes' handlers. */
 void completion_handle(struct exchange *exchange);      /* /v1/completions */

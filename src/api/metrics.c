@@ -21,6 +21,13 @@ void histogram_add(struct histogram *histogram, uint64_t ns)
     histogram->sum += seconds;
 }
 
+void metrics_loop_held(struct metrics *metrics, uint64_t ns)
+{
+    histogram_add(&metrics->loop_seconds, ns);
+    if (ns > metrics->loop_ns_max)
+        metrics->loop_ns_max = ns;
+}
+
 void metrics_request(struct metrics *metrics, const char *route, unsigned status, uint64_t ns)
 {
     histogram_add(&metrics->request_seconds, ns);
@@ -73,6 +80,14 @@ void metrics_write(const struct metrics *metrics, const struct driver_stats *dri
         {"medley_requests_cancelled_total", "counter",
          "Requests whose client left or read too slowly.", metrics->cancelled},
         {"medley_requests_active", "gauge", "Requests being answered.", metrics->requests_active},
+        {"medley_prepare_waiting", "gauge", "Steps of requests that wait for the preparer.",
+         metrics->waiting},
+        {"medley_api_memory_bytes", "gauge", "Memory that requests have, of the limit `memory`.",
+         metrics->memory_bytes},
+        {"medley_api_memory_peak_bytes", "gauge", "The most that it has been.",
+         metrics->memory_bytes_peak},
+        {"medley_loop_hold_max_microseconds", "gauge",
+         "The longest that the API has held the node's loop.", metrics->loop_ns_max / 1000},
         {"medley_connections", "gauge", "Open connections.", metrics->connections},
         {"medley_slots", "gauge", "Sequences that can run at once.", driver->slots_total},
         {"medley_slots_busy", "gauge", "Sequences that run.", driver->slots_busy},
@@ -95,6 +110,9 @@ void metrics_write(const struct metrics *metrics, const struct driver_stats *dri
         write_value(rows[i].name, rows[i].type, rows[i].help, rows[i].value, out);
     write_histogram("medley_request_seconds", "From a request's headers to the end of its answer.",
                     &metrics->request_seconds, out);
+    write_histogram("medley_loop_hold_seconds",
+                    "For so long a callback of the API has held the node's loop.",
+                    &metrics->loop_seconds, out);
     write_histogram("medley_time_to_first_token_seconds",
                     "From a request's headers to its first token.", &metrics->ttft_seconds, out);
     write_histogram("medley_inter_token_seconds", "Between two tokens of a sequence.",

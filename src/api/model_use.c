@@ -78,6 +78,8 @@ static void model_use_on_opened(void *arg, struct api_model *model, const struct
         inbox_post_done(&use->item);
 }
 
+enum { NAME_BYTES_MAX = LIMIT_CLUSTER_TEXT_BYTES }; /* no model has a longer one */
+
 /* The id of the model that is asked for by id or alias, or of the only one. */
 struct model_naming {
     const struct text *name;
@@ -120,7 +122,7 @@ void model_use_begin(struct model_use *use, const struct exchange *exchange, str
         return;
     }
     use->asking = use->within = true;
-    if (name.data && memchr(name.data, '\0', name.size)) {
+    if (name.data && (name.size > NAME_BYTES_MAX || memchr(name.data, '\0', name.size))) {
         struct error err;
         error_set(&err, ERROR_NOT_FOUND, "no model has that name");
         model_use_on_opened(use, NULL, &err);

@@ -326,11 +326,40 @@ bool generation_request_parse(enum generation_kind kind, const char *body, size_
     return false;
 }
 
+static void keep_text(struct text *text, struct buffer *kept)
+{
+    const size_t at = kept->size;
+    buffer_append(kept, text->data, text->size);
+    buffer_append(kept, "", 1);
+    text->data = kept->data + at;
+}
+
+void generation_request_shrink(struct generation_request *request)
+{
+    size_t size = request->model.size + 1;
+    struct buffer kept = {0};
+    for (uint32_t i = 0; i < request->n_stops; i++)
+        size += request->stops[i].size + 1;
+    if (!buffer_extend(&kept, size)) /* room for all: the bytes must not move */
+        return;
+    buffer_clear(&kept);
+    keep_text(&request->model, &kept);
+    for (uint32_t i = 0; i < request->n_stops; i++)
+        keep_text(&request->stops[i], &kept);
+    prompt_inputs_free(request->prompts, request->n_prompts);
+    request->prompts = NULL;
+    buffer_deinit(&request->chat_json);
+    yyjson_doc_free(request->doc);
+    request->doc = NULL;
+    request->kept = kept;
+}
+
 void generation_request_deinit(struct generation_request *request)
 {
     prompt_inputs_free(request->prompts, request->n_prompts);
     buffer_deinit(&request->chat_json);
     mem_free(request->biases);
+    buffer_deinit(&request->kept);
     yyjson_doc_free(request->doc);
     *request = (struct generation_request){0};
 }

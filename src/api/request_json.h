@@ -49,6 +49,7 @@ struct generation_request {
     struct sampler_params sampler; /* its biases are the request's own */
     struct logit_bias *biases;
     struct yyjson_doc *doc;
+    struct buffer kept; /* see generation_request_shrink() */
 };
 
 struct embeddings_request {
@@ -91,6 +92,10 @@ bool embeddings_request_check(const struct embeddings_request *request, uint32_t
                               struct api_error *err);
 bool detokenize_request_check(const struct detokenize_request *request, uint32_t n_vocab,
                               struct api_error *err);
+
+/* Once its prompts are tokens: gives back what it does not need any more. The names of the model
+ * and the stop strings are kept. */
+void generation_request_shrink(struct generation_request *request);
 
 void generation_request_deinit(struct generation_request *request);
 void embeddings_request_deinit(struct embeddings_request *request);

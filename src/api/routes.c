@@ -4,6 +4,7 @@
 #include "api/exchange.h"
 #include "api/internal.h"
 #include "api/json_out.h"
+#include "api/preparer.h"
 #include "api/response_json.h"
 #include "request/generator.h"
 
@@ -148,7 +149,11 @@ static void metrics_handle(struct exchange *exchange)
     const struct api_server *server = exchange_server(exchange);
     struct figures figures = routes_gather(server);
     struct buffer body = {0};
-    metrics_write(&server->metrics, &figures.sum, &body);
+    struct metrics metrics = server->metrics;
+    metrics.memory_bytes = memory_total_used(&server->memory);
+    metrics.memory_bytes_peak = (uint64_t)atomic_load(&server->memory.peak);
+    metrics.waiting = preparer_waiting(server->preparer);
+    metrics_write(&metrics, &figures.sum, &body);
     figures_deinit(&figures);
     exchange_answer(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
 }

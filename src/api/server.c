@@ -195,7 +195,8 @@ static enum error_code server_init(struct api_server *server, const struct api_o
                  "%s is served in plain text: whoever listens on the network reads "
                  "what is asked and answered",
                  server->host);
-    return preparer_open(&server->preparer, err);
+    server->memory.limit = server->limits.memory;
+    return preparer_open(&server->limits, &server->preparer, err);
 }
 
 enum error_code api_server_open(void *uv_loop, const struct api_options *options,

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { DRAIN_NS = 2 * 1000 * 1000 };
+
 /* In the order of libwebsockets' own LWSHUMETH_ constants. */
 static const struct {
     enum lws_token_indexes token;
@@ -388,25 +390,29 @@ static int server_lws_on_timer(struct exchange *exchange)
     return 0;
 }
 
+/* As many as fit into a moment; the rest has the loop's next turn, after the sockets'. */
 static void drain_inbox(struct api_server *server)
 {
+    const uint64_t end_ns = clock_now_ns() + DRAIN_NS;
     struct inbox_item *item;
-    while ((item = inbox_take(&server->inbox)))
+    while ((item = inbox_take(&server->inbox))) {
         item->ready(item);
+        if (clock_now_ns() < end_ns)
+            continue;
+        lws_cancel_service(server->lws);
+        return;
+    }
 }
 
-static int server_lws_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user,
-                               void *in, size_t size)
+static int server_lws_dispatch(struct api_server *server, struct lws *wsi,
+                               enum lws_callback_reasons reason, void *in, size_t size)
 {
-    struct api_server *server = lws_context_user(lws_get_context(wsi));
     struct exchange *exchange = wsi ? lws_get_opaque_user_data(wsi) : NULL;
     /* The reasons are many and most do not concern an HTTP server. */
     if (reason == LWS_CALLBACK_EVENT_WAIT_CANCELLED) {
         drain_inbox(server);
         return 0;
     }
-    if (reason == LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS)
-        return server_tls_set_up(server->tls, user) ? 0 : -1;
     if (reason == LWS_CALLBACK_HTTP_CONFIRM_UPGRADE)
         return on_upgrade(server, wsi, in);
     if (reason == LWS_CALLBACK_RAW_ADOPT || reason == LWS_CALLBACK_RAW_RX)
@@ -430,6 +436,23 @@ static int server_lws_callback(struct lws *wsi, enum lws_callback_reasons reason
         exchange_free(exchange);
     }
     return 0;
+}
+
+static int server_lws_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user,
+                               void *in, size_t size)
+{
+    struct api_server *server = lws_context_user(lws_get_context(wsi));
+    const uint64_t begin_ns = clock_now_ns();
+    const bool is_outer = !server->in_callback; /* some calls end in another */
+    if (reason == LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS)
+        return server_tls_set_up(server->tls, user) ? 0 : -1;
+    server->in_callback = true;
+    const int result = server_lws_dispatch(server, wsi, reason, in, size);
+    if (is_outer) {
+        server->in_callback = false;
+        metrics_loop_held(&server->metrics, clock_now_ns() - begin_ns);
+    }
+    return result;
 }
 
 const struct lws_protocols server_protocols[] = {

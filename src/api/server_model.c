@@ -65,15 +65,11 @@ static enum error_code push_all(const int32_t *ids, uint32_t count, struct token
 
 /* Not TOKENIZE_ADD_SPECIAL: it would also end the prompt with EOS where a model wants that for
  * training text, and it would double a BOS that a chat template has written. */
-enum error_code server_encode_prompt(const struct api_model *model,
-                                     const struct prompt_input *prompt, struct token_list *out,
-                                     struct error *err)
+static enum error_code encode_with_bos(const struct tokenizer *tokenizer, const struct text *text,
+                                       struct token_list *out, struct error *err)
 {
-    const struct tokenizer *tokenizer = model->tokenizer;
-    if (prompt->tokens)
-        return push_all(prompt->tokens, prompt->n_tokens, out, err);
-    enum error_code code = tokenizer_encode(tokenizer, prompt->text.data, prompt->text.size,
-                                            TOKENIZE_PARSE_SPECIAL, out, err);
+    enum error_code code =
+        tokenizer_encode(tokenizer, text->data, text->size, TOKENIZE_PARSE_SPECIAL, out, err);
     int32_t bos = tokenizer_bos(tokenizer);
     if (code || bos == TOKEN_NONE || !tokenizer_adds_bos(tokenizer) ||
         (out->count && out->ids[0] == bos))
@@ -86,12 +82,20 @@ enum error_code server_encode_prompt(const struct api_model *model,
     return code;
 }
 
-bool server_check_length(const struct api_model *model, size_t n_prompt, struct api_error *err)
+/* What does not fit is not tokenised to its end, so how long it is stays unknown. */
+bool server_encode_prompt(const struct api_model *model, const struct prompt_input *prompt,
+                          struct token_list *out, struct api_error *err)
 {
-    uint32_t context = generator_context(model->generator);
-    if (n_prompt <= context)
-        return true;
-    return api_error_set(err, 400, "invalid_request_error", "context_length_exceeded",
-                         "the prompt has %zu tokens; this model's context here is %u tokens",
-                         n_prompt, context);
+    struct error cause;
+    const uint32_t context = generator_context(model->generator);
+    out->max = context;
+    enum error_code code = prompt->tokens
+                               ? push_all(prompt->tokens, prompt->n_tokens, out, &cause)
+                               : encode_with_bos(model->tokenizer, &prompt->text, out, &cause);
+    if (code == ERROR_INVALID && out->count == context)
+        return api_error_set(err, 400, "invalid_request_error", "context_length_exceeded",
+                             "the prompt has more tokens than this model's context here, which is "
+                             "%u tokens",
+                             context);
+    return code == ERROR_NONE || api_error_from(err, &cause);
 }

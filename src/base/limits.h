@@ -229,6 +229,7 @@ enum {
 
     /* one request of the API */
     LIMIT_BODY_BYTES = 32 * 1024 * 1024,
+    LIMIT_REQUEST_ROWS = 4 * 1024 * 1024, /* tokens of all its choices' prompts, where many */
     LIMIT_CHOICES = 16,
     LIMIT_STOP_STRINGS = 16,
     LIMIT_STOP_BYTES = 512,

@@ -29,6 +29,7 @@ static struct {
     struct fake_model model; /* of that driver */
     struct api_models models;
     uint32_t waiting_ms;
+    struct api_limits limits;
     struct node_service beside; /* name NULL: none */
     struct api_server *server;
     uint16_t port;
@@ -39,8 +40,10 @@ static struct {
 static enum error_code service_open(void *arg, void *uv_loop, struct error *err)
 {
     (void)arg;
-    struct api_options options = {
-        .address = "127.0.0.1:0", .models = world.models, .waiting_ms = world.waiting_ms};
+    struct api_options options = {.address = "127.0.0.1:0",
+                                  .models = world.models,
+                                  .waiting_ms = world.waiting_ms,
+                                  .limits = world.limits};
     enum error_code code = api_server_open(uv_loop, &options, &world.server, err);
     pthread_mutex_lock(&world.lock);
     world.port = code ? 1 : api_server_port(world.server);
@@ -101,6 +104,11 @@ void api_world_start_with(struct api_models models, uint32_t waiting_ms,
     while (!world.port)
         pthread_cond_wait(&world.opened, &world.lock);
     pthread_mutex_unlock(&world.lock);
+}
+
+void api_world_limit(struct api_limits limits)
+{
+    world.limits = limits;
 }
 
 void api_world_stop(void)

@@ -1,11 +1,13 @@
 #include "fake_driver.h"
 
 #include "base/mem.h"
+#include "base/work_limit.h"
 #include "model/chat_template.h"
 #include "model/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <yyjson.h>
 
 const struct hyperparameters *model_hyperparameters(const struct model *model)
@@ -53,6 +55,8 @@ void token_list_deinit(struct token_list *list)
 
 enum error_code token_list_push(struct token_list *list, int32_t id, struct error *err)
 {
+    if (list->max && list->count == list->max)
+        return error_set(err, ERROR_INVALID, "more than %zu tokens", list->max);
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? list->capacity * 2 : 16;
         int32_t *ids = mem_resize(list->ids, capacity, sizeof *ids);
@@ -117,7 +121,15 @@ void token_stream_finish(struct token_stream *stream, struct buffer *out)
     stream->n_pending = 0;
 }
 
-/* The last message's content; one that says "refuse" is refused. */
+static bool fake_template_goes_on(bool spins)
+{
+    if (!spins)
+        usleep(1000);
+    return work_limit_goes_on();
+}
+
+/* The last message's content; one that says "refuse" is refused. "hold" takes until nobody wants it
+ * any more, "spin" takes all the processor's time that it gets. */
 enum error_code chat_template_render(struct chat_template *chat_template, const char *input_json,
                                      size_t input_size, struct buffer *out, struct error *err)
 {
@@ -126,6 +138,9 @@ enum error_code chat_template_render(struct chat_template *chat_template, const 
     yyjson_val *messages = yyjson_obj_get(yyjson_doc_get_root(doc), "messages");
     yyjson_val *content = yyjson_obj_get(yyjson_arr_get_last(messages), "content");
     bool refuse = yyjson_equals_str(content, "refuse");
+    bool spins = yyjson_equals_str(content, "spin");
+    while ((spins || yyjson_equals_str(content, "hold")) && fake_template_goes_on(spins)) {
+    }
     buffer_append(out, yyjson_get_str(content), yyjson_get_len(content));
     yyjson_doc_free(doc);
     return refuse ? error_set(err, ERROR_INVALID, "the template refuses this") : ERROR_NONE;

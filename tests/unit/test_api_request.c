@@ -464,6 +464,9 @@ static void test_client_shares(void **state)
     struct api_client same = api_client_of_address("2001:db8:1:2:ffff::1");
     struct api_client other = api_client_of_address("2001:db8:1:3::1");
     assert_true(api_client_is_same(&one, &same) && !api_client_is_same(&one, &other));
+    one = api_client_of_token(1);
+    other = api_client_of_token(2);
+    assert_false(api_client_is_same(&one, &other));
 }
 
 static void test_json_strings_are_always_utf8(void **state)
