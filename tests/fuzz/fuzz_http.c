@@ -5,6 +5,7 @@
 
 #include "api/json_out.h"
 #include "api/request_json.h"
+#include "base/work_limit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,31 @@ static void check_prompts(const struct prompt_input *prompts, uint32_t count, bo
         if (!prompts[i].tokens)
             check_text(prompts[i].text);
     }
+}
+
+/* The same body where there is little memory: whatever fails, nothing stays behind, and what was
+ * kept can be used. */
+static void fuzz_tight(enum generation_kind kind, const char *body, size_t size)
+{
+    struct memory_total total = {.limit = 1 << 20};
+    struct work_limit limit = {.total = &total, .bytes_max = 256 + 3 * size};
+    struct generation_request request;
+    struct api_error err = {0};
+    work_limit_enter(&limit);
+    const bool parsed = generation_request_parse(kind, body, size, &request, &err);
+    if (parsed)
+        generation_request_shrink(&request);
+    work_limit_leave();
+    FUZZ_CHECK(parsed || err.status == 400 || (err.status == 503 && limit.stop));
+    for (uint32_t i = 0; parsed && i < request.n_stops; i++)
+        check_text(request.stops[i]);
+    if (parsed)
+        check_text(request.model);
+    work_limit_join(&limit);
+    if (parsed)
+        generation_request_deinit(&request);
+    work_limit_leave();
+    FUZZ_CHECK(limit.bytes == 0 && memory_total_used(&total) == 0);
 }
 
 static void fuzz_generation(enum generation_kind kind, const char *body, size_t size)
@@ -105,6 +131,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct text raw = {(const char *)data, size};
     check_text(raw); /* bytes that no parser has seen become valid UTF-8 too */
     unsigned which = data[0] % 5;
+    if (which < 2)
+        fuzz_tight(which ? GENERATION_COMPLETION : GENERATION_CHAT, body, size - 1);
     if (which < 2)
         fuzz_generation(which ? GENERATION_COMPLETION : GENERATION_CHAT, body, size - 1);
     else
