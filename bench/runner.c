@@ -1,7 +1,7 @@
 /* What it costs that a device computes in a process of its own: decoding of one stream, in this
  * process and in a child, in turns; medians and their ratio.
  *
- *     runner MODEL [TOKENS [ROUNDS [THREADS [SPIN_US]]]] */
+ *     runner MODEL [TOKENS [ROUNDS [THREADS [SPIN_US [DEVICE]]]]] */
 #include "child_world.h"
 
 #include "gpu/cpu_runtime.h"
@@ -46,19 +46,22 @@ int main(int argc, char **argv)
     cpu_runtime_restart(argv); /* both sides with the same settings of libgomp */
     struct error err = {0};
     struct model *model = NULL;
-    struct child_world here = {.n_stages = 1, .devices = {"cpu"}},
-                       there = {.n_stages = 1, .devices = {"cpu"}};
+    const char *device = argc > 6 ? argv[6] : "cpu";
+    struct child_world here = {.n_stages = 1, .devices = {device}},
+                       there = {.n_stages = 1, .devices = {device}};
     const uint32_t n_tokens = argc > 2 ? (uint32_t)atoi(argv[2]) : 100;
     int n_rounds = argc > 3 ? atoi(argv[3]) : 7;
     const uint32_t n_threads = argc > 4 ? (uint32_t)atoi(argv[4]) : 1;
-    const struct children_options options = {
-        .n_cpu_threads = n_threads, .spin_ns = argc > 5 ? (uint64_t)atoi(argv[5]) * 1000 : 0};
+    struct children_options options = {.n_cpu_threads = n_threads,
+                                       .spin_ns = argc > 5 ? (uint64_t)atoi(argv[5]) * 1000 : 0};
     double in_process[ROUNDS_MAX], in_child[ROUNDS_MAX], ratio[ROUNDS_MAX];
     if (argc < 2 || model_open(argv[1], &model, &err) ||
-        gpu_open(&(struct gpu_options){.n_cpu_threads = n_threads, .skip_other = true}, &here.gpu,
-                 &err) ||
-        children_open(&options, &there.children, &err)) {
-        fprintf(stderr, "runner MODEL [TOKENS [ROUNDS [THREADS [SPIN_US]]]]: %s\n", err.text);
+        gpu_open(&(struct gpu_options){.n_cpu_threads = n_threads,
+                                       .skip_other = strcmp(device, "cpu") == 0},
+                 &here.gpu, &err) ||
+        !(options.gpu = here.gpu) || children_open(&options, &there.children, &err)) {
+        fprintf(stderr, "runner MODEL [TOKENS [ROUNDS [THREADS [SPIN_US [DEVICE]]]]]: %s\n",
+                err.text);
         return 2;
     }
     n_rounds = n_rounds < 1 ? 1 : n_rounds > ROUNDS_MAX ? ROUNDS_MAX : n_rounds;

@@ -4,6 +4,7 @@
 #include "cli/options.h"
 #include "gpu/cpu_runtime.h"
 #include "gpu/gpu.h"
+#include "model/chat_template.h"
 #include "pipeline/children.h"
 
 #include <stdarg.h>
@@ -69,8 +70,10 @@ static int medley_help(const char *name)
 int main(int argc, char **argv)
 {
     gpu_prober_main(argc, argv);
+    chat_template_main(argc, argv);
     cpu_runtime_restart(argv);
     child_main(argc, argv);
+    chat_template_isolate("/proc/self/exe");
     if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
         strcmp(argv[1], "-h") == 0)
         return medley_help(argc > 2 ? argv[2] : NULL);

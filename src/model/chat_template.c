@@ -4,15 +4,25 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "model/chat_template_jinja.h"
+#include "model/chat_template_process.h"
 #include "model/gguf_file.h"
 #include "model/tokenizer.h"
 
 #include <string.h>
 #include <utf8proc.h>
 
+/* Both NULL: the fallback. */
 struct chat_template {
-    struct jinja *jinja; /* NULL: the fallback */
+    struct jinja *jinja;
+    struct template_process *process;
 };
+
+static const char *isolating_program; /* NULL: in this process */
+
+void chat_template_isolate(const char *program)
+{
+    isolating_program = program;
+}
 
 static bool chat_template_is_utf8(const char *text, size_t size)
 {
@@ -28,14 +38,20 @@ static bool chat_template_is_utf8(const char *text, size_t size)
 }
 
 static enum error_code open_jinja(const char *source, size_t size, const char *bos_text,
-                                  const char *eos_text, struct jinja **out, struct error *err)
+                                  const char *eos_text, struct chat_template *out,
+                                  struct error *err)
 {
+    bos_text = bos_text ? bos_text : "";
+    eos_text = eos_text ? eos_text : "";
     if (size > LIMIT_TEMPLATE_BYTES)
         return error_set(err, ERROR_INVALID, "has %zu bytes, more than %d", size,
                          LIMIT_TEMPLATE_BYTES);
     if (!chat_template_is_utf8(source, size))
         return error_set(err, ERROR_INVALID, "is not UTF-8");
-    return jinja_open(source, size, bos_text ? bos_text : "", eos_text ? eos_text : "", out, err);
+    if (isolating_program)
+        return template_process_open(isolating_program, LIMIT_TEMPLATE_PROCESS_MS, source, size,
+                                     bos_text, eos_text, &out->process, err);
+    return jinja_open(source, size, bos_text, eos_text, &out->jinja, err);
 }
 
 enum error_code chat_template_open(const char *source, size_t source_size, const char *bos_text,
@@ -48,7 +64,7 @@ enum error_code chat_template_open(const char *source, size_t source_size, const
         return error_set(err, ERROR_NO_MEMORY, "chat template: not enough memory");
     enum error_code code = ERROR_NONE;
     if (source)
-        code = open_jinja(source, source_size, bos_text, eos_text, &chat_template->jinja, err);
+        code = open_jinja(source, source_size, bos_text, eos_text, chat_template, err);
     if (code) {
         mem_free(chat_template);
         error_wrap(err, "chat template");
@@ -89,12 +105,18 @@ void chat_template_close(struct chat_template *chat_template)
     if (!chat_template)
         return;
     jinja_close(chat_template->jinja);
+    template_process_close(chat_template->process);
     mem_free(chat_template);
 }
 
 bool chat_template_is_fallback(const struct chat_template *chat_template)
 {
-    return !chat_template->jinja;
+    return !chat_template->jinja && !chat_template->process;
+}
+
+pid_t chat_template_pid(const struct chat_template *chat_template)
+{
+    return chat_template->process ? template_process_pid(chat_template->process) : 0;
 }
 
 /* ---- the fallback ---- */
@@ -178,7 +200,9 @@ enum error_code chat_template_render(struct chat_template *chat_template, const 
     else
         code = parse_input(text, input_size, &document, err);
 
-    if (!code && chat_template->jinja)
+    if (!code && chat_template->process)
+        code = template_process_render(chat_template->process, text, input_size, out, err);
+    else if (!code && chat_template->jinja)
         code = jinja_render(chat_template->jinja, text, input_size, out, err);
     else if (!code)
         code = render_plain(yyjson_doc_get_root(document), out, err);

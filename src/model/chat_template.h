@@ -1,6 +1,7 @@
 /* Chat messages to a prompt, by the model's own Jinja template.
  *
- * The template is untrusted input: it runs in a QuickJS interpreter of its own, with
+ * The template is untrusted input: it runs in a QuickJS interpreter of its own, in a process of its
+ * own where chat_template_isolate() says so, with
  * @huggingface/jinja, without any access to files, network or clock (strftime_now excepted), under
  * the memory and time limits of base/limits.h (time of the processor). It sees what transformers
  * gives a template: trim_blocks and lstrip_blocks are on, loop controls, raise_exception,
@@ -20,10 +21,19 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 struct chat_template;
 struct gguf_file;
 struct tokenizer;
+
+/* For the first lines of a main(): when this process was started to run a template, is that and
+ * never returns. */
+void chat_template_main(int argc, char **argv);
+/* Templates that are opened from now on each run in a process of their own, in a sandbox
+ * (chat_template_process.h): `program`, whose main() begins with chat_template_main(), is started
+ * for them. It lives on; NULL: in this process. Before threads start. */
+void chat_template_isolate(const char *program);
 
 /* `source` is tokenizer.chat_template, or NULL for the fallback. bos/eos are the texts of those
  * tokens ("" or NULL when there are none), which templates may use. All are copied. A template that
@@ -38,10 +48,12 @@ enum error_code chat_template_open_model(const struct gguf_file *file,
                                          struct chat_template **out, struct error *err);
 void chat_template_close(struct chat_template *chat_template);
 bool chat_template_is_fallback(const struct chat_template *chat_template);
+pid_t chat_template_pid(const struct chat_template *chat_template); /* for tests; 0: none */
 
 /* Renders `input_json`, a JSON object {"messages": […], "tools": […]?, "add_generation_prompt":
  * bool, …}: its members are the template's variables. Appends UTF-8 to `out`; on an error nothing
  * is appended. ERROR_INVALID: the template refused (raise_exception) or the input is wrong.
- * ERROR_BUSY: a limit. The object can be used again after any error. */
+ * ERROR_BUSY: a limit. ERROR_IO: its process has ended, or took too long. The object can be used
+ * again after any error. */
 enum error_code chat_template_render(struct chat_template *chat_template, const char *input_json,
                                      size_t input_size, struct buffer *out, struct error *err);

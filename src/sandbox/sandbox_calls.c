@@ -26,7 +26,6 @@ static const char *const refused_calls[] = {
     "process_vm_writev",
     "process_madvise",
     "process_mrelease",
-    "kcmp",
     "pidfd_open",
     "pidfd_getfd",
     "pidfd_send_signal",

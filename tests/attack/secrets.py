@@ -6,8 +6,10 @@ import pathlib
 import re
 import resource
 import shutil
+import signal
 import stat
 import subprocess
+import time
 
 from attack import check, check_equal, run, wait
 
@@ -50,18 +52,49 @@ def check_program(world):
             check("__memcpy_chk" in told, "no _FORTIFY_SOURCE")
 
 
+def children_of(pid):
+    lists = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(word) for path in lists for word in path.read_text().split()]
+
+
+def post(server, path, **asked):
+    asked["model"] = server.ask("GET", "/v1/models").json()["data"][0]["id"]
+    body = json.dumps(asked | {"max_tokens": 4})
+    lines = (f"Content-Length: {len(body)}", "Content-Type: application/json")
+    return server.raw(server.head("POST", path, *lines) + body.encode())
+
+
+def check_chat(server):
+    answer = post(server, "/v1/chat/completions", messages=[{"role": "user", "content": "Hi"}])
+    check_equal(answer.status, 200, f"a chat's status: {answer}")
+
+
+def check_template(world):
+    with world.step("a chat template runs in a sandbox; when its process ends, the next one serves"):
+        server = world.serve()
+        found = children_of(server.process.pid)
+        check_equal(len(found), 1, "processes of medley serve")
+        status = pathlib.Path(f"/proc/{found[0]}/status").read_text()
+        for line in ("Seccomp:\t2", "NoNewPrivs:\t1", "CapPrm:\t0000000000000000"):
+            check(line in status, f"{line!r} is not in {status}")
+        check_chat(server)
+        check_equal(children_of(server.process.pid), found, "its process after a request")
+        os.kill(found[0], signal.SIGKILL)
+        time.sleep(0.2)
+        check_chat(server)
+        check(children_of(server.process.pid) not in ([], found), "no other process")
+        server.stop()
+
+
 def check_cut_model(world):
     model = world.folder / "cut.gguf"
     shutil.copy(world.model, model)
     world.model = str(model)
     server = world.serve()
     check_process(server.process.pid)
-    name = server.ask("GET", "/v1/models").json()["data"][0]["id"]
-    body = json.dumps({"model": name, "prompt": "Once upon a time", "max_tokens": 4})
-    lines = (f"Content-Length: {len(body)}", "Content-Type: application/json")
 
     def answer():
-        return server.raw(server.head("POST", "/v1/completions", *lines) + body.encode())
+        return post(server, "/v1/completions", prompt="Once upon a time")
 
     with world.step("a model file that is cut fails requests with its name, and not the server"):
         check_equal(answer().status, 200, "before")
@@ -77,6 +110,7 @@ def check_cut_model(world):
 def scenario(world):
     check_program(world)
     check_node(world)
+    check_template(world)
     check_cut_model(world)
 
 
