@@ -42,6 +42,8 @@ bool claims_event(const Cluster__Event *event, const char *sender)
     case CLUSTER__EVENT__KIND_NODE_JOINED:
     case CLUSTER__EVENT__KIND_NODE_ADMITTED:
     case CLUSTER__EVENT__KIND_NODE_REMOVED:
+    case CLUSTER__EVENT__KIND_AUTHORITY_ROTATED:
+    case CLUSTER__EVENT__KIND_AUTHORITY_RETIRED:
     case CLUSTER__EVENT__KIND_NODE_ROLE: /* its proof says who may: cluster/proof.h */
     case CLUSTER__EVENT__KIND_MODEL_REGISTERED:
     case CLUSTER__EVENT__KIND_MODEL_FORGOTTEN:

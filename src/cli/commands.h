@@ -20,6 +20,7 @@ extern const struct command command_join;
 extern const struct command command_admit;
 extern const struct command command_remove;
 extern const struct command command_role;
+extern const struct command command_authority;
 extern const struct command command_leave;
 extern const struct command command_add;
 extern const struct command command_forget;

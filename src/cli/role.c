@@ -46,8 +46,8 @@ static int cmd_role_run(int argc, char **argv)
     static const struct ask_done admin = {.key = "admin", .after = " is an admin now"};
     static const struct ask_done member = {
         .key = "member",
-        .after = " is a plain member now. It has known the authority's key: if you do not trust "
-                 "it, remove it"};
+        .after = " is a plain member now. It has known the authority's key: `medley authority "
+                 "rotate` makes another"};
     struct role_args args = {0};
     if (!cmd_role_parse(argc, argv, &args))
         return EXIT_USAGE;

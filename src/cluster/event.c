@@ -290,6 +290,12 @@ void event_describe(const Cluster__Event *e, struct buffer *out)
                         e->node_role->role == CLUSTER__ROLE__ADMIN ? " is an admin now"
                                                                    : " is a plain member now");
         return;
+    case CLUSTER__EVENT__KIND_AUTHORITY_ROTATED:
+        buffer_text(out, "the cluster's authority has a new key; the old one is good for now");
+        return;
+    case CLUSTER__EVENT__KIND_AUTHORITY_RETIRED:
+        buffer_text(out, "the cluster's old authority is retired");
+        return;
     case CLUSTER__EVENT__KIND_REFOUNDED:
         if (e->refounded->generation == 1)
             buffer_text(out, "the cluster was founded");

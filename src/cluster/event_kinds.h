@@ -34,7 +34,9 @@
     X(NODE_ROLE, LATER, ADMIN)                                                                     \
     X(TOKEN_CREATED, LATER, ADMIN)                                                                 \
     X(TOKEN_REVOKED, LATER, ADMIN)                                                                 \
-    X(AUDITED, LATER, ANYBODY)
+    X(AUDITED, LATER, ANYBODY)                                                                     \
+    X(AUTHORITY_ROTATED, LATER, ADMIN)                                                             \
+    X(AUTHORITY_RETIRED, LATER, ADMIN)
 
 enum { EVENT_SINCE_LATER, EVENT_SINCE_FIRST };
 enum { EVENT_SIGNED_ANYBODY, EVENT_SIGNED_ADMIN };

@@ -145,6 +145,12 @@ static bool entry_of_event(const Cluster__Event *e, struct audit_entry *entry)
         entry_say(entry, "node.role", "%.64s %s", or_none(e->node_role->id),
                   e->node_role->role == CLUSTER__ROLE__ADMIN ? "admin" : "member");
         return true;
+    case CLUSTER__EVENT__KIND_AUTHORITY_ROTATED:
+        entry_say(entry, "authority.rotated", "a new key");
+        return true;
+    case CLUSTER__EVENT__KIND_AUTHORITY_RETIRED:
+        entry_say(entry, "authority.retired", "the old key");
+        return true;
     case CLUSTER__EVENT__KIND_TOKEN_CREATED:
         entry_of_token(e->token_created, entry);
         return true;

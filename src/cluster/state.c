@@ -75,6 +75,10 @@ static const char *apply_kind(Cluster__State *s, Cluster__Event *e)
         return apply_node_updated(s, e);
     case CLUSTER__EVENT__KIND_NODE_ROLE:
         return apply_node_role(s, e);
+    case CLUSTER__EVENT__KIND_AUTHORITY_ROTATED:
+        return apply_authority_rotated(s, e);
+    case CLUSTER__EVENT__KIND_AUTHORITY_RETIRED:
+        return apply_authority_retired(s, e);
     case CLUSTER__EVENT__KIND_LINKS_MEASURED:
         return apply_links(s, e);
     case CLUSTER__EVENT__KIND_MODEL_REGISTERED:
@@ -240,7 +244,8 @@ static bool good_snapshot(const Cluster__State *s)
                 s->n_instances <= LIMIT_CLUSTER_INSTANCES &&
                 s->n_settings <= LIMIT_CLUSTER_SETTINGS && s->n_removed <= LIMIT_CLUSTER_REMOVED &&
                 (!s->has_cluster ||
-                 (s->cluster.len == CLUSTER_ID_BYTES && s->authority.len == PUBLIC_KEY_BYTES));
+                 (s->cluster.len == CLUSTER_ID_BYTES && s->authority.len == PUBLIC_KEY_BYTES)) &&
+                (!s->has_former_authority || s->former_authority.len == PUBLIC_KEY_BYTES);
     for (size_t i = 0; i < s->n_nodes && good; i++)
         good = s->nodes[i]->node && good_text(s->nodes[i]->node->id);
     for (size_t i = 0; i < s->n_links && good; i++)

@@ -11,6 +11,8 @@ const char *apply_node_joined(Cluster__State *s, Cluster__Event *e);
 const char *apply_node_admitted(Cluster__State *s, Cluster__Event *e);
 const char *apply_node_removed(Cluster__State *s, Cluster__Event *e);
 const char *apply_node_role(Cluster__State *s, Cluster__Event *e);
+const char *apply_authority_rotated(Cluster__State *s, Cluster__Event *e);
+const char *apply_authority_retired(Cluster__State *s, Cluster__Event *e);
 const char *apply_node_updated(Cluster__State *s, Cluster__Event *e);
 const char *apply_links(Cluster__State *s, Cluster__Event *e);
 const char *apply_model_registered(Cluster__State *s, Cluster__Event *e);

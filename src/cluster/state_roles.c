@@ -3,7 +3,8 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
-#include "trust/identity.h"
+#include "trust/authority.h"
+#include "trust/signature.h"
 
 #include <assert.h>
 #include <string.h>
@@ -83,6 +84,45 @@ const char *apply_node_role(Cluster__State *s, Cluster__Event *e)
     if (!reason)
         give_role(record, to->role);
     return reason;
+}
+
+/* ---- the authority ---- */
+
+const char *apply_authority_rotated(Cluster__State *s, Cluster__Event *e)
+{
+    Cluster__AuthorityRotated *to = e->authority_rotated;
+    if (!s->has_cluster)
+        return "the cluster has no roles yet";
+    if (s->has_former_authority)
+        return "the last rotation is not over: `medley authority retire` ends it";
+    if (to->public_key.len != PUBLIC_KEY_BYTES || to->signature.len != SIGNATURE_BYTES ||
+        !to->certificate.len || to->certificate.len > LIMIT_CLUSTER_CERTIFICATE_BYTES)
+        return "it names no authority";
+    if (!authority_endorsed(s->authority.data, s->cluster.data, to->public_key.data,
+                            to->signature.data))
+        return "the old authority has not signed for the new one";
+    const ProtobufCBinaryData before = s->authority_certificate;
+    s->former_authority = s->authority;
+    s->authority = to->public_key;
+    s->authority_certificate = to->certificate;
+    s->has_former_authority = s->has_authority_certificate = s->has_former_until_ms = true;
+    s->former_until_ms = e->time_ms + to->grace_ms;
+    to->public_key = (ProtobufCBinaryData){0};
+    to->certificate = before; /* is freed with the event */
+    return NULL;
+}
+
+const char *apply_authority_retired(Cluster__State *s, Cluster__Event *e)
+{
+    const ProtobufCBinaryData *old = &e->authority_retired->public_key;
+    if (!s->has_former_authority || old->len != PUBLIC_KEY_BYTES ||
+        memcmp(old->data, s->former_authority.data, PUBLIC_KEY_BYTES) != 0)
+        return "there is no old authority to retire, or it is another one";
+    mem_free(s->former_authority.data);
+    s->former_authority = (ProtobufCBinaryData){0};
+    s->has_former_authority = s->has_former_until_ms = false;
+    s->former_until_ms = 0;
+    return NULL;
 }
 
 /* ---- who was removed ---- */

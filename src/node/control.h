@@ -93,6 +93,7 @@ void control_join(struct conversation *conversation, yyjson_val *root);
 void control_admit(struct conversation *conversation, yyjson_val *root);
 void control_remove(struct conversation *conversation, yyjson_val *root);
 void control_leave(struct conversation *conversation, yyjson_val *root);
+void control_authority(struct conversation *conversation, yyjson_val *root);
 void control_role(struct conversation *conversation, yyjson_val *root);
 void control_add(struct conversation *conversation, yyjson_val *root); /* control_models.c */
 void control_forget(struct conversation *conversation, yyjson_val *root);

@@ -5,6 +5,7 @@
 #include "join/admission.h"
 #include "node/knocks.h"
 #include "node/roles.h"
+#include "node/rotation.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -330,6 +331,35 @@ void control_role(struct conversation *conversation, yyjson_val *request)
         control_fail(conversation, &err);
     else
         control_propose(conversation, &change.event, admin ? "admin" : "member", node->name);
+}
+
+/* ---- authority ---- */
+
+enum { GRACE_S = 7 * 86400, GRACE_S_MAX = 366 * 86400 };
+
+void control_authority(struct conversation *conversation, yyjson_val *request)
+{
+    struct daemon *daemon = conversation->daemon;
+    const char *what = control_text(request, "what");
+    const bool rotates = what && strcmp(what, "rotate") == 0;
+    struct rotation_change change;
+    struct error err;
+    uint64_t grace_s;
+    if (!control_require_admin(conversation) ||
+        !control_number(conversation, request, "grace_s", GRACE_S_MAX, GRACE_S, &grace_s))
+        return;
+    if (!rotates && (!what || strcmp(what, "retire") != 0)) {
+        error_set(&err, ERROR_INVALID, "`what` must be rotate or retire");
+        control_fail(conversation, &err);
+        return;
+    }
+    if (rotates ? rotation_begin(daemon, grace_s * 1000, &change, &err)
+                : rotation_retire(daemon, &change, &err))
+        control_fail(conversation, &err);
+    else
+        control_propose(conversation, &change.event, rotates ? "rotated" : "retired",
+                        "the cluster's authority");
+    rotation_change_deinit(&change);
 }
 
 void control_leave(struct conversation *conversation, yyjson_val *request)

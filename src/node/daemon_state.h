@@ -75,7 +75,7 @@ struct daemon {
     /* roles (roles.h), and what it asks admins for (sign.h) */
     bool code_gives_admin;       /* the join code that is out lets an admin in … */
     char promotes[NODE_ID_TEXT]; /* … who was let in with it, and becomes one; "": nobody */
-    uint64_t roles_ms, plain_since_ms, n_questions;
+    uint64_t roles_ms, plain_since_ms, rotation_ms, retire_ms, n_questions;
     struct sign_question questions[SIGN_KINDS]; /* by Node__SignWhat */
     char last_asked[NODE_ID_TEXT];
     /* Signs a certificate for a member's HTTP API; NULL: this node does not. */

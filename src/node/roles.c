@@ -4,6 +4,7 @@
 #include "base/durable_file.h"
 #include "base/log.h"
 #include "node/daemon_state.h"
+#include "node/rotation.h"
 #include "node/sign.h"
 #include "trust/credentials.h"
 #include "trust/identity_files.h"
@@ -98,11 +99,13 @@ static void promote_newcomer(struct daemon *daemon)
 
 /* ---- what it must hold ---- */
 
-static enum error_code keep_membership(struct daemon *daemon, struct error *err)
+enum error_code roles_keep_membership(struct daemon *daemon, struct error *err)
 {
     char folder[PATH_MAX];
-    const enum error_code code = durable_path(daemon->folder, "identity", "", folder, err);
-    return code ? code : membership_store(folder, &daemon->membership, err);
+    enum error_code code = durable_path(daemon->folder, "identity", "", folder, err);
+    if (!code)
+        code = membership_store(folder, &daemon->membership, err);
+    return code ? code : credentials_renew(daemon->credentials, &daemon->membership, err);
 }
 
 static void on_certificate(struct daemon *daemon, const Node__SignAnswer *answer,
@@ -114,14 +117,16 @@ static void on_certificate(struct daemon *daemon, const Node__SignAnswer *answer
         return;
     }
     X509 *made = certificate_decode(answer->certificate.data, answer->certificate.len);
+    if (made && rotation_take_certificate(daemon, made)) {
+        certificate_free(made);
+        return;
+    }
     enum error_code code =
         made ? membership_set_certificate(&daemon->membership, &daemon->identity, made, &err)
              : error_set(&err, ERROR_INVALID, "an admin sent something that is no certificate");
     certificate_free(made);
     if (!code)
-        code = credentials_renew(daemon->credentials, &daemon->membership, &err);
-    if (!code)
-        code = keep_membership(daemon, &err);
+        code = roles_keep_membership(daemon, &err);
     log_line(code ? LOG_WARN : LOG_INFO, "node", "%s",
              code ? err.text : "this node's certificate was renewed by an admin");
 }
@@ -134,26 +139,32 @@ static void on_key(struct daemon *daemon, const Node__SignAnswer *answer,
         log_line(LOG_WARN, "node", "the authority's key was not handed over: %s", problem->text);
         return;
     }
+    if (answer->key.len == AUTHORITY_KEY_BYTES && rotation_take_key(daemon, answer->key.data))
+        return;
     enum error_code code =
         answer->key.len == AUTHORITY_KEY_BYTES
             ? authority_take_key(&daemon->membership.authority, answer->key.data, &err)
             : error_set(&err, ERROR_INVALID, "an admin sent something that is no key");
     if (!code)
-        code = keep_membership(daemon, &err);
+        code = roles_keep_membership(daemon, &err);
     if (code)
         log_line(LOG_WARN, "node", "%s", err.text);
     else
         daemon_say(daemon, "this machine is an admin of its cluster now");
 }
 
-static void roles_ask(struct daemon *daemon, Node__SignWhat what, sign_done_fn done)
+void roles_ask(struct daemon *daemon, Node__SignWhat what, const uint8_t *authority)
 {
+    const sign_done_fn done = what == NODE__SIGN_WHAT__SIGN_KEY ? on_key : on_certificate;
     Node__SignRequest request = NODE__SIGN_REQUEST__INIT;
     struct error err;
     request.has_what = request.has_public_key = true;
     request.what = what;
     request.public_key =
         (ProtobufCBinaryData){sizeof daemon->identity.public_key, daemon->identity.public_key};
+    request.has_authority = authority != NULL;
+    request.authority =
+        (ProtobufCBinaryData){authority ? PUBLIC_KEY_BYTES : 0, (uint8_t *)(uintptr_t)authority};
     if (sign_ask(daemon, &request, done, &err) == ERROR_NOT_FOUND)
         log_line(LOG_WARN, "node", "%s", err.text);
 }
@@ -179,7 +190,8 @@ static void drop_key(struct daemon *daemon)
 {
     struct error err;
     authority_drop_key(&daemon->membership.authority);
-    if (keep_membership(daemon, &err))
+    authority_drop_key(&daemon->membership.next);
+    if (roles_keep_membership(daemon, &err))
         log_line(LOG_WARN, "node", "%s", err.text);
     daemon_say(daemon, "this machine is a plain member now: it has given up the authority's key");
 }
@@ -192,6 +204,7 @@ void roles_step(struct daemon *daemon)
     const bool is_due = !has_key && membership_is_due(&daemon->membership, daemon_wall_ms() / 1000);
     sign_step(daemon);
     promote_newcomer(daemon);
+    rotation_step(daemon);
     if (has_key && is_plain_for_sure(daemon))
         drop_key(daemon);
     if ((!lacks_key && !is_due && !roles_are_beginning(daemon)) ||
@@ -200,7 +213,7 @@ void roles_step(struct daemon *daemon)
     daemon->roles_ms = now_ms;
     roles_begin(daemon);
     if (lacks_key)
-        roles_ask(daemon, NODE__SIGN_WHAT__SIGN_KEY, on_key);
+        roles_ask(daemon, NODE__SIGN_WHAT__SIGN_KEY, NULL);
     else if (is_due)
-        roles_ask(daemon, NODE__SIGN_WHAT__SIGN_NODE, on_certificate);
+        roles_ask(daemon, NODE__SIGN_WHAT__SIGN_NODE, NULL);
 }

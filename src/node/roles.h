@@ -7,6 +7,8 @@
 #include "cluster/event.h"
 #include "trust/identity.h"
 
+#include "node.pb-c.h"
+
 #include <stdbool.h>
 
 struct daemon;
@@ -27,6 +29,12 @@ enum error_code roles_change(struct daemon *daemon, const char *id, Cluster__Rol
 /* Whoever is let in now would be an admin. */
 bool roles_are_beginning(const struct daemon *daemon);
 void roles_begin(struct daemon *daemon); /* in a cluster that this node has just founded */
+
+/* Keeps the membership on the disk, and uses it from now on. */
+enum error_code roles_keep_membership(struct daemon *daemon, struct error *err);
+/* Asks an admin for a certificate or the key, of that authority (its public key; NULL: the one in
+ * use); what comes is kept. */
+void roles_ask(struct daemon *daemon, Node__SignWhat what, const uint8_t *authority);
 
 /* Now and then. A new cluster gets its first admin. An admin that lacks the authority's key, and a
  * plain member whose certificate is to be renewed, ask an admin for it. A node that is no admin any

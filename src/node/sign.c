@@ -100,7 +100,20 @@ static void sign_take_answer(struct daemon *daemon, const struct peer *peer,
 
 /* ---- being asked ---- */
 
-static enum error_code sign_node(struct daemon *daemon, const struct peer *peer,
+/* The authority that is meant; NULL: this node does not have its key. */
+static const struct authority *sign_authority(const struct daemon *daemon,
+                                              const Node__SignRequest *request)
+{
+    const struct authority *own[] = {&daemon->membership.authority, &daemon->membership.next};
+    const bool any = request->authority.len != PUBLIC_KEY_BYTES;
+    for (int i = 0; i < 2; i++) {
+        if (any || authority_is(own[i], request->authority.data))
+            return own[i]->key ? own[i] : NULL;
+    }
+    return NULL;
+}
+
+static enum error_code sign_node(const struct daemon *daemon, const struct peer *peer,
                                  const Node__SignRequest *request, struct buffer *certificate,
                                  struct error *err)
 {
@@ -111,7 +124,7 @@ static enum error_code sign_node(struct daemon *daemon, const struct peer *peer,
     node_id_of(request->public_key.data, id);
     if (memcmp(id, peer->node_id, sizeof id) != 0)
         return error_set(err, ERROR_INVALID, "that is another node's key");
-    enum error_code code = authority_sign(&daemon->membership.authority, request->public_key.data,
+    enum error_code code = authority_sign(sign_authority(daemon, request), request->public_key.data,
                                           daemon_wall_ms() / 1000, &made, err);
     if (!code)
         code = certificate_encode(made, certificate, err);
@@ -119,12 +132,13 @@ static enum error_code sign_node(struct daemon *daemon, const struct peer *peer,
     return code;
 }
 
-static enum error_code sign_hand_over(struct daemon *daemon, const struct peer *peer,
+static enum error_code sign_hand_over(const struct daemon *daemon, const struct peer *peer,
+                                      const Node__SignRequest *request,
                                       uint8_t key[AUTHORITY_KEY_BYTES], struct error *err)
 {
     if (!state_is_admin(daemon_state(daemon), peer->id))
         return error_set(err, ERROR_INVALID, "the authority's key is for admins");
-    return authority_key_bytes(&daemon->membership.authority, key, err);
+    return authority_key_bytes(sign_authority(daemon, request), key, err);
 }
 
 /* Who asks too often waits: a signature takes longer than asking for one. */
@@ -143,13 +157,13 @@ static enum error_code sign_make(struct daemon *daemon, struct peer *peer,
 {
     if (sign_is_too_soon(daemon, peer))
         return error_set(err, ERROR_BUSY, "asked too often");
-    if (!daemon->membership.authority.key)
+    if (!sign_authority(daemon, request))
         return error_set(err, ERROR_UNSUPPORTED, "this node does not have the authority's key");
     switch (request->what) {
     case NODE__SIGN_WHAT__SIGN_NODE:
         return sign_node(daemon, peer, request, certificate, err);
     case NODE__SIGN_WHAT__SIGN_KEY:
-        return sign_hand_over(daemon, peer, key, err);
+        return sign_hand_over(daemon, peer, request, key, err);
     case NODE__SIGN_WHAT__SIGN_API:
         if (daemon->sign_api)
             return daemon->sign_api(daemon, peer, request, certificate, err);

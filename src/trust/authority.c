@@ -3,6 +3,7 @@
 
 #include "trust/certificate_make.h"
 #include "trust/openssl_error.h"
+#include "trust/signature.h"
 
 #include <assert.h>
 #include <openssl/evp.h>
@@ -22,11 +23,11 @@ static void authority_name(const uint8_t cluster_id[CLUSTER_ID_BYTES], char name
     snprintf(name, NAME_TEXT, "Medley cluster %s", digits);
 }
 
-enum error_code authority_make(struct authority *out, struct error *err)
+static enum error_code make_for_cluster(const uint8_t cluster_id[CLUSTER_ID_BYTES],
+                                        struct authority *out, struct error *err)
 {
     *out = (struct authority){0};
-    if (RAND_bytes(out->cluster_id, CLUSTER_ID_BYTES) != 1)
-        return openssl_error(err, "random numbers");
+    memcpy(out->cluster_id, cluster_id, CLUSTER_ID_BYTES);
     char name[NAME_TEXT], names[NAME_TEXT], digits[CLUSTER_ID_TEXT];
     id_text(out->cluster_id, CLUSTER_ID_BYTES, digits);
     authority_name(out->cluster_id, name);
@@ -47,6 +48,62 @@ enum error_code authority_make(struct authority *out, struct error *err)
         return ERROR_NONE;
     authority_deinit(out);
     return openssl_error(err, "making the cluster's authority");
+}
+
+enum error_code authority_make(struct authority *out, struct error *err)
+{
+    uint8_t cluster_id[CLUSTER_ID_BYTES];
+    *out = (struct authority){0};
+    if (RAND_bytes(cluster_id, sizeof cluster_id) != 1)
+        return openssl_error(err, "random numbers");
+    return make_for_cluster(cluster_id, out, err);
+}
+
+enum error_code authority_make_next(const struct authority *of, struct authority *out,
+                                    struct error *err)
+{
+    return make_for_cluster(of->cluster_id, out, err);
+}
+
+/* ---- one signs for the next ---- */
+
+static const char endorsement_label[] = "medley authority 1"; /* with its NUL */
+enum { ENDORSEMENT_BYTES = sizeof endorsement_label + CLUSTER_ID_BYTES + PUBLIC_KEY_BYTES };
+
+static void endorsement_text(const uint8_t cluster_id[CLUSTER_ID_BYTES],
+                             const uint8_t public_key[PUBLIC_KEY_BYTES],
+                             uint8_t text[ENDORSEMENT_BYTES])
+{
+    memcpy(text, endorsement_label, sizeof endorsement_label);
+    memcpy(text + sizeof endorsement_label, cluster_id, CLUSTER_ID_BYTES);
+    memcpy(text + sizeof endorsement_label + CLUSTER_ID_BYTES, public_key, PUBLIC_KEY_BYTES);
+}
+
+enum error_code authority_endorse(const struct authority *old,
+                                  const uint8_t public_key[PUBLIC_KEY_BYTES], uint8_t *signature,
+                                  struct error *err)
+{
+    uint8_t text[ENDORSEMENT_BYTES];
+    if (!old->key)
+        return error_set(err, ERROR_UNSUPPORTED, "this node does not have the authority's key");
+    endorsement_text(old->cluster_id, public_key, text);
+    return signature_make(old->key, text, sizeof text, signature, err);
+}
+
+bool authority_endorsed(const uint8_t old_public_key[PUBLIC_KEY_BYTES],
+                        const uint8_t cluster_id[CLUSTER_ID_BYTES],
+                        const uint8_t public_key[PUBLIC_KEY_BYTES], const uint8_t *signature)
+{
+    uint8_t text[ENDORSEMENT_BYTES];
+    endorsement_text(cluster_id, public_key, text);
+    return signature_is_good(old_public_key, text, sizeof text, signature);
+}
+
+bool authority_is(const struct authority *authority, const uint8_t public_key[PUBLIC_KEY_BYTES])
+{
+    uint8_t own[PUBLIC_KEY_BYTES];
+    return authority->certificate && !authority_public_key(authority, own, NULL) &&
+           memcmp(own, public_key, sizeof own) == 0;
 }
 
 void authority_deinit(struct authority *authority)

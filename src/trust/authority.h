@@ -36,18 +36,35 @@ struct authority {
     EVP_PKEY *key; /* NULL: this node cannot sign */
 };
 
-/* A node's place in a cluster. Zeroed: it is in none. */
+/* A node's place in a cluster. Zeroed: it is in none. While the authority gets a new key, both are
+ * believed and the old one's certificate is shown, since a node that was away knows that one alone.
+ */
 struct membership {
     struct authority authority;
-    X509 *certificate; /* of this node */
+    X509 *certificate;      /* of this node */
+    struct authority next;  /* the new one; without a certificate: none */
+    X509 *next_certificate; /* of this node by `next`; NULL: not yet */
 };
 
 enum error_code authority_make(struct authority *out, struct error *err);
+/* Another key for the same cluster. */
+enum error_code authority_make_next(const struct authority *of, struct authority *out,
+                                    struct error *err);
 void authority_deinit(struct authority *authority);
 
 /* Of its certificate. */
 enum error_code authority_public_key(const struct authority *authority,
                                      uint8_t public_key[PUBLIC_KEY_BYTES], struct error *err);
+
+/* The old one signs for the new one's public key, of the same cluster. */
+enum error_code authority_endorse(const struct authority *old,
+                                  const uint8_t public_key[PUBLIC_KEY_BYTES], uint8_t *signature,
+                                  struct error *err);
+/* A function of its arguments alone, as signature_is_good() is. */
+bool authority_endorsed(const uint8_t old_public_key[PUBLIC_KEY_BYTES],
+                        const uint8_t cluster_id[CLUSTER_ID_BYTES],
+                        const uint8_t public_key[PUBLIC_KEY_BYTES], const uint8_t *signature);
+bool authority_is(const struct authority *authority, const uint8_t public_key[PUBLIC_KEY_BYTES]);
 
 /* A certificate for the node that has this public key. *out is freed with X509_free(). */
 enum error_code authority_sign(const struct authority *authority,
@@ -81,6 +98,19 @@ enum error_code membership_renew(struct membership *membership, const struct ide
 enum error_code membership_set_certificate(struct membership *membership,
                                            const struct identity *identity, X509 *certificate,
                                            struct error *err);
+
+/* ---- rotation ---- */
+
+/* From now on `next` is to be the authority: takes it over, in place of another one. On errors it
+ * is freed, and nothing has changed. */
+enum error_code membership_expect(struct membership *membership, struct authority *next,
+                                  struct error *err);
+/* Of this node by `next`; counts it up. */
+enum error_code membership_set_next_certificate(struct membership *membership,
+                                                const struct identity *identity, X509 *certificate,
+                                                struct error *err);
+/* `next` is the authority now, and the old one is not believed any more. It has a certificate. */
+void membership_promote(struct membership *membership);
 
 void membership_deinit(struct membership *membership);
 

@@ -119,14 +119,28 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 
 /* ---- the contexts ------------------------------------------------------------------------ */
 
+/* The authority; while it gets a new key, the next one, too. */
+static bool believe(SSL_CTX *context, const struct membership *membership)
+{
+    X509_STORE *store = X509_STORE_new();
+    X509 *next = membership->next.certificate;
+    if (!store || X509_STORE_add_cert(store, membership->authority.certificate) != 1 ||
+        (next && X509_STORE_add_cert(store, next) != 1)) {
+        X509_STORE_free(store);
+        return false;
+    }
+    SSL_CTX_set_cert_store(context, store); /* takes it, in place of the one before */
+    return true;
+}
+
 static bool set_up(struct credentials *credentials, SSL_CTX *context, enum credentials_role role,
-                   X509 *authority)
+                   const struct membership *membership)
 {
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     SSL_CTX_set_verify_depth(context, 0); /* nothing between the authority and a node */
     SSL_CTX_set_cert_verify_callback(context, credentials_verify, credentials);
     if (X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context), X509_V_FLAG_X509_STRICT) != 1 ||
-        X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority) != 1)
+        !believe(context, membership))
         return false;
     if (role == CREDENTIALS_CLIENT)
         return credentials_offer(context, CREDENTIALS_ALPN);
@@ -134,14 +148,14 @@ static bool set_up(struct credentials *credentials, SSL_CTX *context, enum crede
     return true;
 }
 
-static bool open_contexts(struct credentials *credentials, X509 *authority)
+static bool open_contexts(struct credentials *credentials, const struct membership *membership)
 {
     for (int transport = 0; transport < 2; transport++) {
         for (int role = 0; role < 2; role++) {
             SSL_CTX *context = credentials_bare_context((enum credentials_transport)transport,
                                                         (enum credentials_role)role);
             credentials->contexts[transport][role] = context;
-            if (!context || !set_up(credentials, context, (enum credentials_role)role, authority))
+            if (!context || !set_up(credentials, context, (enum credentials_role)role, membership))
                 return false;
         }
     }
@@ -181,7 +195,7 @@ enum error_code credentials_new(const struct identity *identity,
     memcpy(credentials->cluster_id, membership->authority.cluster_id, CLUSTER_ID_BYTES);
     EVP_PKEY_up_ref(identity->key);
     credentials->identity = *identity;
-    if (!open_contexts(credentials, membership->authority.certificate))
+    if (!open_contexts(credentials, membership))
         code = openssl_error(err, "setting up TLS");
     else
         code = credentials_show(credentials, identity->key, membership->certificate, err);
@@ -214,6 +228,10 @@ enum error_code credentials_renew(struct credentials *credentials,
     if (memcmp(membership->authority.cluster_id, credentials->cluster_id, CLUSTER_ID_BYTES) != 0)
         return error_set(err, ERROR_INVALID, "the new certificate belongs to another cluster");
     enum error_code code = membership_check(membership, &credentials->identity, err);
+    for (int i = 0; i < 4 && !code; i++) {
+        if (!believe(credentials->contexts[i / 2][i % 2], membership))
+            code = openssl_error(err, "setting up TLS");
+    }
     return code ? code
                 : credentials_show(credentials, credentials->identity.key, membership->certificate,
                                    err);

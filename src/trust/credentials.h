@@ -71,7 +71,8 @@ void credentials_free(struct credentials *credentials);
 SSL_CTX *credentials_context(const struct credentials *credentials,
                              enum credentials_transport transport, enum credentials_role role);
 
-/* From now on shows the certificate of `membership`, which must be of the same node and cluster. */
+/* From now on shows the certificate of `membership`, which must be of the same node and cluster,
+ * and believes its authority, or both of them while there are two. */
 enum error_code credentials_renew(struct credentials *credentials,
                                   const struct membership *membership, struct error *err);
 

@@ -126,7 +126,8 @@ static const char *words_of_verification(long reason)
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_CERT_SIGNATURE_FAILURE:
     case X509_V_ERR_CERT_UNTRUSTED:
-        return "its certificate is of another cluster";
+    case X509_V_ERR_CERT_CHAIN_TOO_LONG: /* it shows its authority with it, which has our name */
+        return "its certificate is of another cluster, or of an authority that was replaced";
     case X509_V_ERR_APPLICATION_VERIFICATION:
         return "its certificate is not one of a Medley node";
     default:

@@ -28,58 +28,92 @@ static void block_wipe(struct pem_block *block)
     *block = (struct pem_block){0};
 }
 
-static bool block_read(BIO *text, const char *label, struct pem_block *out)
+static bool block_is(const struct pem_block *block, const char *label)
 {
-    *out = (struct pem_block){0};
-    if (PEM_read_bio(text, &out->label, &out->header, &out->der, &out->size) != 1)
-        return false;
-    if (strcmp(out->label, label) == 0)
-        return true;
-    block_wipe(out);
-    return false;
+    return block->label && strcmp(block->label, label) == 0;
+}
+
+/* Nothing may follow the key in its block. NULL: it is none. */
+static EVP_PKEY *block_key(const struct pem_block *block)
+{
+    const uint8_t *at = block->der;
+    EVP_PKEY *key =
+        block_is(block, "PRIVATE KEY") ? d2i_AutoPrivateKey(NULL, &at, block->size) : NULL;
+    if (key && at != block->der + block->size) {
+        EVP_PKEY_free(key);
+        key = NULL;
+    }
+    return key;
+}
+
+static X509 *block_certificate(const struct pem_block *block)
+{
+    return block_is(block, "CERTIFICATE") && block->size > 0
+               ? certificate_decode(block->der, (size_t)block->size)
+               : NULL;
 }
 
 static EVP_PKEY *identity_files_read_key(BIO *text)
 {
-    struct pem_block block;
-    if (!block_read(text, "PRIVATE KEY", &block))
-        return NULL;
-    const uint8_t *at = block.der;
-    EVP_PKEY *key = d2i_AutoPrivateKey(NULL, &at, block.size);
-    if (key && at != block.der + block.size) {
-        EVP_PKEY_free(key);
-        key = NULL;
-    }
+    struct pem_block block = {0};
+    EVP_PKEY *key = NULL;
+    if (PEM_read_bio(text, &block.label, &block.header, &block.der, &block.size) == 1)
+        key = block_key(&block);
     block_wipe(&block);
     return key;
 }
 
-static X509 *read_certificate(BIO *text)
+/* ---- the blocks of a membership ---- */
+
+/* Twice an authority, this node's certificate by it, and its key. The last is never used: one that
+ * is there is one too many. */
+enum { BLOCKS_MAX = 6 };
+struct pem_blocks {
+    struct pem_block list[BLOCKS_MAX + 1];
+    int n, at;
+};
+
+/* False: something is there that is no whole block. */
+static bool blocks_read(BIO *text, struct pem_blocks *blocks)
 {
-    struct pem_block block;
-    if (!block_read(text, "CERTIFICATE", &block))
-        return NULL;
-    const uint8_t *at = block.der;
-    X509 *certificate = d2i_X509(NULL, &at, block.size);
-    if (certificate && at != block.der + block.size) {
-        X509_free(certificate);
-        certificate = NULL;
+    while (blocks->n <= BLOCKS_MAX && BIO_pending(text) > 0) {
+        struct pem_block *block = &blocks->list[blocks->n];
+        if (PEM_read_bio(text, &block->label, &block->header, &block->der, &block->size) != 1)
+            return false;
+        blocks->n++;
     }
-    block_wipe(&block);
-    return certificate;
+    return BIO_pending(text) == 0 && blocks->n <= BLOCKS_MAX;
+}
+
+/* `whole`: the node's own certificate is there for sure. */
+static bool parse_one(struct pem_blocks *blocks, bool whole, struct authority *authority,
+                      X509 **certificate)
+{
+    authority->certificate = block_certificate(&blocks->list[blocks->at++]);
+    if (!authority->certificate ||
+        !certificate_cluster(authority->certificate, authority->cluster_id))
+        return false;
+    if (block_is(&blocks->list[blocks->at], "CERTIFICATE") &&
+        !(*certificate = block_certificate(&blocks->list[blocks->at++])))
+        return false;
+    if (block_is(&blocks->list[blocks->at], "PRIVATE KEY") &&
+        !(authority->key = block_key(&blocks->list[blocks->at++])))
+        return false;
+    return *certificate || !whole;
 }
 
 static bool parse_membership(BIO *text, struct membership *out)
 {
-    out->authority.certificate = read_certificate(text);
-    out->certificate = out->authority.certificate ? read_certificate(text) : NULL;
-    if (!out->certificate ||
-        !certificate_cluster(out->authority.certificate, out->authority.cluster_id))
-        return false;
-    bool more = BIO_pending(text) > 0;
-    if (more)
-        out->authority.key = identity_files_read_key(text);
-    return (out->authority.key || !more) && BIO_pending(text) == 0;
+    struct pem_blocks blocks = {0};
+    bool good =
+        blocks_read(text, &blocks) && parse_one(&blocks, true, &out->authority, &out->certificate);
+    if (good && blocks.at < blocks.n)
+        good = parse_one(&blocks, false, &out->next, &out->next_certificate) &&
+               X509_cmp(out->next.certificate, out->authority.certificate) != 0;
+    good = good && blocks.at == blocks.n;
+    for (int i = 0; i <= BLOCKS_MAX; i++)
+        block_wipe(&blocks.list[i]);
+    return good;
 }
 
 /* The secret's bytes, as something OpenSSL reads. */
@@ -217,13 +251,20 @@ enum error_code membership_load(const char *path, const struct identity *identit
     return code;
 }
 
+static bool fill_one(BIO *text, const struct authority *authority, X509 *certificate)
+{
+    return PEM_write_bio_X509(text, authority->certificate) == 1 &&
+           (!certificate || PEM_write_bio_X509(text, certificate) == 1) &&
+           (!authority->key ||
+            PEM_write_bio_PrivateKey(text, authority->key, NULL, NULL, 0, NULL, NULL) == 1);
+}
+
 static bool fill_membership(BIO *text, const void *what)
 {
     const struct membership *membership = what;
-    return PEM_write_bio_X509(text, membership->authority.certificate) == 1 &&
-           PEM_write_bio_X509(text, membership->certificate) == 1 &&
-           (!membership->authority.key || PEM_write_bio_PrivateKey(text, membership->authority.key,
-                                                                   NULL, NULL, 0, NULL, NULL) == 1);
+    return fill_one(text, &membership->authority, membership->certificate) &&
+           (!membership->next.certificate ||
+            fill_one(text, &membership->next, membership->next_certificate));
 }
 
 enum error_code membership_store(const char *path, const struct membership *membership,

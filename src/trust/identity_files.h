@@ -3,8 +3,9 @@
  *
  *     node.key        the node's private key
  *     membership.pem  the authority's certificate, this node's certificate, and the authority's
- *                     private key where this node holds it; all in one file, so that a node is in a
- *                     cluster or is not, and never half
+ *                     private key where this node holds it; while the authority gets a new key,
+ *                     the same of that. All in one file, so that a node is in a cluster or is not,
+ *                     and never half
  *
  * A file that is there but cannot be read or understood is an error, never a reason to make a new
  * one: the old may come back from a backup, and a new key is a new node. `openssl` reads both

@@ -15,6 +15,8 @@ void membership_deinit(struct membership *membership)
         return;
     authority_deinit(&membership->authority);
     X509_free(membership->certificate);
+    authority_deinit(&membership->next);
+    X509_free(membership->next_certificate);
     *membership = (struct membership){0};
 }
 
@@ -71,6 +73,8 @@ static enum error_code check_certificate(const struct authority *authority,
     uint8_t node_id[NODE_ID_BYTES], cluster_id[CLUSTER_ID_BYTES];
     if (!certificate || !certificate_names(certificate, node_id, cluster_id))
         return error_set(err, ERROR_INVALID, "the node's certificate is not from a Medley node");
+    if (!authority->certificate)
+        return error_set(err, ERROR_INVALID, "there is no authority that could have signed it");
     if (memcmp(node_id, identity->node_id, sizeof node_id) != 0)
         return error_set(err, ERROR_INVALID, "the certificate belongs to another node");
     if (memcmp(cluster_id, authority->cluster_id, sizeof cluster_id) != 0)
@@ -84,12 +88,69 @@ static enum error_code check_certificate(const struct authority *authority,
     return ERROR_NONE;
 }
 
+/* It is of the same cluster, whole, and has a name to be found by. */
+static enum error_code check_next(const struct authority *authority, const struct authority *next,
+                                  struct error *err)
+{
+    if (memcmp(next->cluster_id, authority->cluster_id, CLUSTER_ID_BYTES) != 0)
+        return error_set(err, ERROR_INVALID, "the new authority belongs to another cluster");
+    return check_authority(next, err);
+}
+
 enum error_code membership_check(const struct membership *membership,
                                  const struct identity *identity, struct error *err)
 {
+    const struct authority *next = &membership->next;
     enum error_code code = check_authority(&membership->authority, err);
-    return code ? code
-                : check_certificate(&membership->authority, identity, membership->certificate, err);
+    if (!code)
+        code = check_certificate(&membership->authority, identity, membership->certificate, err);
+    if (!code && next->certificate)
+        code = check_next(&membership->authority, next, err);
+    if (!code && membership->next_certificate)
+        code = check_certificate(next, identity, membership->next_certificate, err);
+    return code;
+}
+
+/* ---- rotation ---- */
+
+enum error_code membership_expect(struct membership *membership, struct authority *next,
+                                  struct error *err)
+{
+    const enum error_code code = check_next(&membership->authority, next, err);
+    if (code) {
+        authority_deinit(next);
+        return code;
+    }
+    authority_deinit(&membership->next);
+    X509_free(membership->next_certificate);
+    membership->next_certificate = NULL;
+    membership->next = *next;
+    *next = (struct authority){0};
+    return ERROR_NONE;
+}
+
+enum error_code membership_set_next_certificate(struct membership *membership,
+                                                const struct identity *identity, X509 *certificate,
+                                                struct error *err)
+{
+    const enum error_code code = check_certificate(&membership->next, identity, certificate, err);
+    if (code)
+        return code;
+    X509_up_ref(certificate);
+    X509_free(membership->next_certificate);
+    membership->next_certificate = certificate;
+    return ERROR_NONE;
+}
+
+void membership_promote(struct membership *membership)
+{
+    assert(membership->next.certificate && membership->next_certificate);
+    authority_deinit(&membership->authority);
+    X509_free(membership->certificate);
+    membership->authority = membership->next;
+    membership->certificate = membership->next_certificate;
+    membership->next = (struct authority){0};
+    membership->next_certificate = NULL;
 }
 
 bool membership_is_due(const struct membership *membership, uint64_t now_unix_s)

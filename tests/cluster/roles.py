@@ -121,6 +121,55 @@ def renewed(world, laptop, attic):
         wait("attic is there", lambda: laptop.nodes().get("attic") == "up", 20)
 
 
+def authority(node):
+    return openssl("x509", "-noout", "-fingerprint", "-in", membership(node))
+
+
+def n_certificates(node):
+    return membership(node).read_text().count("BEGIN CERTIFICATE")
+
+
+def rotated(world, laptop, tower, attic, late):
+    nodes = [laptop, tower, attic, late]
+    with world.step("the authority gets a new key, and all have new certificates"):
+        check("plain member" in attic.medley("authority", "rotate", ok=False).err, "attic rotates")
+        check("no rotation" in laptop.medley("authority", "retire", ok=False).err, "too early")
+        before, key = authority(laptop), openssl("pkey", "-in", membership(laptop))
+        attic.end()
+        laptop.medley("authority", "rotate")
+        for node in (laptop, tower, late):
+            wait(f"{node.name} has two certificates", lambda node=node: n_certificates(node) == 4)
+        check("not over" in tower.medley("authority", "rotate", ok=False).err, "a second rotation")
+    with world.step("a member that was away comes back with the old, and then the old ends"):
+        attic.start()
+        wait("attic is there", lambda: laptop.nodes().get("attic") == "up", 20)
+        for node in nodes:
+            wait(f"{node.name} has the new one alone",
+                 lambda node=node: authority(node) != before and n_certificates(node) == 2, 40)
+        check_equal(len({authority(node) for node in nodes}), 1, "authorities")
+        check(openssl("pkey", "-in", membership(tower)) != key, "tower has the old key")
+        check_equal(openssl("pkey", "-in", membership(tower)),
+                    openssl("pkey", "-in", membership(laptop)), "the new key")
+        check_equal([has_key(attic), has_key(late)], [False, False], "keys of plain members")
+    with world.step("who was away for all of it joins again"):
+        attic.end()
+        before = authority(laptop)
+        laptop.medley("authority", "rotate")
+        wait("all others have two", lambda: all(n_certificates(n) == 4 for n in (tower, late)))
+        tower.medley("authority", "retire")
+        wait("it is over", lambda: authority(late) != before and authority(laptop) != before, 20)
+        attic.start()
+        wait("attic is refused", lambda: "another cluster" in attic.log_text(), 20)
+        laptop.medley("remove", attic.status()["node"]["id"])
+        attic.medley("leave")
+        attic.ended()
+        attic.start("--sim", world.sim("attic", **SMALL), "--peer", laptop.address)
+        wait("attic waits", attic.is_waiting)
+        attic.medley("join", laptop.invite(), laptop.address)
+        wait("attic is there again", lambda: "attic" in [
+            node["name"] for node in laptop.json("nodes")["nodes"] if node["state"] == "up"], 20)
+
+
 def again(world, nodes):
     with world.step("the roles outlive a restart of all"):
         wanted = roles(nodes[0])
@@ -138,6 +187,7 @@ def scenario(world):
     late = joins_through(world, laptop, tower)
     promoted(world, laptop, tower, late)
     renewed(world, laptop, attic)
+    rotated(world, laptop, tower, attic, late)
     again(world, [laptop, tower, attic, late])
 
 

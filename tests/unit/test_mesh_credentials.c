@@ -443,6 +443,78 @@ static void test_renewal(void **state)
     world_deinit(&world);
 }
 
+/* Whoever has the old key, an admin that was removed say, can make any certificate with it. */
+static void test_rotation(void **state)
+{
+    (void)state;
+    struct world world;
+    struct world_link link;
+    struct authority next, copy;
+    world_init(&world);
+    assert_int_equal(authority_make_next(authority_of(&world), &next, NULL), ERROR_NONE);
+    for (int i = 0; i < 2; i++) {
+        struct world_node *node = &world.nodes[i];
+        X509 *certificate;
+        copy = next;
+        X509_up_ref(copy.certificate);
+        EVP_PKEY_up_ref(copy.key);
+        assert_int_equal(membership_expect(&node->membership, &copy, NULL), ERROR_NONE);
+        assert_int_equal(
+            authority_sign(&next, node->identity.public_key, WORLD_NOW, &certificate, NULL),
+            ERROR_NONE);
+        assert_int_equal(
+            membership_set_next_certificate(&node->membership, &node->identity, certificate, NULL),
+            ERROR_NONE);
+        assert_int_equal(credentials_renew(node->credentials, &node->membership, NULL), ERROR_NONE);
+        X509_free(certificate);
+    }
+    assert_true(connect_nodes(&world, 1, 0, &link)); /* both show the old one */
+    world_disconnect(&link);
+    membership_promote(&world.nodes[1].membership);
+    assert_int_equal(
+        credentials_renew(world.nodes[1].credentials, &world.nodes[1].membership, NULL),
+        ERROR_NONE);
+    assert_true(connect_nodes(&world, 1, 0, &link) == false); /* one does not believe the old */
+    world_disconnect(&link);
+    membership_promote(&world.nodes[0].membership);
+    assert_int_equal(
+        credentials_renew(world.nodes[0].credentials, &world.nodes[0].membership, NULL),
+        ERROR_NONE);
+    assert_true(connect_nodes(&world, 1, 0, &link));
+    world_disconnect(&link);
+    authority_deinit(&next);
+    world_deinit(&world);
+}
+
+/* A member's true id and name, by the old authority: refused. */
+static void test_the_old_authority_opens_nothing(void **state)
+{
+    (void)state;
+    struct world world;
+    struct authority next;
+    X509 *certificate, *old;
+    world_init(&world);
+    struct world_node *node = &world.nodes[0];
+    assert_int_equal(authority_sign(authority_of(&world), world.nodes[1].identity.public_key,
+                                    WORLD_NOW, &old, NULL),
+                     ERROR_NONE);
+    assert_int_equal(authority_make_next(authority_of(&world), &next, NULL), ERROR_NONE);
+    assert_int_equal(
+        authority_sign(&next, node->identity.public_key, WORLD_NOW, &certificate, NULL),
+        ERROR_NONE);
+    assert_int_equal(membership_expect(&node->membership, &next, NULL), ERROR_NONE);
+    assert_int_equal(
+        membership_set_next_certificate(&node->membership, &node->identity, certificate, NULL),
+        ERROR_NONE);
+    membership_promote(&node->membership);
+    assert_int_equal(credentials_renew(node->credentials, &node->membership, NULL), ERROR_NONE);
+    world_show(world.nodes[1].credentials, old, world.nodes[1].identity.key);
+    assert_refused(&world, "of another cluster", "another cluster");
+    X509_free(old);
+    X509_free(certificate);
+    world_deinit(&world);
+}
+
 static void test_credentials_that_do_not_fit(void **state)
 {
     (void)state;
@@ -540,6 +612,8 @@ int main(void)
         cmocka_unit_test(test_the_join_channel),
         cmocka_unit_test(test_no_resumption),
         cmocka_unit_test(test_renewal),
+        cmocka_unit_test(test_rotation),
+        cmocka_unit_test(test_the_old_authority_opens_nothing),
         cmocka_unit_test(test_credentials_that_do_not_fit),
         cmocka_unit_test(test_words_for_other_failures),
     };

@@ -360,6 +360,44 @@ static void test_membership_round_trip(void **state)
     identity_deinit(&identity);
 }
 
+/* While the authority gets a new key: that with and without its key, and this node's certificate by
+ * it; any of them alone. */
+static void test_membership_of_two_authorities(void **state)
+{
+    (void)state;
+    struct identity identity;
+    open_good(&identity, true);
+    for (unsigned has = 0; has < 8; has++) {
+        struct membership made, loaded;
+        struct authority next;
+        struct error err = {0};
+        X509 *own;
+        assert_int_equal(membership_found(&identity, WORLD_NOW, &made, NULL), ERROR_NONE);
+        assert_int_equal(authority_make_next(&made.authority, &next, NULL), ERROR_NONE);
+        assert_int_equal(authority_sign(&next, identity.public_key, WORLD_NOW, &own, NULL),
+                         ERROR_NONE);
+        assert_int_equal(membership_expect(&made, &next, NULL), ERROR_NONE);
+        if (has & 1)
+            assert_int_equal(membership_set_next_certificate(&made, &identity, own, NULL),
+                             ERROR_NONE);
+        if (!(has & 2))
+            authority_drop_key(&made.next);
+        if (!(has & 4))
+            authority_drop_key(&made.authority);
+        X509_free(own);
+        assert_int_equal(membership_store(folder, &made, NULL), ERROR_NONE);
+        if (membership_load(folder, &identity, &loaded, &err))
+            fail_msg("%u: %s", has, err.text);
+        assert_int_equal(X509_cmp(loaded.next.certificate, made.next.certificate), 0);
+        assert_int_equal(loaded.next_certificate != NULL, has & 1);
+        assert_int_equal(loaded.next.key != NULL, has >> 1 & 1);
+        assert_int_equal(loaded.authority.key != NULL, has >> 2 & 1);
+        membership_deinit(&loaded);
+        membership_deinit(&made);
+    }
+    identity_deinit(&identity);
+}
+
 static void assert_membership_refused(const struct identity *identity, const char *part)
 {
     struct membership loaded;
@@ -551,6 +589,7 @@ int main(void)
         TEST(test_starting_at_once),
         TEST(test_a_lock_that_is_held),
         TEST(test_membership_round_trip),
+        TEST(test_membership_of_two_authorities),
         TEST(test_a_damaged_membership),
         TEST(test_what_does_not_belong_together),
         TEST(test_leaving),

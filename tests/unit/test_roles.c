@@ -3,6 +3,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cluster/proof.h"
+#include "trust/authority.h"
 #include "trust/signature.h"
 
 #include <setjmp.h>
@@ -34,6 +35,8 @@ struct said {
         Cluster__Node node;
         Cluster__NodeName name;
         Cluster__NodeRole role;
+        Cluster__AuthorityRotated rotated;
+        Cluster__AuthorityRetired retired;
     };
 };
 
@@ -310,6 +313,94 @@ static void no_bit_can_be_changed(void **unused)
     buffer_deinit(&bytes);
 }
 
+/* ---- the authority ---- */
+
+static struct authority first_authority;
+
+/* `next` as the one after `old`, whose key signs for it. */
+static bool rotate(const struct authority *old, const struct authority *next, int author,
+                   int signer)
+{
+    struct said said = {.event = CLUSTER__EVENT__INIT, .rotated = CLUSTER__AUTHORITY_ROTATED__INIT};
+    uint8_t public_key[PUBLIC_KEY_BYTES], signature[SIGNATURE_BYTES];
+    struct buffer certificate = {0};
+    assert_int_equal(authority_public_key(next, public_key, &err), ERROR_NONE);
+    assert_int_equal(authority_endorse(old, public_key, signature, &err), ERROR_NONE);
+    assert_int_equal(certificate_encode(next->certificate, &certificate, &err), ERROR_NONE);
+    said.event.kind_case = CLUSTER__EVENT__KIND_AUTHORITY_ROTATED;
+    said.event.authority_rotated = &said.rotated;
+    said.event.has_time_ms = true;
+    said.event.time_ms = 1000;
+    said.rotated.has_certificate = said.rotated.has_public_key = said.rotated.has_signature = true;
+    said.rotated.certificate = (ProtobufCBinaryData){certificate.size, (uint8_t *)certificate.data};
+    said.rotated.public_key = (ProtobufCBinaryData){sizeof public_key, public_key};
+    said.rotated.signature = (ProtobufCBinaryData){sizeof signature, signature};
+    said.rotated.has_grace_ms = true;
+    said.rotated.grace_ms = 500;
+    const bool done = apply(&said, author, signer);
+    buffer_deinit(&certificate);
+    return done;
+}
+
+static bool retire(const struct authority *old, int author, int signer)
+{
+    struct said said = {.event = CLUSTER__EVENT__INIT, .retired = CLUSTER__AUTHORITY_RETIRED__INIT};
+    uint8_t public_key[PUBLIC_KEY_BYTES];
+    assert_int_equal(authority_public_key(old, public_key, &err), ERROR_NONE);
+    said.event.kind_case = CLUSTER__EVENT__KIND_AUTHORITY_RETIRED;
+    said.event.authority_retired = &said.retired;
+    said.retired.has_public_key = true;
+    said.retired.public_key = (ProtobufCBinaryData){sizeof public_key, public_key};
+    return apply(&said, author, signer);
+}
+
+static int setup_authority(void **unused)
+{
+    assert_int_equal(authority_make(&first_authority, &err), ERROR_NONE);
+    memcpy(cluster, first_authority.cluster_id, sizeof cluster);
+    assert_int_equal(authority_public_key(&first_authority, authority, &err), ERROR_NONE);
+    return setup(unused);
+}
+
+static int teardown_authority(void **unused)
+{
+    authority_deinit(&first_authority);
+    return teardown(unused);
+}
+
+static void the_authority_is_replaced_by_its_own_word(void **unused)
+{
+    struct authority second, third, foreign;
+    struct buffer snapshot = {0};
+    assert_int_equal(authority_make_next(&first_authority, &second, &err), ERROR_NONE);
+    assert_int_equal(authority_make_next(&first_authority, &third, &err), ERROR_NONE);
+    assert_int_equal(authority_make(&foreign, &err), ERROR_NONE);
+    assert_false(rotate(&first_authority, &second, PLAIN, PLAIN));
+    assert_false(rotate(&first_authority, &second, ADMIN, PLAIN));
+    assert_false(rotate(&second, &second, ADMIN, ADMIN)); /* it signs for itself */
+    assert_string_equal(outcome.reason, "the old authority has not signed for the new one");
+    assert_false(rotate(&foreign, &second, ADMIN, ADMIN));
+    assert_false(retire(&first_authority, ADMIN, ADMIN));
+    assert_true(rotate(&first_authority, &second, ADMIN, ADMIN));
+    assert_true(authority_is(&second, state.root->authority.data));
+    assert_true(authority_is(&first_authority, state.root->former_authority.data));
+    assert_true(state.root->former_until_ms == 1500);
+    assert_false(rotate(&second, &third, ADMIN, ADMIN)); /* one at a time */
+    assert_false(retire(&second, ADMIN, ADMIN));
+    assert_false(retire(&first_authority, PLAIN, PLAIN));
+    state_encode(&state, &snapshot);
+    assert_int_equal(state_decode(&state, (const uint8_t *)snapshot.data, snapshot.size, &err),
+                     ERROR_NONE);
+    assert_true(retire(&first_authority, ADMIN, ADMIN));
+    assert_false(state.root->has_former_authority);
+    assert_false(rotate(&first_authority, &third, ADMIN, ADMIN)); /* it is worth nothing */
+    assert_true(rotate(&second, &third, ADMIN, ADMIN));
+    buffer_deinit(&snapshot);
+    authority_deinit(&second);
+    authority_deinit(&third);
+    authority_deinit(&foreign);
+}
+
 /* ---- who was removed ---- */
 
 /* Also on a node that has it from a snapshot alone. */
@@ -408,6 +499,8 @@ int main(void)
         ROLES_TEST(one_admin_stays),
         ROLES_TEST(a_plain_member_may_leave),
         ROLES_TEST(no_bit_can_be_changed),
+        cmocka_unit_test_setup_teardown(the_authority_is_replaced_by_its_own_word, setup_authority,
+                                        teardown_authority),
         ROLES_TEST(removed_is_for_good_after_a_snapshot),
         ROLES_TEST(the_oldest_removal_gives_way),
         ROLES_TEST(before_there_are_roles_everybody_may),
