@@ -65,6 +65,10 @@ struct agreement_options {
     const struct identity *signer; /* of what needs an admin (cluster/proof.h); NULL: nothing is
                                       signed. The caller's until it is closed */
     struct agreement_events events;
+    /* What was applied is about to be replaced by a snapshot of it, on the disk: whoever keeps
+     * something of each event makes it last now. On the thread pool, with events.self; may take its
+     * time. NULL: nobody does. */
+    void (*before_snapshot)(void *self);
     struct replica_options replica; /* zero fields: the defaults. The id is the store's */
     uint32_t proposal_ms;           /* 0: LIMIT_PROPOSAL_MS */
     uint32_t step_ms;         /* 0: 1000; an event is sent again, and the members are looked at */

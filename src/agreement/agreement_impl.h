@@ -26,6 +26,8 @@ struct store_job { /* on the thread pool */
     const char *path;
     struct store *store;
     struct waiting_write *writes;
+    void (*before_snapshot)(void *self); /* NULL: none is among them, or nobody wants to know */
+    void *self;
     uint64_t sequence;      /* of the last of them */
     struct log_saved saved; /* REOPEN, FORGET: what was loaded */
     enum error_code code;
@@ -35,6 +37,7 @@ struct store_job { /* on the thread pool */
 struct agreement {
     uv_loop_t *loop;
     struct agreement_events events;
+    void (*before_snapshot)(void *self);
     char *path;
     uv_async_t wake;
     uv_timer_t timer;

@@ -42,6 +42,7 @@ static enum error_code take_options(struct agreement *a, const struct agreement_
 {
     a->loop = options->loop;
     a->events = options->events;
+    a->before_snapshot = options->before_snapshot;
     a->last_write = &a->first_write;
     a->path = mem_copy_text(options->path, strlen(options->path));
     if (!a->path)

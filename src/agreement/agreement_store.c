@@ -139,9 +139,12 @@ static void take_waiting_writes(struct agreement *a, struct store_job *job)
     struct waiting_write **end = &a->first_write;
     for (int i = 0; i < WRITES_OF_A_JOB && *end; i++) {
         job->sequence = (*end)->write.sequence;
+        if ((*end)->write.has_snapshot)
+            job->before_snapshot = a->before_snapshot;
         end = &(*end)->next;
     }
     job->writes = a->first_write;
+    job->self = a->events.self;
     a->first_write = *end;
     *end = NULL;
     if (!a->first_write)
@@ -160,6 +163,8 @@ void agreement_drop_writes(struct agreement *a)
 static void store_job_write(struct store_job *job)
 {
     assert(job->store && job->writes);
+    if (job->before_snapshot)
+        job->before_snapshot(job->self);
     for (const struct waiting_write *queued = job->writes; queued && !job->code;
          queued = queued->next)
         job->code = store_write(job->store, &queued->write, &job->err);

@@ -264,9 +264,21 @@ static bool access_check_scopes(const struct access_grant *grant, uint32_t scope
     return access_refuse(refusal, 403, "insufficient_scope", text);
 }
 
-bool access_begin(struct access *access, const struct api_client *client, const char *authorization,
-                  const char *key, uint32_t scopes, uint64_t now_ms, uint64_t wall_ms,
-                  struct access_grant *grant, struct access_refusal *refusal)
+/* For the record of who did what: never what was shown, which may be a token all the same. */
+static void access_note(const struct access *access, const struct api_client *client,
+                        const struct access_grant *grant, const char *what, const char *outcome)
+{
+    char who[LIMIT_ACCESS_TOKEN_NAME_BYTES + 8], subject[API_CLIENT_SHARE_MAX + 8];
+    snprintf(who, sizeof who, "token %s", grant->name);
+    snprintf(subject, sizeof subject, "from %s", client->share);
+    audit_tell(&access->options.tokens.audit, what, grant->id ? who : NULL, client->share, subject,
+               outcome);
+}
+
+static bool access_let_in(struct access *access, const struct api_client *client,
+                          const char *authorization, const char *key, uint32_t scopes,
+                          uint64_t now_ms, uint64_t wall_ms, struct access_grant *grant,
+                          struct access_refusal *refusal)
 {
     const char *shown = access_shown(authorization, key);
     *grant = (struct access_grant){0};
@@ -280,6 +292,8 @@ bool access_begin(struct access *access, const struct api_client *client, const 
     if (!access_recognise(access, client, shown, now_ms, wall_ms, grant, refusal) ||
         !access_check_scopes(grant, scopes, refusal))
         return false;
+    if (!access_usage_find(access, grant->id))
+        access_note(access, client, grant, AUDIT_TOKEN_USED, "for the first time here");
     struct access_usage *usage = access_usage_of(access, grant, now_ms);
     if (!usage)
         return access_refuse_limit(refusal, "too_many_tokens", 0,
@@ -289,6 +303,18 @@ bool access_begin(struct access *access, const struct api_client *client, const 
     usage->seen_ms = now_ms;
     usage->streams++;
     return true;
+}
+
+bool access_begin(struct access *access, const struct api_client *client, const char *authorization,
+                  const char *key, uint32_t scopes, uint64_t now_ms, uint64_t wall_ms,
+                  struct access_grant *grant, struct access_refusal *refusal)
+{
+    if (access_let_in(access, client, authorization, key, scopes, now_ms, wall_ms, grant, refusal))
+        return true;
+    if (refusal->err.status != 503) /* then nobody was judged */
+        access_note(access, client, grant, grant->id ? AUDIT_TOKEN_REFUSED : AUDIT_LOGIN_REFUSED,
+                    refusal->err.code);
+    return false;
 }
 
 void access_end(struct access *access, const struct access_grant *grant)
@@ -327,6 +353,9 @@ bool access_may_use(const struct access *access, const struct access_grant *gran
         return true;
     api_error_set(err, 403, "permission_error", "token_bound", "token '%s': %s", grant->name,
                   why.text);
+    char who[LIMIT_ACCESS_TOKEN_NAME_BYTES + 8];
+    snprintf(who, sizeof who, "token %s", grant->name);
+    audit_tell(&tokens->audit, AUDIT_TOKEN_REFUSED, who, NULL, "a model", "token_bound");
     return false;
 }
 

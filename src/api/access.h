@@ -11,6 +11,7 @@
 
 #include "api/client.h"
 #include "api/errors.h"
+#include "audit/note.h"
 #include "base/limits.h"
 #include "trust/access_token.h"
 
@@ -34,6 +35,8 @@ struct api_access {
     bool (*may_use)(void *self, const uint8_t *hash, const char *model, bool lists,
                     struct error *why);
     void *self;
+    /* Is told of what was refused, and of each token's first use since the server began. */
+    struct audit_sink audit;
 };
 
 struct access_options {

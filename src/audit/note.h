@@ -14,14 +14,13 @@
 #include <stddef.h>
 
 /* What may be told. Also the names in the record: never change or reuse one. */
-#define AUDIT_TOKEN_USED "token.used"           /* for the first time */
-#define AUDIT_TOKEN_REFUSED "token.refused"     /* a known one: expired, revoked, lacks a scope … */
-#define AUDIT_LOGIN_REFUSED "login.refused"     /* no token, or one that nobody made */
-#define AUDIT_JOIN_FAILED "join.failed"         /* a machine was not let in */
-#define AUDIT_JOIN_INVITED "join.invited"       /* a join code was made */
-#define AUDIT_PROPOSAL_REFUSED "event.refused"  /* a member proposed what it may not */
-#define AUDIT_MEMBER_REFUSED "member.refused"   /* a member sent consensus what it may not */
-#define AUDIT_CONTROL_REFUSED "control.refused" /* a command on this machine was refused */
+#define AUDIT_TOKEN_USED "token.used"          /* for the first time */
+#define AUDIT_TOKEN_REFUSED "token.refused"    /* a known one: expired, revoked, lacks a scope … */
+#define AUDIT_LOGIN_REFUSED "login.refused"    /* no token, or one that nobody made */
+#define AUDIT_JOIN_FAILED "join.failed"        /* a machine was not let in */
+#define AUDIT_JOIN_INVITED "join.invited"      /* a join code was made */
+#define AUDIT_PROPOSAL_REFUSED "event.refused" /* a member proposed what it may not */
+#define AUDIT_SEVERAL_KINDS "several.kinds"    /* of these, from too many addresses to tell apart */
 
 struct audit_note {
     const char *what;    /* one of the above */

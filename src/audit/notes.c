@@ -76,14 +76,19 @@ static struct alike *notes_find_alike(struct audit_notes *notes, const char *wha
                                       const char *address)
 {
     struct alike *free_place = NULL;
+    const bool spares = note_is_strangers(what); /* a quarter of the places, for others */
     for (uint32_t i = 0; i < LIMIT_AUDIT_ALIKE_KINDS; i++) {
         struct alike *at = &notes->kinds[i];
-        if (!at->window_ms)
+        if (!at->window_ms && (!spares || i >= LIMIT_AUDIT_ALIKE_KINDS / 4))
             free_place = free_place ? free_place : at;
+        else if (!at->window_ms)
+            continue;
         else if (strcmp(at->what, what) == 0 && strcmp(at->address, address) == 0)
             return at;
     }
     struct alike *place = free_place ? free_place : &notes->others;
+    if (place->window_ms && strcmp(place->what, what) != 0)
+        audit_text(place->what, sizeof place->what, AUDIT_SEVERAL_KINDS);
     if (place->window_ms)
         return place;
     *place = (struct alike){.window_ms = LIMIT_AUDIT_WINDOW_MS};

@@ -63,10 +63,16 @@ static enum error_code cmd_events_print(yyjson_doc *doc, struct error *err)
     struct buffer line = {0};
     char when[32];
     const char *by = answer_text_if(&answer, event, "by");
+    const char *actor = answer_text_if(&answer, event, "actor");
     put_time(answer_count(&answer, event, "time_ms"), when, sizeof when);
     buffer_printf(&line, "%s  %6" PRIu64 "  ", when, answer_count(&answer, event, "index"));
     if (by) {
         answer_clean(&line, by);
+        if (actor) {
+            buffer_text(&line, " (");
+            answer_clean(&line, actor);
+            buffer_text(&line, ")");
+        }
         buffer_text(&line, ": ");
     }
     answer_clean(&line, answer_text(&answer, event, "text"));

@@ -13,17 +13,23 @@
 
 /* In the order in which `medley help` lists them. */
 static const struct command *const commands[] = {
-    &command_run,     &command_plan,     &command_serve,
-    &command_up,      &command_ca,       &command_nodes,
-    &command_links,   &command_status,   &command_events,
-    &command_invite,  &command_join,     &command_admit,
-    &command_remove,  &command_role,     &command_authority,
-    &command_leave,   &command_token,    &command_add,
-    &command_forget,  &command_place,    &command_move,
-    &command_drain,   &command_unload,   &command_bench,
-    &command_logits,  &command_devices,  &command_top,
-    &command_inspect, &command_tokenize, &command_detokenize,
-    &command_render,  &command_sim,      NULL,
+    &command_run,        &command_plan,
+    &command_serve,      &command_up,
+    &command_ca,         &command_nodes,
+    &command_links,      &command_status,
+    &command_events,     &command_audit,
+    &command_invite,     &command_join,
+    &command_admit,      &command_remove,
+    &command_role,       &command_authority,
+    &command_leave,      &command_token,
+    &command_add,        &command_forget,
+    &command_place,      &command_move,
+    &command_drain,      &command_unload,
+    &command_bench,      &command_logits,
+    &command_devices,    &command_top,
+    &command_inspect,    &command_tokenize,
+    &command_detokenize, &command_render,
+    &command_sim,        NULL,
 };
 
 int command_fail(const struct command *command, const struct error *err)

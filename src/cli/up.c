@@ -298,7 +298,8 @@ static struct api_access up_access_of(struct daemon *daemon)
                                .is_ready = up_knows_tokens,
                                .is_required = up_requires_token,
                                .may_use = up_token_may_use,
-                               .self = daemon};
+                               .self = daemon,
+                               .audit = daemon_audit_sink(daemon)};
 }
 
 static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct error *err)

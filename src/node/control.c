@@ -4,8 +4,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+#include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -163,12 +166,44 @@ bool control_number(struct conversation *conversation, yyjson_val *root, const c
 
 /* ---- hearing --------------------------------------------------------------------------------- */
 
+/* The user's name from this machine's own list: others (LDAP …) may take their time. */
+static bool control_user_name(uid_t user, char *out, size_t size)
+{
+    FILE *list = fopen("/etc/passwd", "re");
+    bool found = false;
+    for (struct passwd *entry; list && !found && (entry = fgetpwent(list)) != NULL;) {
+        found = entry->pw_uid == user;
+        if (found)
+            snprintf(out, size, "%.64s", entry->pw_name);
+    }
+    if (list)
+        fclose(list);
+    return found;
+}
+
+/* Who has opened the connection, as the kernel says. */
+static void control_find_actor(struct conversation *conversation)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    char user[80], actor[AUDIT_WHO_TEXT];
+    int fd;
+    if (uv_fileno((uv_handle_t *)&conversation->pipe, &fd) ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
+        snprintf(user, sizeof user, "somebody");
+    else if (!control_user_name(peer.uid, user, sizeof user))
+        snprintf(user, sizeof user, "user %u", (unsigned)peer.uid);
+    snprintf(actor, sizeof actor, "%s at %s", user, conversation->daemon->name);
+    audit_text(conversation->actor, sizeof conversation->actor, actor);
+}
+
 static void take_request(struct conversation *conversation, yyjson_val *root)
 {
     const char *name = control_text(root, "do");
     control_request_fn request = name ? control_find(name) : NULL;
     struct error err;
     conversation->has_asked = true;
+    control_find_actor(conversation);
     if (request) {
         request(conversation, root);
         return;

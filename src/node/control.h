@@ -31,6 +31,7 @@ struct conversation {
     struct buffer in;
     struct conversation_calls calls;
     void *data;
+    char actor[AUDIT_WHO_TEXT]; /* "alice at tower": who is at the other end */
     struct place_demand wanted; /* of `place`, while its model is made known */
     uint64_t queued;            /* bytes on their way out */
     bool has_asked, closing, ends_when_sent;
@@ -105,4 +106,5 @@ void control_moves(struct conversation *conversation, yyjson_val *root);
 void control_move(struct conversation *conversation, yyjson_val *root);
 void control_token(struct conversation *conversation, yyjson_val *root);    /* control_tokens.c */
 void control_events(struct conversation *conversation, yyjson_val *root);   /* control_events.c */
+void control_audit(struct conversation *conversation, yyjson_val *root);    /* control_audit.c */
 void control_generate(struct conversation *conversation, yyjson_val *root); /* control_generate.c */

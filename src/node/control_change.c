@@ -75,5 +75,6 @@ void control_propose_answer(struct conversation *conversation, Cluster__Event *e
     snprintf(change->name, sizeof change->name, "%s", name);
     conversation->data = change;
     conversation->calls = (struct conversation_calls){.gone = change_gone};
+    event->actor = conversation->actor;
     agreement_propose(conversation->daemon->agreement, event, control_change_on_changed, change);
 }

@@ -20,6 +20,7 @@ control_request_fn control_find(const char *name)
         {"events", control_events}, {"generate", control_generate},
         {"where", control_where},   {"token", control_token},
         {"role", control_role},     {"authority", control_authority},
+        {"audit", control_audit},
     };
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         if (strcmp(requests[i].name, name) == 0)

@@ -11,7 +11,7 @@ enum { EVENTS_KEPT = 512 };
 
 struct event_line {
     uint64_t index, time_ms;
-    char by[64], text[512];
+    char by[64], actor[AUDIT_WHO_TEXT], text[512];
     bool applied;
 };
 
@@ -30,6 +30,8 @@ static void put_line(struct conversation *conversation, const struct event_line 
         yyjson_mut_obj_add_strcpy(doc, root, "by", line->by);
     else
         yyjson_mut_obj_add_null(doc, root, "by");
+    if (line->actor[0])
+        yyjson_mut_obj_add_strcpy(doc, root, "actor", line->actor);
     yyjson_mut_obj_add_strcpy(doc, root, "text", line->text);
     control_answer(conversation, doc);
 }
@@ -68,6 +70,7 @@ void control_note_event(struct daemon *daemon, uint64_t index, const Cluster__Ev
     *line = (struct event_line){.index = index, .time_ms = event->time_ms, .applied = applied};
     if (event->by)
         snprintf(line->by, sizeof line->by, "%s", daemon_name_of(daemon, event->by));
+    audit_text(line->actor, sizeof line->actor, event->actor);
     control_events_describe(daemon, event, line);
     if (!applied)
         strncat(line->text, " (ignored)", sizeof line->text - strlen(line->text) - 1);

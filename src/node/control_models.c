@@ -69,7 +69,7 @@ void control_name_model(struct conversation *conversation, const char *text,
     *naming = (struct naming){conversation, named};
     conversation->data = naming;
     conversation->calls = (struct conversation_calls){.gone = naming_gone};
-    daemon_add_file(daemon, text, on_named, naming);
+    daemon_add_file(daemon, text, conversation->actor, on_named, naming);
 }
 
 /* ---- where: a file from which the model's vocabulary can be read, on this machine ------------ */
@@ -239,6 +239,7 @@ static void on_place_named(struct conversation *conversation, const char *model)
         return;
     }
     placing->wanted = conversation->wanted;
+    placing->wanted.actor = conversation->actor;
     placing->asked_ms = daemon_now_ms(conversation->daemon);
     snprintf(placing->instance, sizeof placing->instance, "%s", model);
     conversation->data = placing;

@@ -146,11 +146,12 @@ static const char *unsettled_node(struct daemon *daemon)
 
 static void move_propose_placement(struct daemon *daemon, const Cluster__Instance *instance,
                                    const struct master_placement *placement, uint64_t epoch,
-                                   bool replaces)
+                                   bool replaces, char *actor)
 {
     struct placed_event event;
     placed_event_init(&event, instance, placement, epoch, replaces, "by hand");
     event.placement.has_by_hand = event.placement.by_hand = true;
+    event.event.actor = actor;
     agreement_propose(daemon->agreement, &event.event, NULL, NULL);
 }
 
@@ -158,6 +159,7 @@ static void move_propose_placement(struct daemon *daemon, const Cluster__Instanc
 
 struct moving {
     char instance[LIMIT_CLUSTER_TEXT_BYTES + 1];
+    char actor[AUDIT_WHO_TEXT];
     yyjson_doc *to; /* the wanted stages, until it is proposed */
     uint64_t asked_ms, unsettled_ms;
     uint64_t epoch, from; /* of the new placement, and of the one that served */
@@ -274,7 +276,7 @@ static void propose_move(struct moving *moving, struct daemon *daemon,
     moving->epoch = placed_epoch(daemon_state(daemon)->root->last_epoch, status.lineage,
                                  status.term, daemon->id, placement);
     moving->proposed_ms = daemon_now_ms(daemon);
-    move_propose_placement(daemon, instance, placement, moving->epoch, !beside);
+    move_propose_placement(daemon, instance, placement, moving->epoch, !beside, moving->actor);
 }
 
 /* A stage that was replaced a moment ago is closed soon, and then its memory is free: worth a
@@ -349,6 +351,7 @@ void control_move(struct conversation *conversation, yyjson_val *request)
         return;
     }
     snprintf(moving->instance, sizeof moving->instance, "%s", id ? id : "");
+    snprintf(moving->actor, sizeof moving->actor, "%s", conversation->actor);
     moving->to = control_moves_copy_of(yyjson_obj_get(request, "to"));
     moving->asked_ms = daemon_now_ms(conversation->daemon);
     conversation->data = moving;

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "join/admission.h"
+#include "node/daemon_audit.h"
 #include "node/knocks.h"
 #include "node/roles.h"
 #include "node/rotation.h"
@@ -64,6 +65,8 @@ void control_invite(struct conversation *conversation, yyjson_val *request)
     }
     daemon->code_gives_admin = admin;
     admission_invited(daemon->admission, code, &left_ms);
+    snprintf(daemon->inviter, sizeof daemon->inviter, "%s", conversation->actor);
+    daemon_note(daemon, AUDIT_JOIN_INVITED, conversation->actor, NULL, "a join code", "made");
     yyjson_mut_doc *doc;
     yyjson_mut_val *root = control_object(&doc);
     yyjson_mut_obj_add_strcpy(doc, root, "code", code);
@@ -211,6 +214,8 @@ static void admit_line(struct conversation *conversation, yyjson_val *root)
         control_fail(conversation, &err);
         return;
     }
+    snprintf(daemon->admitter, sizeof daemon->admitter, "%s", conversation->actor);
+    daemon->admitted_channel = admitting->id;
     code = admission_agree(daemon->admission, admitting->id, &err);
     if (code)
         control_fail(conversation, &err);
@@ -365,7 +370,7 @@ void control_authority(struct conversation *conversation, yyjson_val *request)
 void control_leave(struct conversation *conversation, yyjson_val *request)
 {
     struct error err;
-    if (daemon_leave(conversation->daemon, &err))
+    if (daemon_leave(conversation->daemon, conversation->actor, &err))
         control_fail(conversation, &err);
     else
         control_answer_text(conversation, "left", conversation->daemon->name);

@@ -13,6 +13,7 @@
 #include "join/join_message.h"
 #include "mesh/host_port.h"
 #include "node/catalogue.h"
+#include "node/daemon_audit.h"
 #include "node/finder.h"
 #include "node/knocks.h"
 #include "node/lead.h"
@@ -114,6 +115,7 @@ void daemon_over(struct daemon *daemon, const struct error *why)
 static void on_state_changed(void *self)
 {
     struct daemon *daemon = self;
+    daemon_audit_changed(daemon);
     if (!daemon->is_member || daemon->stopping)
         return;
     const struct replica_status status = agreement_status(daemon->agreement);
@@ -144,6 +146,7 @@ static void on_applied(void *self, uint64_t index, const Cluster__Event *event,
     }
     if (outcome->applied && event->kind_case == CLUSTER__EVENT__KIND_INSTANCE_STOPPED)
         lead_anew(daemon->lead, event->instance_stopped->id);
+    daemon_audit_applied(daemon, event, outcome);
     control_event(daemon, index, event, outcome->applied);
 }
 
@@ -223,6 +226,7 @@ static void daemon_on_tick(uv_timer_t *timer)
         finder_look_at_network(daemon->finder);
         renew_certificate(daemon);
     }
+    daemon_audit_tick(daemon);
     finder_dial(daemon->finder);
     roles_step(daemon);
     daemon_look_left(daemon);
@@ -310,12 +314,14 @@ static enum error_code open_agreement(struct daemon *daemon, struct error *err)
     enum error_code code = durable_path(daemon->folder, "cluster", ".db", path, err);
     if (code)
         return code;
-    return agreement_open(&(struct agreement_options){.loop = daemon->loop,
-                                                      .path = path,
-                                                      .node = daemon->id,
-                                                      .signer = &daemon->identity,
-                                                      .events = events},
-                          &daemon->agreement, err);
+    return agreement_open(
+        &(struct agreement_options){.loop = daemon->loop,
+                                    .path = path,
+                                    .node = daemon->id,
+                                    .signer = &daemon->identity,
+                                    .before_snapshot = daemon_audit_before_snapshot,
+                                    .events = events},
+        &daemon->agreement, err);
 }
 
 /* A member goes on; who is none looks for a cluster, or begins one. */
@@ -357,6 +363,8 @@ static enum error_code daemon_open_all(struct daemon *daemon, struct error *err)
         code = take_name(daemon, err);
     if (!code)
         code = daemon_open_identity(daemon, err);
+    if (!code)
+        code = daemon_audit_open(daemon, err);
     if (!code)
         code = open_agreement(daemon, err);
     if (!code)
@@ -450,6 +458,8 @@ static void close_next(struct daemon *daemon)
         mesh_close(daemon->mesh, on_mesh_closed, daemon);
     } else if (daemon->agreement) {
         agreement_close(daemon->agreement, on_agreement_closed, daemon);
+    } else if (daemon->audit) {
+        daemon_audit_close(daemon, close_next);
     } else if (daemon->finder) {
         finder_close(daemon->finder, close_next);
     } else if (daemon->has_tick) {

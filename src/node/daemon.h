@@ -15,6 +15,7 @@
  * waits to be let in, by a join code or by hand; else it founds one. All on the loop's thread. */
 #pragma once
 
+#include "audit/note.h"
 #include "engine/activation.h"
 #include "mesh/mesh.h"
 #include "trust/pair_keeper.h"
@@ -82,6 +83,9 @@ const char *daemon_own_name(const struct daemon *daemon);
 
 /* Places a model's file over the cluster and says how that went through `say`. */
 void daemon_serve_file(struct daemon *daemon, const char *path);
+
+/* Where a part of this node tells what is to be recorded (audit/note.h). */
+struct audit_sink daemon_audit_sink(struct daemon *daemon);
 
 /* ---- access tokens (trust/access_token.h) ---- */
 

@@ -6,13 +6,16 @@
 #include "base/mem.h"
 #include "join/admission.h"
 #include "join/book.h"
+#include "node/daemon_audit.h"
 #include "node/roles.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct letting_in {
     struct daemon *daemon;
-    uint64_t channel; /* admission.h's id of the attempt */
+    uint64_t channel;           /* admission.h's id of the attempt */
+    char actor[AUDIT_WHO_TEXT]; /* by whose word */
     char id[NODE_ID_TEXT];
     char name[JOIN_NAME_TEXT];
     bool as_admin;
@@ -78,6 +81,7 @@ static void daemon_admit_on_joined(void *arg, enum error_code code,
         return;
     }
     name.id = in->id; /* was it there already, then it is let in again */
+    event.actor = in->actor[0] ? in->actor : NULL;
     event.kind_case = CLUSTER__EVENT__KIND_NODE_ADMITTED;
     event.node_admitted = &name;
     agreement_propose(in->daemon->agreement, &event, on_admitted, in);
@@ -108,11 +112,28 @@ static void on_decide(void *self, uint64_t channel, const uint8_t node_id[NODE_I
         daemon_admit_refuse(in, "the cluster is being founded: try again");
         return;
     }
+    snprintf(in->actor, sizeof in->actor, "%s",
+             channel == daemon->admitted_channel ? daemon->admitter : daemon->inviter);
     node.id = in->id;
     node.name = in->name;
+    event.actor = in->actor[0] ? in->actor : NULL;
     event.kind_case = CLUSTER__EVENT__KIND_NODE_JOINED;
     event.node_joined = &node;
     agreement_propose(daemon->agreement, &event, daemon_admit_on_joined, in);
+}
+
+/* A newcomer that is not let in: a wrong code, a person's no, or it went away. */
+static void daemon_admit_on_ended(void *self, uint64_t channel,
+                                  const uint8_t node_id[NODE_ID_BYTES], const char *name,
+                                  const struct error *why)
+{
+    char id[NODE_ID_TEXT], who[AUDIT_WHO_TEXT];
+    (void)channel;
+    if (!why)
+        return;
+    id_text(node_id, NODE_ID_BYTES, id);
+    snprintf(who, sizeof who, "%.64s %.8s", name, id);
+    daemon_note(self, AUDIT_JOIN_FAILED, who, "the network", who, why->text);
 }
 
 static void on_waiting(void *self)
@@ -122,5 +143,6 @@ static void on_waiting(void *self)
 
 struct admission_events daemon_admission_events(struct daemon *daemon)
 {
-    return (struct admission_events){.decide = on_decide, .changed = on_waiting, .self = daemon};
+    return (struct admission_events){
+        .decide = on_decide, .changed = on_waiting, .ended = daemon_admit_on_ended, .self = daemon};
 }

@@ -12,6 +12,7 @@
 struct file_adding {
     struct daemon *daemon;
     struct weights_facts facts;
+    char actor[AUDIT_WHO_TEXT]; /* "": this node */
     void (*done)(void *arg, const char *model, const struct error *err);
     void *arg;
 };
@@ -75,12 +76,13 @@ static void on_hashed(void *arg, const struct weights_facts *facts, const struct
     model.manifest.len = sizeof adding->facts.model.bytes;
     model.bytes = facts->bytes;
     model.n_layers = facts->n_layers;
+    event.actor = adding->actor[0] ? adding->actor : NULL;
     event.kind_case = CLUSTER__EVENT__KIND_MODEL_REGISTERED;
     event.model_registered = &model;
     agreement_propose(daemon->agreement, &event, on_registered, adding);
 }
 
-void daemon_add_file(struct daemon *daemon, const char *path,
+void daemon_add_file(struct daemon *daemon, const char *path, const char *actor,
                      void (*done)(void *arg, const char *model, const struct error *err), void *arg)
 {
     struct error err;
@@ -94,6 +96,7 @@ void daemon_add_file(struct daemon *daemon, const char *path,
         return;
     }
     *adding = (struct file_adding){.daemon = daemon, .done = done, .arg = arg};
+    audit_text(adding->actor, sizeof adding->actor, actor);
     weights_add_file(daemon->weights, path, on_hashed, adding);
 }
 
@@ -111,5 +114,5 @@ static void on_served(void *arg, const char *model, const struct error *err)
 
 void daemon_serve_file(struct daemon *daemon, const char *path)
 {
-    daemon_add_file(daemon, path, on_served, daemon);
+    daemon_add_file(daemon, path, NULL, on_served, daemon);
 }

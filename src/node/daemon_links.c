@@ -10,6 +10,7 @@
 #include "hosting/carrier.h"
 #include "hosting/hosting.h"
 #include "join/book.h"
+#include "node/daemon_audit.h"
 #include "node/daemon_state.h"
 #include "node/lead.h"
 #include "placing/placing.h"
@@ -272,8 +273,11 @@ static enum error_code take_proposal(struct daemon *daemon, struct peer *peer, c
         return code;
     if (claims_event(event, peer->id))
         agreement_receive_proposal(daemon->agreement, bytes, size);
-    else
+    else {
         log_line(LOG_WARN, "node", "%.8s proposed what it may not propose: dropped", peer->id);
+        daemon_note(daemon, AUDIT_PROPOSAL_REFUSED, peer->id, peer->id, "an event",
+                    "only a leader says that, or it spoke in another's name");
+    }
     event_free(event);
     return ERROR_NONE;
 }

@@ -360,7 +360,7 @@ static bool is_needed_as_admin(const struct daemon *daemon)
            !finder_is_alone(daemon->finder);
 }
 
-enum error_code daemon_leave(struct daemon *daemon, struct error *err)
+enum error_code daemon_leave(struct daemon *daemon, const char *actor, struct error *err)
 {
     Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
@@ -373,6 +373,7 @@ enum error_code daemon_leave(struct daemon *daemon, struct error *err)
                          "this machine is the cluster's only admin: without one nobody can be let "
                          "in or removed; `medley role NODE admin` makes another first");
     name.id = daemon->id;
+    event.actor = (char *)(uintptr_t)actor;
     event.kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED;
     event.node_removed = &name;
     daemon->is_leaving = true;

@@ -80,27 +80,30 @@ static void propose_desired(struct daemon *daemon, const char *model,
     instance.has_active = instance.has_idle_ms = true;
     instance.active = true;
     instance.idle_ms = wanted ? wanted->idle_ms : IDLE_STANDARD_MS;
+    event.actor = wanted ? (char *)(uintptr_t)wanted->actor : NULL;
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_DESIRED;
     event.instance_desired = &instance;
     agreement_propose(daemon->agreement, &event, NULL, NULL);
 }
 
-static void propose_active(struct daemon *daemon, const char *id)
+static void propose_active(struct daemon *daemon, const char *id, const char *actor)
 {
     Cluster__InstanceTarget target = CLUSTER__INSTANCE_TARGET__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
     target.id = (char *)(uintptr_t)id;
     target.has_active = target.active = true;
+    event.actor = (char *)(uintptr_t)actor;
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_TARGET;
     event.instance_target = &target;
     agreement_propose(daemon->agreement, &event, NULL, NULL);
 }
 
-static void propose_stopped(struct daemon *daemon, const char *id)
+static void propose_stopped(struct daemon *daemon, const char *id, const char *actor)
 {
     Cluster__InstanceName name = CLUSTER__INSTANCE_NAME__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
     name.id = (char *)(uintptr_t)id;
+    event.actor = (char *)(uintptr_t)actor;
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_STOPPED;
     event.instance_stopped = &name;
     agreement_propose(daemon->agreement, &event, NULL, NULL);
@@ -122,15 +125,15 @@ enum error_code daemon_want(struct daemon *daemon, const char *name,
         return error_set(err, ERROR_NOT_FOUND,
                          "the cluster has no model '%s'; `medley add FILE` adds it", name);
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model->name);
-    const char *problem = NULL;
+    const char *problem = NULL, *actor = wanted ? wanted->actor : NULL;
     bool anew = instance && wanted && daemon_phase(daemon, instance, &problem) == INSTANCE_FAILED;
     if (instance && daemon_meets(instance, wanted) && !anew) {
         if (!instance->active)
-            propose_active(daemon, instance->id);
+            propose_active(daemon, instance->id, actor);
         return ERROR_NONE;
     }
     if (instance)
-        propose_stopped(daemon, instance->id);
+        propose_stopped(daemon, instance->id, actor);
     propose_desired(daemon, model->name, wanted);
     return ERROR_NONE;
 }

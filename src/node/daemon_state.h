@@ -1,6 +1,7 @@
 /* The inside of the daemon, for daemon*.c and control*.c alone. */
 #pragma once
 
+#include "audit/entry.h"
 #include "base/buffer.h"
 #include "cluster/state.h"
 #include "join/join.h"
@@ -39,6 +40,8 @@ struct mesh;
 struct peer;
 struct relay;
 struct weights;
+
+struct daemon_audit;
 
 struct daemon {
     struct daemon_options options;
@@ -91,6 +94,10 @@ struct daemon {
     struct credentials *credentials;
     struct mesh *mesh;
     struct agreement *agreement;
+    struct daemon_audit *audit; /* daemon_audit.h */
+    /* who made the join code that is open, and who let the last machine in by hand */
+    char inviter[AUDIT_WHO_TEXT], admitter[AUDIT_WHO_TEXT];
+    uint64_t admitted_channel; /* … which was that one */
     struct admission *admission;
     struct weights *weights;
     struct carrier *carrier;
@@ -126,7 +133,7 @@ void daemon_over(struct daemon *daemon, const struct error *why);
 enum error_code daemon_found_cluster(struct daemon *daemon, struct error *err);
 enum error_code daemon_begin_membership(struct daemon *daemon, struct error *err);
 /* Leaves its cluster: forgets keys, log and book; a new node when it starts again. */
-enum error_code daemon_leave(struct daemon *daemon, struct error *err);
+enum error_code daemon_leave(struct daemon *daemon, const char *actor, struct error *err);
 void daemon_look_left(struct daemon *daemon); /* now and then */
 
 /* ---- daemon_links.c: what peers are told, and their frames ---- */
@@ -143,7 +150,7 @@ struct admission_events daemon_admission_events(struct daemon *daemon);
 
 /* ---- daemon_files.c: files of this machine ---- */
 /* Makes the cluster know a model's file; `done` with its name. */
-void daemon_add_file(struct daemon *daemon, const char *path,
+void daemon_add_file(struct daemon *daemon, const char *path, const char *actor,
                      void (*done)(void *arg, const char *model, const struct error *err),
                      void *arg);
 
@@ -151,6 +158,7 @@ void daemon_add_file(struct daemon *daemon, const char *path,
 enum error_code daemon_models_open(struct daemon *daemon,
                                    struct error *err); /* catalogue, hosting and relay */
 struct place_demand {
+    const char *actor;         /* who asks for it, for the record; NULL: this node */
     uint32_t context, streams; /* 0: as usual */
     bool has_goal;             /* else as usual: throughput */
     uint32_t goal;             /* enum placement_goal */
