@@ -76,6 +76,7 @@ static void record_skip(struct audit_record *r, const struct audit_end *to)
         return;
     item->before = r->end;
     item->end = *to;
+    r->lost = false;
     record_reach(r, to);
 }
 

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { NAME_DIGITS = 20, HEAD_BYTES_MAX = 4096 };
@@ -302,7 +303,8 @@ static enum error_code open_last_file(struct record_folder *folder, uint64_t fir
     if (folder->fd < 0 || (makes && durable_sync_folder_of(path)))
         return record_failed(path, err);
     if (makes)
-        folder->files[folder->n_files++] = (struct record_file){.first = first};
+        folder->files[folder->n_files++] =
+            (struct record_file){.first = first, .changed_ms = (uint64_t)time(NULL) * 1000};
     return ERROR_NONE;
 }
 

@@ -236,6 +236,119 @@ static void torn_tail_is_cut_off(void **unused)
     buffer_deinit(&lines);
 }
 
+static void empty_folder(void)
+{
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* Power that is lost while lines are written leaves any part of them, or noise: the record is then
+ * what its head says, or more of the same, and takes up the log's entries again. */
+static void any_torn_tail_is_mended(void **unused)
+{
+    struct found found;
+    char path[400];
+    snprintf(path, sizeof path, "%s/00000000000000000001.jsonl", folder);
+    for (size_t cut = 0;; cut += 13) {
+        struct audit_end end = {0};
+        struct audit_entry lost[3];
+        struct buffer lines = {0};
+        struct audit_record *record = open_record();
+        append_entries(record, &end, 4);
+        record_close(record);
+        for (int i = 0; i < 3; i++) {
+            make_entry(&lost[i], &end);
+            audit_write_entry(&lost[i], &lines);
+        }
+        const bool over = cut >= lines.size;
+        const size_t size = over ? lines.size : cut;
+        if (size && cut % 2)
+            lines.data[random_at(cut, 1) % size] ^= (char)(1 << random_at(cut, 2) % 8);
+        FILE *file = fopen(path, "a");
+        assert_int_equal(fwrite(lines.data, 1, size, file), size);
+        fclose(file);
+        record = open_record();
+        assert_in_range(record_end(record).number, 4, 7);
+        record_append(record, lost, 3);
+        append_entries(record, &end, 1);
+        record_close(record);
+        struct audit_report report = check_path(folder, false, &end, &found);
+        if (found.n || report.n_entries != 8)
+            fail_msg("cut at %zu: %s", cut, found.n ? found.list[0].text : "not all are there");
+        buffer_deinit(&lines);
+        empty_folder();
+        if (over)
+            break;
+    }
+}
+
+/* A disk that does not take it: nothing is lost, and it is written when it can be. */
+static void failed_writes_are_made_again(void **unused)
+{
+    struct audit_end end = {0};
+    struct found found;
+    struct error err;
+    char head[400];
+    struct audit_record *record = open_record();
+    append_entries(record, &end, 3);
+    flush_record(record);
+    snprintf(head, sizeof head, "%s/.head.new", folder);
+    assert_int_equal(mkdir(head, 0700), 0); /* in the place of the next head's file */
+    append_entries(record, &end, 2);
+    assert_int_equal(record_flush(record, &err), ERROR_IO);
+    assert_true(record_is_due(record));
+    append_entries(record, &end, 2);
+    assert_int_equal(record_flush(record, &err), ERROR_IO);
+    assert_int_equal(rmdir(head), 0);
+    flush_record(record);
+    assert_false(record_is_due(record));
+    record_close(record);
+    assert_int_equal(check_path(folder, false, &end, &found).n_entries, 7);
+    assert_int_equal(found.n, 0);
+}
+
+/* Whichever allocation fails: what is written is good, and what is not is said to be a gap. */
+static void without_memory_there_are_gaps(void **unused)
+{
+    struct error err;
+    struct found found;
+    for (unsigned nth = 1; nth < 40; nth++) {
+        struct audit_end end = {0};
+        struct audit_record *record = open_record();
+        append_entries(record, &end, 2);
+        flush_record(record);
+        mem_fail_nth(nth);
+        append_entries(record, &end, 5);
+        record_flush(record, &err);
+        mem_fail_nth(0);
+        append_entries(record, &end, 1);
+        flush_record(record);
+        record_close(record);
+        check_path(folder, false, &end, &found);
+        if (found.n)
+            fail_msg("allocation %u: %s", nth, found.list[0].text);
+        empty_folder();
+    }
+}
+
+/* A disk that takes nothing for long does not cost memory without end. */
+static void queue_is_bounded(void **unused)
+{
+    struct audit_end end = {0};
+    struct found found;
+    struct audit_record *record = open_record();
+    append_entries(record, &end, 3 * LIMIT_AUDIT_QUEUE_BYTES / 400);
+    assert_true(record_end(record).number < end.number);
+    flush_record(record);
+    append_entries(record, &end, 1);
+    record_close(record);
+    struct audit_report report = check_path(folder, false, &end, &found);
+    assert_int_equal(found.n, 0);
+    assert_true(report.last == end.number && report.n_entries < end.number);
+    assert_int_equal(report.first, 1); /* with a gap, and not begun anew */
+}
+
 static void damaged_record_is_set_aside(void **unused)
 {
     struct audit_end end = {0};
@@ -429,14 +542,14 @@ static void put_line(struct buffer *out, uint32_t line)
     buffer_append(out, whole.data + starts[line], starts[line + 1] - starts[line]);
 }
 
-/* One change of six kinds; one of two entries must be named. */
+/* One change of seven kinds; one of two entries must be named. */
 static void tamper(uint64_t seed, struct buffer *out, uint64_t named[2], const char **how)
 {
     const uint32_t a = 1 + (uint32_t)(random_at(seed, 1) % TAMPERED);
     const uint32_t b = 1 + (uint32_t)(random_at(seed, 2) % TAMPERED);
     buffer_clear(out);
     named[0] = a;
-    const uint32_t kind = (uint32_t)(random_at(seed, 0) % 6);
+    const uint32_t kind = (uint32_t)(random_at(seed, 0) % 7);
     if (kind == 0) { /* a bit, of any entry or of the head (then no entry is named) */
         const uint64_t bit = random_at(seed, 3) % (whole.size * 8);
         *how = "bit";
@@ -450,13 +563,24 @@ static void tamper(uint64_t seed, struct buffer *out, uint64_t named[2], const c
         *how = "cut";
         buffer_append(out, whole.data, cut);
     } else { /* of two that changed places either may be called the one that is out of place */
-        static const char *const hows[] = {"swap", "deletion", "doubling", "insertion"};
+        static const char *const hows[] = {"swap", "deletion", "doubling", "insertion",
+                                           "rewriting"};
         *how = hows[kind - 2];
         named[1] = kind == 2 ? b : a;
         for (uint32_t line = 0; line <= TAMPERED; line++) {
             const bool swaps = kind == 2 && a != b;
             if (kind == 3 && line == a)
                 continue;
+            if (kind == 6 && line == a) { /* with a hash that fits */
+                struct audit_entry entry;
+                assert_true(audit_read_entry(whole.data + starts[a], starts[a + 1] - starts[a] - 1,
+                                             &entry));
+                entry.time_ms++;
+                audit_hash(&entry, &entry.hash);
+                audit_write_entry(&entry, out);
+                named[1] = a + 1; /* either of the two that do not fit */
+                continue;
+            }
             put_line(out, swaps && line == a ? b : swaps && line == b ? a : line);
             if (line != b)
                 continue;
@@ -674,6 +798,10 @@ int main(void)
         AUDIT_TEST(longest_entry_fits),
         AUDIT_TEST(record_is_kept_over_restarts),
         AUDIT_TEST(torn_tail_is_cut_off),
+        AUDIT_TEST(any_torn_tail_is_mended),
+        AUDIT_TEST(failed_writes_are_made_again),
+        AUDIT_TEST(without_memory_there_are_gaps),
+        AUDIT_TEST(queue_is_bounded),
         AUDIT_TEST(damaged_record_is_set_aside),
         AUDIT_TEST(gaps_are_signed),
         AUDIT_TEST(given_up_entries_are_set_aside),
