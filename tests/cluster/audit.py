@@ -120,6 +120,9 @@ def scenario(world):
     options = {name: ["--sim", world.sim(name)] for name in ("laptop", "tower", "attic")}
     nodes = laptop, tower, attic = world.cluster("laptop", "tower", "attic", **options)
     with world.step("what is done on each is in the record of all, with who did it"):
+        for node in (tower, attic):
+            laptop.medley("role", node.name, "admin")
+            wait(f"{node.name} is an admin", lambda node=node: find(laptop, "node.role"), 10)
         laptop.medley("place", world.model)
         has(attic, "model.added", who="root at laptop")
         has(tower, "instance.wanted", who="root at laptop")
