@@ -10,6 +10,7 @@
 #include "model/tokenizer.h"
 
 struct access;
+struct access_grant;
 struct exchange;
 struct lws;
 struct lws_context;
@@ -20,6 +21,7 @@ struct api_server {
     struct api_models models;
     struct api_limits limits;
     struct access *access;
+    bool shares_prefixes;
     uint32_t waiting_ms;
     char *cors_origin;
     char host[256];
@@ -52,10 +54,11 @@ uint64_t server_wall_ms(void); /* since 1970 */
 /* There are requests with a token: it is looked at while they last (ACCESS_SWEEP_MS). */
 void server_watch_tokens(struct api_server *server);
 bool server_is_named(const struct text *text, const char *name); /* name NULL: false */
-/* The error for a name that no model has, naming those that there are; name->data NULL: none was
- * given. */
-void server_no_such_model(const struct api_server *server, const struct text *name,
-                          const struct error *cause, struct api_error *err);
+/* The error for a name that no model has, naming those that there are for the grant; name->data
+ * NULL: none was given. */
+void server_no_such_model(const struct api_server *server, const struct access_grant *grant,
+                          const struct text *name, const struct error *cause,
+                          struct api_error *err);
 
 /* Tokens of a prompt: the text's, special tokens recognised, with the model's BOS in front if it
  * wants one and the text does not begin with it. 400 with code context_length_exceeded when they do

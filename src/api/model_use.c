@@ -12,7 +12,7 @@ static void model_use_explain(struct model_use *use, const struct error *cause)
     struct api_error *err = &use->err;
     switch (cause->code) {
     case ERROR_NOT_FOUND:
-        server_no_such_model(use->server, &use->name, cause, err);
+        server_no_such_model(use->server, &use->grant, &use->name, cause, err);
         return;
     case ERROR_BUSY:
         api_error_set(err, 503, "server_error", "model_not_ready", "%s", cause->text);

@@ -63,7 +63,7 @@ static void model_handle(struct exchange *exchange)
         return;
     }
     struct api_error err;
-    server_no_such_model(server, &name, NULL, &err);
+    server_no_such_model(server, exchange_grant(exchange), &name, NULL, &err);
     exchange_fail(exchange, &err);
 }
 

@@ -172,6 +172,7 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     server->port = address.port;
     server->models = options->models;
     server->limits = options->limits;
+    server->shares_prefixes = options->shares_prefixes;
     api_limits_fill(&server->limits);
     server->waiting_ms = options->waiting_ms ? options->waiting_ms : WAITING_MS;
     server->scratch = mem_new(LWS_PRE + EXCHANGE_WRITE_BYTES);

@@ -42,9 +42,10 @@ struct api_options {
     /* Who may use it (access.h). An address that other machines reach needs a token, unless it is
      * open. */
     struct api_access access;
-    bool is_open;        /* nobody needs a token */
-    bool requires_token; /* on the loopback, too, and before there is one */
-    uint32_t waiting_ms; /* a stream with nothing to say gets a sign of life so often; 0: 5 s */
+    bool is_open;         /* nobody needs a token */
+    bool shares_prefixes; /* what one token's prompts left in the caches serves all */
+    bool requires_token;  /* on the loopback, too, and before there is one */
+    uint32_t waiting_ms;  /* a stream with nothing to say gets a sign of life so often; 0: 5 s */
 };
 
 /* ERROR_IO names the address and why it cannot be listened on, such as a port in use. */

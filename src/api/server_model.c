@@ -1,4 +1,5 @@
 /* What the handlers ask the server about its models. */
+#include "api/access.h"
 #include "api/internal.h"
 
 #include "request/generator.h"
@@ -13,6 +14,8 @@ bool server_is_named(const struct text *text, const char *name)
 
 /* 'a', 'b' … as far as an error's text goes. */
 struct names {
+    const struct access *access;
+    const struct access_grant *grant;
     const struct text *asked;
     char text[ERROR_TEXT_MAX];
     size_t size;
@@ -23,6 +26,8 @@ struct names {
 static void add_name(void *arg, const struct api_listed *model)
 {
     struct names *names = arg;
+    if (!access_may_list(names->access, names->grant, model->id))
+        return;
     size_t room = sizeof names->text - names->size;
     size_t size = (size_t)snprintf(names->text + names->size, room, "%s'%s'",
                                    names->n_models ? ", " : "", model->id);
@@ -32,11 +37,11 @@ static void add_name(void *arg, const struct api_listed *model)
                                               server_is_named(names->asked, model->alias));
 }
 
-void server_no_such_model(const struct api_server *server, const struct text *name,
-                          const struct error *cause, struct api_error *err)
+void server_no_such_model(const struct api_server *server, const struct access_grant *grant,
+                          const struct text *name, const struct error *cause, struct api_error *err)
 {
     static const char type[] = "invalid_request_error", code[] = "model_not_found";
-    struct names names = {.asked = name};
+    struct names names = {.access = server->access, .grant = grant, .asked = name};
     int shown = name->size < 200 ? (int)name->size : 200;
     server->models.list(server->models.self, add_name, &names);
     if (!name->data && names.n_models > 1)

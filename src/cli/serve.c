@@ -9,6 +9,7 @@
 #include "cli/limit_option.h"
 #include "cli/session.h"
 #include "cli/tls_flags.h"
+#include "cli/token_file.h"
 #include "model/model.h"
 #include "node/node.h"
 #include "pipeline/driver_generator.h"
@@ -31,7 +32,8 @@ enum { SLOTS_STANDARD = 4 };
 
 struct serving {
     struct session_flags flags;
-    const char *model_path, *alias;
+    const char *model_path, *alias, *tokens_path;
+    struct token_file *tokens; /* NULL: there is no folder to keep any in */
     struct api_options options;
     struct session session;
     struct api_model model;
@@ -45,12 +47,24 @@ static const struct option_row own_options[] = {
      .value = "ADDRESS",
      .standard = "127.0.0.1:8080",
      .help = "HOST:PORT, :PORT (this machine only) or [::1]:PORT; port 0 takes a free one\n"
-             "(default %s). An address that other machines reach needs --open",
+             "(default %s). Where other machines reach it, every request needs a\n"
+             "token (medley token … --serve)",
      OPTION_TEXT(struct serving, options.address)},
     {.name = "alias",
      .value = "NAME",
      .help = "what the API calls the model (default: its own name; both are taken)",
      OPTION_TEXT(struct serving, alias)},
+    {.name = "tokens",
+     .value = "FILE",
+     .help = "the tokens that are good (default: serve-tokens.json in the state folder)",
+     OPTION_TEXT(struct serving, tokens_path)},
+    {.name = "require-token",
+     .help = "ask for a token on this machine, too, and before there is one",
+     OPTION_TRUE(struct serving, options.requires_token)},
+    {.name = "share-prefixes",
+     .help = "reuse the beginnings of prompts between tokens, too: faster where all of them begin\n"
+             "alike, but a client learns what others have asked",
+     OPTION_TRUE(struct serving, options.shares_prefixes)},
     {.name = "open",
      .help = "ask nobody for a token: whoever reaches the API may use it",
      OPTION_TRUE(struct serving, options.is_open)},
@@ -108,22 +122,40 @@ static void free_api(void *arg)
 }
 
 /* Before the model is loaded, which may take long: is the address free? */
-static enum error_code check_address(const char *text, bool is_open, struct error *err)
+static enum error_code check_address(const struct serving *serving, struct error *err)
 {
+    const char *text = serving->options.address;
     struct api_address address;
     enum error_code code = api_address_parse(text, &address, err);
     if (!code)
         code = listen_check(&address, err);
-    if (!code && !is_open && !api_address_is_loopback(address.host))
-        code =
-            error_set(err, ERROR_INVALID,
-                      "%s: other machines reach that address; let everybody in with --open", text);
+    if (!code && !serving->options.is_open && !api_address_is_loopback(address.host) &&
+        !(serving->tokens && token_file_exists(serving->tokens)))
+        code = error_set(err, ERROR_INVALID,
+                         "%s: other machines reach that address, and there is no token yet; make "
+                         "one with `medley token create NAME --serve`, or let everybody in with "
+                         "--open",
+                         text);
     return code ? error_wrap(err, "--api") : ERROR_NONE;
+}
+
+/* Without a state folder there are none, unless one names a file. */
+static enum error_code cmd_serve_open_tokens(struct serving *serving, struct error *err)
+{
+    char folder[PATH_MAX];
+    if (!serving->tokens_path && !state_folder(folder, sizeof folder))
+        return ERROR_NONE;
+    enum error_code code = token_file_open(serving->tokens_path, &serving->tokens, err);
+    if (!code)
+        serving->options.access = token_file_access(serving->tokens);
+    return code ? error_wrap(err, "--tokens") : ERROR_NONE;
 }
 
 static enum error_code cmd_serve_loop(struct serving *serving, struct error *err)
 {
-    enum error_code code = check_address(serving->options.address, serving->options.is_open, err);
+    enum error_code code = cmd_serve_open_tokens(serving, err);
+    if (!code)
+        code = check_address(serving, err);
     if (!code)
         code = session_open(serving->model_path, &serving->flags, &serving->session, err);
     if (!code)
@@ -158,6 +190,7 @@ static int cmd_serve_run(int argc, char **argv)
     enum error_code code = cmd_serve_loop(&serving, &err);
     api_model_deinit(&serving.model);
     session_close(&serving.session);
+    token_file_close(serving.tokens);
     return code ? command_fail(&command_serve, &err) : EXIT_OK;
 }
 

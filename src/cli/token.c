@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/table.h"
+#include "cli/token_file.h"
 #include "cli/token_text.h"
 
 #include <getopt.h>
@@ -22,7 +23,8 @@ static const char usage[] =
     "TOKEN` or `x-api-key: TOKEN`. A token is printed once, when it is made; nobody keeps it. "
     "From\n"
     "the first token on, every request needs one. One that was revoked is refused by all machines\n"
-    "at once, and its requests under way end.\n"
+    "at once, and its requests under way end. With --serve: the tokens of `medley serve` on this\n"
+    "machine, which is in no cluster.\n"
     "\n";
 
 static const char usage_end[] =
@@ -34,8 +36,8 @@ static const char usage_end[] =
 struct token_args {
     const char *scope, *expires, *models, *nodes, *devices, *rate;
     uint32_t streams;
-    const char *tokens_per_day;
-    bool json;
+    const char *tokens_per_day, *file;
+    bool json, serve;
     const char *what, *name;
 };
 
@@ -74,6 +76,13 @@ static const struct option_row token_options[] = {
      .value = "N",
      .help = "tokens read and written a day (UTC), on each machine",
      OPTION_TEXT(struct token_args, tokens_per_day)},
+    {.name = "serve",
+     .help = "tokens of `medley serve`: kept in serve-tokens.json in the state folder",
+     OPTION_TRUE(struct token_args, serve)},
+    {.name = "tokens",
+     .value = "FILE",
+     .help = "the same, in this file",
+     OPTION_TEXT(struct token_args, file)},
     {.name = "json", .help = "for programs", OPTION_TRUE(struct token_args, json)},
 };
 
@@ -137,6 +146,17 @@ static bool token_limits_parse(const struct token_args *args, uint64_t *expires_
     return false;
 }
 
+/* What was done with a file, as what a node has done: prints the answer, which it frees. */
+static int cmd_token_show(const struct token_args *args, enum error_code code, yyjson_doc *answer,
+                          enum error_code (*print)(yyjson_doc *answer, struct error *err),
+                          struct error *err)
+{
+    if (!code)
+        code = args->json ? answer_print_json(answer, false, err) : print(answer, err);
+    yyjson_doc_free(answer);
+    return code ? command_fail(&command_token, err) : EXIT_OK;
+}
+
 static enum error_code cmd_token_print_created(yyjson_doc *doc, struct error *err)
 {
     struct answer answer = {0};
@@ -151,11 +171,54 @@ static enum error_code cmd_token_print_created(yyjson_doc *doc, struct error *er
     return code;
 }
 
+/* The answer that a node would give. */
+static yyjson_doc *token_answer_of(const char *key, const char *text)
+{
+    yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
+    yyjson_mut_val *root = yyjson_mut_obj(doc);
+    yyjson_mut_doc_set_root(doc, root);
+    yyjson_mut_obj_add_strcpy(doc, root, key, text);
+    yyjson_doc *answer = yyjson_mut_doc_imut_copy(doc, NULL);
+    yyjson_mut_doc_free(doc);
+    return answer;
+}
+
+static enum error_code token_file_do_create(const struct token_args *args,
+                                            struct token_entry *entry, yyjson_doc **answer,
+                                            struct error *err)
+{
+    char unknown[80], text[ACCESS_TOKEN_TEXT];
+    entry->name = args->name;
+    entry->models = args->models;
+    if (args->nodes || args->devices)
+        return error_set(err, ERROR_INVALID,
+                         "tokens of `medley serve` cannot be bound to machines or devices: its "
+                         "--devices says where it runs");
+    if (!access_scopes_parse(args->scope, &entry->scopes, unknown, sizeof unknown))
+        return error_set(err, ERROR_INVALID,
+                         "there is no scope '%s'; scopes are read, generate, models, admin",
+                         unknown);
+    enum error_code code = token_file_create(args->file, entry, text, err);
+    if (!code)
+        *answer = token_answer_of("token", text);
+    return code;
+}
+
 static int cmd_token_create(const struct token_args *args)
 {
     uint64_t expires_s, rate, per_day;
     if (!token_limits_parse(args, &expires_s, &rate, &per_day))
         return EXIT_USAGE;
+    if (args->serve) {
+        struct token_entry entry = {.expires_s = expires_s,
+                                    .requests_per_min = rate,
+                                    .streams = args->streams,
+                                    .tokens_per_day = per_day};
+        yyjson_doc *answer = NULL;
+        struct error err;
+        enum error_code code = token_file_do_create(args, &entry, &answer, &err);
+        return cmd_token_show(args, code, answer, cmd_token_print_created, &err);
+    }
     yyjson_mut_doc *question = daemon_question("token");
     daemon_question_text(question, "what", "create");
     daemon_question_text(question, "name", args->name);
@@ -253,20 +316,41 @@ static enum error_code cmd_token_print_list(yyjson_doc *doc, struct error *err)
     return code || !shown ? code : table_print(&table, err);
 }
 
+static const struct ask_done token_revoked = {.key = "revoked", .after = " is revoked"};
+
+static enum error_code cmd_token_print_revoked(yyjson_doc *doc, struct error *err)
+{
+    return ask_print_done(doc, &token_revoked, err);
+}
+
+static int cmd_token_of_file(const struct token_args *args, bool revokes)
+{
+    yyjson_doc *answer = NULL;
+    struct error err;
+    enum error_code code = revokes ? token_file_revoke(args->file, args->name, &err)
+                                   : token_file_list(args->file, &answer, &err);
+    if (!code && revokes)
+        answer = token_answer_of("revoked", args->name);
+    return cmd_token_show(args, code, answer,
+                          revokes ? cmd_token_print_revoked : cmd_token_print_list, &err);
+}
+
 static int cmd_token_run(int argc, char **argv)
 {
-    static const struct ask_done revoked = {.key = "revoked", .after = " is revoked"};
     struct token_args args = {0};
     if (!cmd_token_parse(argc, argv, &args))
         return EXIT_USAGE;
+    args.serve |= args.file != NULL;
+    token_shown = args.name;
     if (strcmp(args.what, "create") == 0)
         return cmd_token_create(&args);
+    if (args.serve)
+        return cmd_token_of_file(&args, strcmp(args.what, "revoke") == 0);
     yyjson_mut_doc *question = daemon_question("token");
     const bool revokes = strcmp(args.what, "revoke") == 0;
     daemon_question_text(question, "what", revokes ? "revoke" : "list");
     daemon_question_text(question, "name", args.name);
-    token_shown = args.name;
-    return revokes ? ask_do(&command_token, question, args.json, &revoked)
+    return revokes ? ask_do(&command_token, question, args.json, &token_revoked)
                    : ask_show(&command_token, question, args.json, cmd_token_print_list);
 }
 

@@ -154,6 +154,10 @@ static const struct option_row node_options[] = {
     {.name = "require-token",
      .help = "ask for a token on this machine, too, and before there is one",
      OPTION_TRUE(struct up, api_options.requires_token)},
+    {.name = "share-prefixes",
+     .help = "reuse the beginnings of prompts between tokens, too: faster where all of them begin\n"
+             "alike, but a client learns what others have asked",
+     OPTION_TRUE(struct up, api_options.shares_prefixes)},
     {.name = "open",
      .help = "ask nobody for a token: whoever reaches the API may use it",
      OPTION_TRUE(struct up, api_options.is_open)},

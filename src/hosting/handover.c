@@ -39,7 +39,8 @@ struct offered *offered_new(const struct cache_message *message)
         const uint32_t n = offer->slots[i].n_tokens;
         for (uint32_t k = 0; k < n; k++)
             tokens[k] = (int32_t)bytes_load(offer->slots[i].tokens + 4 * (size_t)k, 4);
-        offered->slots[offered->n_slots++] = (struct cached_slot){offer->slots[i].slot, n, tokens};
+        offered->slots[offered->n_slots++] =
+            (struct cached_slot){offer->slots[i].slot, n, tokens, offer->slots[i].cache_key};
         tokens += n;
     }
     assert(tokens == offered->tokens + n_tokens && offered->n_slots == offer->n_slots);

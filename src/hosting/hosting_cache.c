@@ -221,6 +221,7 @@ static void offered_write(const struct offered *from, struct buffer *out)
     for (uint32_t i = 0; offer && i < from->n_slots; i++) {
         offer->slots[i].slot = from->slots[i].slot;
         offer->slots[i].n_tokens = from->slots[i].n_tokens;
+        offer->slots[i].cache_key = from->slots[i].cache_key;
         offer->slots[i].tokens =
             (const unsigned char *)from->slots[i].tokens; /* little-endian, as all we run on */
         offer->n_slots++;

@@ -204,6 +204,7 @@ static void give_choose(struct cache_give *give, const struct cached_slot *slots
         n_tokens += slots[i].n_tokens;
         out->slots[out->n_slots].slot = slots[i].slot;
         out->slots[out->n_slots].n_tokens = slots[i].n_tokens;
+        out->slots[out->n_slots].cache_key = slots[i].cache_key;
         out->slots[out->n_slots++].tokens =
             (const unsigned char *)slots[i].tokens; /* little-endian, as all we run on */
     }

@@ -23,6 +23,7 @@ void cache_write_offer(const struct cache_route *route, const struct cache_offer
     for (uint32_t i = 0; i < offer->n_slots; i++) {
         bytes_put(out, offer->slots[i].slot, 4);
         bytes_put(out, offer->slots[i].n_tokens, 4);
+        bytes_put(out, offer->slots[i].cache_key, 8);
         buffer_append(out, offer->slots[i].tokens, (size_t)offer->slots[i].n_tokens * 4);
     }
 }
@@ -64,6 +65,7 @@ static enum error_code read_offer(struct bytes_reader *reader, struct cache_offe
         const uint32_t i = out->n_slots;
         out->slots[i].slot = bytes_get_u32(reader);
         out->slots[i].n_tokens = bytes_get_u32(reader);
+        out->slots[i].cache_key = bytes_get(reader, 8);
         out->slots[i].tokens = bytes_take(reader, (size_t)out->slots[i].n_tokens * 4);
         n_tokens += out->slots[i].n_tokens;
         if (out->slots[i].slot >= LIMIT_SEQUENCES || seen[out->slots[i].slot] ||

@@ -33,6 +33,7 @@ struct cache_offer {
     uint32_t patience_ms; /* after that computing anew is quicker */
     uint32_t n_slots;
     struct {
+        uint64_t cache_key; /* request.h */
         uint32_t slot, n_tokens;
         const unsigned char *tokens; /* 4 bytes each */
     } slots[LIMIT_SEQUENCES];        /* each once */

@@ -89,6 +89,7 @@ struct cached_slot {
     uint32_t slot;
     uint32_t n_tokens; /* in the cache, on every stage */
     const int32_t *tokens;
+    uint64_t cache_key; /* request.h */
 };
 /* Once it is quiescent: the slots that were in use, [LIMIT_SEQUENCES]; good until driver_close().
  */

@@ -56,7 +56,8 @@ enum error_code driver_seed(struct driver *driver, const struct cached_slot *slo
                slots[i].n_tokens <= driver->options.context);
         if (slots[i].n_tokens)
             memcpy(tokens, slots[i].tokens, slots[i].n_tokens * sizeof *tokens);
-        seeds->slots[seeds->n++] = (struct cached_slot){slots[i].slot, slots[i].n_tokens, tokens};
+        seeds->slots[seeds->n++] =
+            (struct cached_slot){slots[i].slot, slots[i].n_tokens, tokens, slots[i].cache_key};
         tokens += slots[i].n_tokens;
     }
     pthread_mutex_lock(&driver->lock);

@@ -31,9 +31,9 @@ void slot_table_deinit(struct slot_table *table)
 }
 
 static uint32_t slot_common_prefix(const struct slot *slot, const int32_t *prompt,
-                                   uint32_t reusable)
+                                   uint32_t reusable, uint64_t cache_key)
 {
-    uint32_t most = slot->broken ? 0 : slot->n_placed;
+    uint32_t most = slot->broken || slot->cache_key != cache_key ? 0 : slot->n_placed;
     if (most > reusable)
         most = reusable;
     uint32_t n = 0;
@@ -60,11 +60,11 @@ static uint32_t slot_table_least_valuable(const struct slot_table *table, uint32
 }
 
 bool slot_table_choose(const struct slot_table *table, const int32_t *prompt, uint32_t reusable,
-                       struct slot_choice *out)
+                       uint64_t cache_key, struct slot_choice *out)
 {
     uint32_t source = SLOT_NONE, longest = 0, own = SLOT_NONE, own_longest = 0;
     for (uint32_t i = 0; i < table->n_slots; i++) {
-        uint32_t n = slot_common_prefix(&table->slots[i], prompt, reusable);
+        uint32_t n = slot_common_prefix(&table->slots[i], prompt, reusable, cache_key);
         if (n > longest) {
             longest = n;
             source = i;

@@ -19,7 +19,8 @@ struct slot {
     uint32_t
         epoch;   /* counts how often the slot has been emptied: rows of an older epoch are void */
     bool broken; /* a stage failed on it: to be emptied before it is used again */
-    uint64_t served; /* number of the micro-batch that last had rows of it */
+    uint64_t cache_key; /* of the request whose tokens these are (request.h) */
+    uint64_t served;    /* number of the micro-batch that last had rows of it */
 };
 
 struct slot_table {
@@ -44,11 +45,11 @@ struct slot_choice {
     uint32_t copy;      /* 0: nothing is copied; then `keep` is 0 */
 };
 
-/* The free slot for a prompt of which at most `reusable` tokens may come from a cache. False when
- * no slot is free.
+/* The free slot for a prompt of which at most `reusable` tokens may come from a cache, of requests
+ * with the same key. False when no slot is free.
  *
  * The slot with the longest common prefix is taken itself when it is free and gives up less than it
  * saves, or when no other is free; otherwise the longest unused free slot is taken and the prefix
  * copied, which keeps a long conversation alive when another prompt shares only its opening. */
 bool slot_table_choose(const struct slot_table *table, const int32_t *prompt, uint32_t reusable,
-                       struct slot_choice *out);
+                       uint64_t cache_key, struct slot_choice *out);

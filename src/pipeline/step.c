@@ -122,6 +122,8 @@ static void step_occupy(struct driver *driver, struct sequence *sequence,
     assert(slot->n_placed < sequence->request.n_prompt); /* the last token is computed */
     memcpy(slot->tokens, sequence->request.prompt,
            sequence->request.n_prompt * sizeof *slot->tokens);
+    assert(!choice->keep || slot->cache_key == sequence->request.cache_key);
+    slot->cache_key = sequence->request.cache_key;
     slot->n_known = sequence->request.n_prompt;
     slot->sequence = sequence;
     slot->served = driver->n_sent;
@@ -145,7 +147,8 @@ static void step_admit(struct driver *driver)
         bool reuses = !driver->options.no_prefix_reuse && !sequence_wants_rows(sequence);
         struct slot_choice choice;
         if (!slot_table_choose(&driver->slots, sequence->request.prompt,
-                               reuses ? sequence->request.n_prompt - 1 : 0, &choice))
+                               reuses ? sequence->request.n_prompt - 1 : 0,
+                               sequence->request.cache_key, &choice))
             return;
         step_unqueue(driver, sequence);
         step_occupy(driver, sequence, &choice);
@@ -275,7 +278,7 @@ static void step_come_to_rest(struct driver *driver)
             continue;
         if (!slot->broken && slot->n_placed)
             driver->cached[driver->n_cached++] =
-                (struct cached_slot){i, slot->n_placed, slot->tokens};
+                (struct cached_slot){i, slot->n_placed, slot->tokens, slot->cache_key};
         step_finish(driver, slot->sequence, FINISH_CANCELLED, NULL);
     }
     while (driver->queue) {
@@ -294,6 +297,7 @@ static void step_take_seeds(struct driver *driver, const struct driver_seeds *se
         assert(!slot->sequence);
         memcpy(slot->tokens, seed->tokens, seed->n_tokens * sizeof *slot->tokens);
         slot->n_known = slot->n_placed = seed->n_tokens;
+        slot->cache_key = seed->cache_key;
         slot->broken = seed->n_tokens == 0;
         slot->epoch++;
     }

@@ -66,6 +66,10 @@ struct request {
     /* Of the model, where the asker knows it: an answer from another node that does not fit is not
      * handed on. 0: unknown; then LIMIT_VOCAB is the bound. They do not travel. */
     uint32_t n_vocab, n_embd;
+    /* Whose it is: cached tokens are reused between requests with the same key only, so that
+     * neither `cached_tokens` nor the time to the first token tells of others' prompts. 0:
+     * nobody's. */
+    uint64_t cache_key;
     struct request_handlers handlers;
     void *arg;
 };

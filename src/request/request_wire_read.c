@@ -105,6 +105,8 @@ static enum error_code read_submit(struct bytes_reader *reader, struct request_m
     if (reader->left < needed)
         return ends_early(err);
     code = get_arrays(reader, out, err);
+    if (!code && reader->left)
+        request->cache_key = bytes_get(reader, 8);
     if (!code)
         code = request_check(request, LIMIT_VOCAB, err);
     if (!code && !request->n_predict) /* nobody checked it, and nobody needs it */

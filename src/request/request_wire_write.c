@@ -62,6 +62,7 @@ static void write_submit(uint64_t id, const char *instance, const struct request
     biases_put(sampler->biases, sampler->n_biases, run);
     put_tokens(request->stop_tokens, request->n_stop_tokens, run);
     put_tokens(request->prompt, request->n_prompt, run);
+    bytes_put(run, request->cache_key, 8);
     request_end(at, run);
 }
 

@@ -133,17 +133,35 @@ def bound(laptop, tower):
     check("no model 'none'" in other.err, f"bound to no model: {other}")
     other = laptop.medley("token", "create", "x", "--devices", "tower/gpu9", ok=False)
     check("no device 'gpu9'" in other.err, f"bound to no device: {other}")
-    stages = laptop.status()["instances"][0]["stages"]
-    on = {stage["node"] for stage in stages}
-    check_equal(len(on), 1, f"the model runs on one machine: {stages}")
-    right, wrong = (here, there) if on == {"laptop"} else (there, here)
-    for node in (laptop, tower):
-        wait("it is known", lambda node=node: ask(node, right)[0] == 200, 2)
-        status, answer, _ = ask(node, wrong)
-        check_equal(status, 403, f"{node.name}: elsewhere: {answer}")
-        check("not bound" in why(answer) and on.pop() in why(answer), f"the reason: {answer}")
-        on = {stage["node"] for stage in stages}
+    for right, wrong, place in ((here, there, "laptop"), (there, here, "tower")):
+        laptop.medley("move", MODEL, "--to", f"{place}/sim:{place}:5", ok=None)  # or it is there
+        for node in (laptop, tower):
+            wait("it may be used", lambda node=node: ask(node, right)[0] == 200, 5)
+            status, answer, _ = ask(node, wrong)
+            check_equal(status, 403, f"{node.name}: elsewhere: {answer}")
+            check("not bound" in why(answer) and place in why(answer), f"the reason: {answer}")
     for name in ("here", "there"):
+        laptop.medley("token", "revoke", name)
+
+
+def cached(node, token):
+    """Tokens of the prompt that were in a cache."""
+    status, answer, _ = ask(node, token)
+    check_equal(status, 200, f"{node.name}: {answer}")
+    return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def prefixes(laptop, tower):
+    one, other = create(laptop, "one"), create(laptop, "other")
+    wait("they are known", lambda: all(ask(tower, token)[0] == 200 for token in (one, other)), 2)
+    for node in (laptop, tower):
+        laptop.medley("token", "revoke", "other")
+        other = create(laptop, "other")
+        wait("it is known", lambda: ask(node, other, "GET", "/v1/models")[0] == 200, 2)
+        check(cached(node, one) > 0, f"{node.name}: its own prompt is computed anew")
+        check_equal(cached(node, other), 0, f"{node.name}: what another asked, in a cache")
+        check(cached(node, other) > 0, f"{node.name}: its own prompt is computed anew")
+    for name in ("one", "other"):
         laptop.medley("token", "revoke", name)
 
 
@@ -168,6 +186,8 @@ def scenario(world):
         options = {name: ["--sim", world.sim(name)] for name in ("laptop", "tower")}
         laptop, tower = world.cluster("laptop", "tower", **options)
         laptop.medley("place", world.model, "--streams", "4", "-c", "4096")
+        laptop.medley("move", "--off")
+        laptop.medley("move", MODEL, "--to", "laptop/sim:laptop:5", ok=None)
     with world.step("a token that was made on one node works on both, and is needed"):
         token = created_and_refused(laptop, tower)
     with world.step("a scope is for what it says"):
@@ -178,6 +198,8 @@ def scenario(world):
         expires(laptop, tower)
     with world.step("bound to machines and devices"):
         bound(laptop, tower)
+    with world.step("what one token has asked, no other meets in a cache"):
+        prefixes(laptop, tower)
     with world.step("limited"):
         limited(laptop, tower)
 

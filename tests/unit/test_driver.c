@@ -141,6 +141,36 @@ static void test_a_prefix_is_copied_from_a_busy_slot(void **state)
     world_close(&world);
 }
 
+/* Neither from a free slot nor from a busy one; and the own prefix is there still. */
+static void test_a_prefix_is_reused_for_its_own_key_only(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, 1, 1, &four_slots);
+    struct client one, other, busy;
+    client_init(&one, 7, 200, 3);
+    one.request.cache_key = 1;
+    run(&one, &world);
+    for (uint64_t key = 0; key <= 2; key++) {
+        client_init(&other, 7, 200, 3);
+        other.request.cache_key = key;
+        run(&other, &world);
+        assert_int_equal(other.usage.cached_tokens, key == 1 ? 199 : 0);
+    }
+    fake_set_faults((struct fake_faults){.delay_us_max = 500});
+    client_init(&busy, 9, 100, 250);
+    busy.request.cache_key = 1;
+    submit(&busy, &world);
+    client_wait_tokens(&busy, 1);
+    client_init(&other, 9, 100, 3);
+    other.request.cache_key = 2;
+    run(&other, &world);
+    fake_set_faults((struct fake_faults){0});
+    assert_int_equal(other.usage.cached_tokens, 0);
+    client_wait(&busy);
+    world_close(&world);
+}
+
 static void test_reuse_can_be_switched_off(void **state)
 {
     (void)state;
@@ -505,6 +535,7 @@ int main(void)
         cmocka_unit_test(test_a_prefix_is_reused),
         cmocka_unit_test(test_a_conversation_survives_another_that_shares_its_opening),
         cmocka_unit_test(test_a_prefix_is_copied_from_a_busy_slot),
+        cmocka_unit_test(test_a_prefix_is_reused_for_its_own_key_only),
         cmocka_unit_test(test_reuse_can_be_switched_off),
         cmocka_unit_test(test_stop_tokens_end_and_are_not_given),
         cmocka_unit_test(test_a_callback_may_stop),

@@ -21,6 +21,7 @@ static struct request make_request(void)
     return (struct request){
         .prompt = prompt,
         .n_prompt = 6,
+        .cache_key = UINT64_C(0x8877665544332211),
         .n_predict = 77,
         .sampler = {.temperature = 0.7f,
                     .top_k = 11,
@@ -61,6 +62,7 @@ static void assert_same_request(const struct request *a, const struct request *b
     assert_int_equal(a->want_all_logits, b->want_all_logits);
     assert_int_equal(a->embeddings, b->embeddings);
     assert_int_equal(a->n_top_logprobs, b->n_top_logprobs);
+    assert_true(a->cache_key == b->cache_key);
     assert_int_equal(a->n_prompt, b->n_prompt);
     assert_memory_equal(a->prompt, b->prompt, a->n_prompt * sizeof *a->prompt);
     assert_int_equal(a->n_stop_tokens, b->n_stop_tokens);
@@ -221,6 +223,12 @@ static void test_lengths(void **state)
         size_t size = runs[i].size - REQUEST_LENGTH_BYTES;
         for (size_t n = 0; n < size; n++) {
             err = (struct error){0};
+            if (i == 0 && n == size - 8) { /* before there was a cache key */
+                assert_int_equal(request_read(bytes, n, &message, &err), ERROR_NONE);
+                assert_true(message.submit.request.cache_key == 0);
+                request_message_deinit(&message);
+                continue;
+            }
             assert_int_equal(request_read(bytes, n, &message, &err), ERROR_INVALID);
             assert_true(err.text[0]);
         }
