@@ -102,7 +102,7 @@ static bool submit_choice(struct completion_choice *choice, struct api_error *er
         .n_stop_tokens = (uint32_t)model->stop_tokens.count,
         .logprobs = asked->logprobs,
         .n_top_logprobs = asked->n_top_logprobs,
-        .cache_key = completion->server->shares_prefixes ? 0 : completion->use.grant.id,
+        .cache_key = completion->work.server->shares_prefixes ? 0 : completion->use.grant.id,
         .n_vocab = model_hyperparameters(model->model)->n_vocab,
         .handlers = inbox_token_handlers,
         .arg = &choice->item,
