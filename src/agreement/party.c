@@ -45,6 +45,23 @@ static void set_party_default(uint32_t *value, uint32_t standard)
         *value = standard;
 }
 
+/* The state says which lineage it last knew itself in: that of the log or, where the log was
+ * founded anew and the new leader has not said so yet, an older one. */
+static enum error_code party_check_state(void *self, struct lineage lineage, const uint8_t *bytes,
+                                         size_t size, struct error *err)
+{
+    struct state state = {0};
+    const enum error_code code = state_decode(&state, bytes, size, err);
+    const struct lineage own = state_lineage(&state);
+    (void)self; /* any party's */
+    state_deinit(&state);
+    if (!code && own.generation > lineage.generation)
+        return error_set(err, ERROR_INVALID, "a state of generation %llu in a log of %llu",
+                         (unsigned long long)own.generation,
+                         (unsigned long long)lineage.generation);
+    return code;
+}
+
 static void set_replica_defaults(struct replica_options *o, uint64_t seed)
 {
     const struct replica_options standard = replica_options_default();
@@ -73,6 +90,7 @@ enum error_code party_new(const struct party_options *options, struct party **ou
     }
     p->options = *options;
     set_replica_defaults(&p->options.replica, options->seed);
+    p->options.replica.check_state = party_check_state;
     set_party_default(&p->options.proposal_ms, LIMIT_PROPOSAL_MS);
     set_party_default(&p->options.step_ms, STEP_MS);
     set_party_default(&p->options.reopen_ms, REOPEN_MS);
@@ -294,6 +312,20 @@ bool party_next(struct party *p, struct party_effect *out)
 
 /* ---- messages and questions ---- */
 
+/* Whoever sends nonsense does not fill the disk with what is said of it. */
+static void party_say_dropped(struct party *p, uint64_t from, const struct error *err)
+{
+    enum { SAY_MS = 1000 };
+    p->n_dropped++;
+    if (p->dropped_said_ms && p->now_ms - p->dropped_said_ms < SAY_MS)
+        return;
+    party_say(p, err->code == ERROR_BUSY ? LOG_INFO : LOG_WARN,
+              "a message of member %016llx was dropped: %s (%llu since the last word)",
+              (unsigned long long)from, err->text, (unsigned long long)p->n_dropped);
+    p->dropped_said_ms = p->now_ms;
+    p->n_dropped = 0;
+}
+
 bool party_receive(struct party *p, uint64_t now_ms, uint64_t from, const void *bytes, size_t size)
 {
     const uint8_t *message;
@@ -307,8 +339,7 @@ bool party_receive(struct party *p, uint64_t now_ms, uint64_t from, const void *
     if (!code && message)
         code = replica_receive(p->replica, p->now_ms, from, message, message_size, &err);
     if (code)
-        party_say(p, LOG_WARN, "a message of member %016llx was dropped: %s",
-                  (unsigned long long)from, err.text);
+        party_say_dropped(p, from, &err);
     return message != NULL;
 }
 

@@ -70,6 +70,7 @@ struct party {
     struct foreign_proposal *first_foreign, **last_foreign;
     uint32_t n_foreign;
     size_t foreign_bytes;
+    uint64_t n_dropped, dropped_said_ms; /* messages of the replica's that were refused */
     struct nonces nonces;
     uint64_t n_nonces;
 

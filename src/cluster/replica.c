@@ -177,6 +177,15 @@ uint64_t replica_timer(const struct replica *r)
     return r->failed || r->founding ? UINT64_MAX : r->timer_ms;
 }
 
+/* A candidate that won no election asks anew whether it could win one before it takes another term
+ * (Ongaro, section 9.6). libraft asks once, and then takes a term with every timeout. Who has lost
+ * its vote meanwhile would count up for ever, ahead of the leader that it has to follow. */
+static void ask_before_next_election(struct replica *r)
+{
+    if (r->raft.state == RAFT_CANDIDATE && !r->raft.candidate_state.disrupt_leader)
+        r->raft.candidate_state.in_pre_vote = true;
+}
+
 void replica_tick(struct replica *r, uint64_t now_ms)
 {
     assert(r->raft_open || r->failed);
@@ -185,6 +194,7 @@ void replica_tick(struct replica *r, uint64_t now_ms)
         return;
     if (raft_timeout(&r->raft) <= r->now_ms) {
         struct raft_event event = {.type = RAFT_TIMEOUT};
+        ask_before_next_election(r);
         if (replica_step(r, &event))
             replica_fail(r, ERROR_NO_MEMORY, "not enough memory for an election");
     }
@@ -197,6 +207,7 @@ enum error_code replica_receive(struct replica *r, uint64_t now_ms, uint64_t fro
                                 const uint8_t *bytes, size_t size, struct error *err)
 {
     struct wire_message message;
+    enum error_code refused = ERROR_NONE;
     replica_clock(r, now_ms);
     if (r->failed || r->founding)
         return ERROR_NONE;
@@ -214,11 +225,13 @@ enum error_code replica_receive(struct replica *r, uint64_t now_ms, uint64_t fro
     } else if (message.type == WIRE_STATUS) {
         replica_on_status(r, from, &message);
     } else if (!r->failed) {
-        replica_deliver(r, from, &message);
+        refused = replica_check_sender(r, from, &message, err);
+        if (!refused)
+            replica_deliver(r, from, &message);
     }
     wire_clear(&message);
     replica_settle(r);
-    return ERROR_NONE;
+    return refused;
 }
 
 /* ---- what is durable ---- */

@@ -29,6 +29,9 @@
  *    arm of a union before
  * it checks), a message of its own term's leader never reaches a leader, a stale rejection never
  * lowers what is known to match: the library's assertions on these are compiled out.
+ *  - Who says it: replica_sender.c.
+ *  - A candidate that lost its election asks beforehand again; libraft takes a term with every
+ *    timeout from then on, and one that has lost its vote would be ahead of its leader for ever.
  *  - Lists of members are checked before it decodes them (it reads past their end).
  *  - Entries of one message are handed over so that a list of members is always the first: libraft
  *    notes the index of the first entry for any list in the batch. A list that has another behind
@@ -84,6 +87,11 @@ struct replica_options {
     uint64_t status_ms; /* between questions who is there, while no leader is heard */
     uint64_t grace_ms;  /* 0: never re-found */
     uint64_t minority_grace_ms; /* at least grace_ms */
+    /* Whether the bytes can be the state of that lineage: asked before a snapshot takes the place
+     * of anything. NULL: everything can. */
+    enum error_code (*check_state)(void *self, struct lineage lineage, const uint8_t *bytes,
+                                   size_t size, struct error *err);
+    void *self;
 };
 struct replica_options replica_options_default(void); /* without id and seed */
 
@@ -127,7 +135,8 @@ bool replica_next(struct replica *replica,
                   struct replica_effect *out);         /* false: nothing more for now */
 uint64_t replica_timer(const struct replica *replica); /* call replica_tick() then */
 
-/* What cannot be a message is refused (ERROR_INVALID) and changes nothing. */
+/* What cannot be a message, or what no honest member says, is refused (ERROR_INVALID) and changes
+ * nothing; nor does what is not its sender's to say as far as is known here (ERROR_BUSY). */
 enum error_code replica_receive(struct replica *replica, uint64_t now_ms, uint64_t from,
                                 const uint8_t *bytes, size_t size, struct error *err);
 void replica_tick(struct replica *replica, uint64_t now_ms);

@@ -49,13 +49,15 @@ static struct surveyed_member *peer_of(struct replica *r, uint64_t id)
 /* Of our own lineage: higher ones were adopted, lower ones answered. */
 void replica_on_status(struct replica *r, uint64_t from, const struct wire_message *message)
 {
-    struct surveyed_member *peer = peer_of(r, from);
-    if (!peer) {
+    struct surveyed_member *peer = replica_is_listed(r, from) ? peer_of(r, from) : NULL;
+    if (replica_is_listed(r, from) && !peer) {
         replica_fail(r, ERROR_NO_MEMORY, "not enough memory for a peer");
         return;
     }
-    peer->heard_ms = r->now_ms;
-    peer->status = message->status;
+    if (peer) {
+        peer->heard_ms = r->now_ms;
+        peer->status = message->status;
+    }
     if (message->status.asks)
         replica_send_status(r, from, false);
 }

@@ -73,7 +73,11 @@ struct replica {
     uint32_t n_peers, peers_capacity;
     struct members scratch, step_scratch;
     struct former former;
-    bool rejects_term; /* entries or a snapshot of an older term are being rejected */
+    struct {
+        uint64_t term, id;
+    } leader;           /* of a term: who spoke first in it, or this node; 0: none yet */
+    uint64_t raised_ms; /* when a leader last took a higher term from one without a vote */
+    bool rejects_term;  /* entries or a snapshot of an older term are being rejected */
     bool failed;
 };
 
@@ -113,7 +117,20 @@ void replica_clock(struct replica *r, uint64_t now_ms);
 void replica_start(struct replica *r, uint64_t term, uint64_t vote);
 
 /* ---- replica_receive.c ---- */
+uint64_t replica_term_of(const struct replica *r, uint64_t index); /* 0: it is not here */
 void replica_deliver(struct replica *r, uint64_t from, struct wire_message *message);
+
+/* ---- replica_sender.c ---- */
+/* Whether it may say that; of our own lineage. ERROR_INVALID, ERROR_BUSY: it goes no further. */
+enum error_code replica_check_sender(struct replica *r, uint64_t from,
+                                     const struct wire_message *message, struct error *err);
+enum error_code replica_check_snapshot(const struct replica *r, uint64_t from,
+                                       struct lineage lineage, const struct log_snapshot *snapshot,
+                                       struct error *err);
+enum error_code replica_refuse(struct error *err, uint64_t from, const char *why);
+void replica_note_leader(struct replica *r, uint64_t from, uint64_t term);
+bool replica_is_listed(const struct replica *r, uint64_t id);        /* in our latest list */
+bool replica_is_silent(const struct replica *r, unsigned elections); /* no leader for so long */
 
 /* ---- replica_found.c ---- */
 /* Follows a higher lineage. What is there of the lower one is dropped when something of it comes.

@@ -27,7 +27,7 @@ static int receive(struct replica *r, uint64_t from, struct raft_message *messag
 
 /* ---- entries ---- */
 
-static uint64_t term_of(const struct replica *r, uint64_t index)
+uint64_t replica_term_of(const struct replica *r, uint64_t index)
 {
     const struct log_entry *entry = log_at(&r->log, index);
     return entry ? entry->term : index == r->snapshot.index ? r->snapshot.term : 0;
@@ -40,7 +40,7 @@ static void commit_older_members(struct replica *r, uint64_t index, uint64_t pre
 {
     const uint64_t older = r->raft.configuration_uncommitted_index;
     if (older == 0 || older >= index || log_at(&r->log, index) ||
-        term_of(r, index - 1) != prev_term)
+        replica_term_of(r, index - 1) != prev_term)
         return;
     const struct log_entry *entry = log_at(&r->log, older);
     struct raft_event event = {.type = RAFT_CONFIGURATION, .configuration = {.index = older}};
@@ -91,7 +91,10 @@ static bool append_part(struct replica *r, uint64_t from, const struct wire_appe
     args->term = append->term;
     args->prev_log_index = append->prev_index + first;
     args->prev_log_term = prev_term;
-    args->leader_commit = append->commit;
+    /* No further than what this message speaks of (Ongaro, figure 3.1, AppendEntries, 5): what is
+     * here behind it may be another leader's. */
+    const uint64_t spoken_of = args->prev_log_index + n;
+    args->leader_commit = append->commit < spoken_of ? append->commit : spoken_of;
     if (n && list[first].type == LOG_MEMBERS)
         commit_older_members(r, args->prev_log_index + 1, prev_term);
     if (r->failed)
@@ -148,10 +151,11 @@ static void deliver_append(struct replica *r, uint64_t from, const struct wire_a
             end++;
         if (end > n)
             end = n;
-        if (!append_part(r, from, append, first, end - first) || n == 0)
+        if (!append_part(r, from, append, first, end - first))
             return;
-        first = end;
+        first = end + (n == 0);
     }
+    replica_note_leader(r, from, append->term);
 }
 
 static void deliver_append_result(struct replica *r, uint64_t from,
@@ -255,6 +259,7 @@ static void deliver_install(struct replica *r, uint64_t from, const struct wire_
     r->rejects_term = install->term < r->raft.current_term;
     receive(r, from, &message);
     r->rejects_term = false;
+    replica_note_leader(r, from, install->term);
 }
 
 static void deliver_timeout_now(struct replica *r, uint64_t from,

@@ -444,6 +444,7 @@ void replica_settle(struct replica *r)
     ask_snapshot(r);
     if (replica_leads(r)) {
         r->leader_heard_ms = r->now_ms;
+        r->leader.term = r->raft.current_term, r->leader.id = r->options.id;
         if (r->commit > r->told_all)
             tell_commit(r);
     }
@@ -532,6 +533,7 @@ bool replica_start_raft(struct replica *r, uint64_t term, uint64_t vote)
     event.start.entries = entries;
     event.start.n_entries = r->log.n;
     r->commit = r->members_seen = r->applied = r->snapshot.index;
+    r->leader.term = r->leader.id = 0;
     const bool stepped = !failed;
     if (!failed)
         failed = replica_step(r, &event);

@@ -39,7 +39,7 @@ struct world {
     double loss, twice, slow;           /* of messages */
     uint32_t delay_ms, disk_ms;         /* at most */
     uint64_t submitted, committed;      /* events */
-    uint64_t sent, restored, elected;
+    uint64_t sent, restored, elected, refused;
     struct world_messages *messages;
     struct world_facts *facts;
 };

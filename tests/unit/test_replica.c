@@ -113,15 +113,38 @@ static void drop_stage(struct stage *s)
     log_saved_clear(&s->disk);
 }
 
-static void hear(struct stage *s, uint64_t from, struct wire_message message)
+static enum error_code tell(struct stage *s, uint64_t from, struct wire_message message)
 {
     struct buffer bytes = {0};
-    message.lineage = (struct lineage){1, LEADER};
+    if (!message.lineage.generation)
+        message.lineage = (struct lineage){1, LEADER};
     wire_encode(&bytes, &message);
-    if (replica_receive(s->replica, s->now_ms, from, (uint8_t *)bytes.data, bytes.size, &err))
-        fail_msg("%s", err.text);
+    err = (struct error){0};
+    const enum error_code code =
+        replica_receive(s->replica, s->now_ms, from, (uint8_t *)bytes.data, bytes.size, &err);
     buffer_deinit(&bytes);
     look(s);
+    return code;
+}
+
+static void hear(struct stage *s, uint64_t from, struct wire_message message)
+{
+    if (tell(s, from, message))
+        fail_msg("%s", err.text);
+}
+
+/* It goes no further, and nothing is different but for that. */
+static void refuse(struct stage *s, uint64_t from, struct wire_message message, const char *why)
+{
+    const struct replica_status before = replica_status(s->replica);
+    assert_int_not_equal(tell(s, from, message), ERROR_NONE);
+    if (!strstr(err.text, why))
+        fail_msg("\"%s\" is not said in \"%s\"", why, err.text);
+    const struct replica_status after = replica_status(s->replica);
+    assert_true(after.term == before.term && after.leader == before.leader &&
+                after.leads == before.leads && after.last == before.last &&
+                after.commit == before.commit && !after.failed &&
+                lineage_compare(after.lineage, before.lineage) == 0);
 }
 
 static const struct wire_message *last_sent(const struct stage *s, enum wire_type type)
@@ -428,6 +451,187 @@ static void a_log_is_there_until_the_higher_one_has_come(void **unused)
     drop_stage(&s);
 }
 
+/* ---- of those whose it is not to say ---- */
+
+static struct wire_message an_append(uint64_t term, uint64_t prev, uint64_t prev_term,
+                                     struct log_entry *entries, uint32_t n)
+{
+    return (struct wire_message){
+        .type = WIRE_APPEND,
+        .append = {
+            term, prev, prev_term, prev + n, {.first = prev + 1, .n = n, .entries = entries}}};
+}
+
+static struct wire_message a_vote(uint64_t term)
+{
+    return (struct wire_message){.type = WIRE_VOTE, .vote = {term, 9, 1, true, false}};
+}
+
+static struct wire_message an_install(uint64_t term, uint64_t index, const struct log_entry *list)
+{
+    return (struct wire_message){.type = WIRE_INSTALL,
+                                 .install = {term,
+                                             {.index = index,
+                                              .term = term,
+                                              .members_index = 1,
+                                              .members = list->bytes,
+                                              .members_size = list->size,
+                                              .state = (uint8_t *)(uintptr_t)"s",
+                                              .state_size = 1}}};
+}
+
+/* Of three members one votes, and leads. Another says that it leads, stands for election, hands
+ * over: as long as the leader is heard nothing comes of it. */
+static void nobody_leads_without_a_vote(void **unused)
+{
+    struct stage s;
+    uint8_t bytes[64];
+    struct log_entry entries[] = {members_entry(1, 1, bytes), event_entry(1)};
+    struct log_entry forged[] = {event_entry(2)};
+    new_stage(&s);
+    append(&s, 1, 0, 0, 2, entries, 2);
+    refuse(&s, 9, an_append(2, 2, 1, forged, 1), "has no vote");
+    refuse(&s, 9, an_append(1, 2, 1, NULL, 0), "another leads");
+    refuse(&s, 9, an_install(2, 50, entries), "has no vote");
+    refuse(&s, 9, a_vote(2), "without a vote");
+    refuse(&s, 10, a_vote(2), "without a vote"); /* a stranger */
+    refuse(&s, 9, (struct wire_message){.type = WIRE_TIMEOUT_NOW, .timeout_now = {1, 2, 1}},
+           "cannot hand over");
+    refuse(&s, LEADER, (struct wire_message){.type = WIRE_TIMEOUT_NOW, .timeout_now = {9, 2, 1}},
+           "cannot hand over"); /* in a term that is not its */
+    append(&s, 1, 2, 1, 2, NULL, 0);
+    assert_true(replica_status(s.replica).leader == LEADER && s.disk.term == 1);
+    /* Nobody is heard for long: our list may be the older one. */
+    s.now_ms += 6000;
+    hear(&s, 9, an_append(2, 2, 1, forged, 1));
+    assert_true(replica_status(s.replica).leader == 9 && log_last(&s.disk.log) == 3);
+    /* But whoever votes here may always take it back. */
+    hear(&s, LEADER, an_append(3, 2, 1, NULL, 0));
+    assert_true(replica_status(s.replica).leader == LEADER);
+    drop_stage(&s);
+}
+
+static void one_leader_a_term(void **unused)
+{
+    struct stage s;
+    uint8_t bytes[64];
+    struct log_entry entries[] = {members_entry(1, 7, bytes), event_entry(1)};
+    new_stage(&s);
+    append(&s, 1, 0, 0, 2, entries, 2);
+    refuse(&s, 9, an_append(1, 2, 1, NULL, 0), "another leads in that term");
+    hear(&s, 9, an_append(2, 2, 1, NULL, 0));
+    refuse(&s, LEADER, an_append(2, 2, 1, NULL, 0), "another leads in that term");
+    refuse(&s, LEADER, an_install(2, 9, entries), "another leads in that term");
+    assert_int_equal(replica_status(s.replica).leader, 9);
+    drop_stage(&s);
+}
+
+static void terms_do_not_leap(void **unused)
+{
+    const uint64_t last = UINT64_C(1) << 56;
+    struct stage s;
+    uint8_t bytes[64];
+    struct log_entry entries[] = {members_entry(1, 7, bytes), event_entry(1)};
+    new_stage(&s);
+    append(&s, 1, 0, 0, 2, entries, 2);
+    const char *const why = "too far ahead";
+    refuse(&s, LEADER, an_append(last, 2, 1, NULL, 0), why);
+    refuse(&s, LEADER, a_vote(last), why);
+    refuse(&s, LEADER, an_install(last, 50, entries), why);
+    refuse(&s, LEADER,
+           (struct wire_message){.type = WIRE_APPEND_RESULT, .append_result = {last, 0, 0}}, why);
+    refuse(&s, LEADER,
+           (struct wire_message){.type = WIRE_VOTE_RESULT, .vote_result = {last, false, false}},
+           why);
+    refuse(&s, LEADER, an_append(2 + LIMIT_CLUSTER_TERM_LEAP, 2, 1, NULL, 0), why);
+    struct wire_message snapshot = an_install(2, last, entries);
+    refuse(&s, LEADER, snapshot, why);
+    hear(&s, LEADER, an_append(1 + LIMIT_CLUSTER_TERM_LEAP, 2, 1, NULL, 0));
+    drop_stage(&s);
+}
+
+/* libraft ends itself when it is told so. */
+static void what_is_committed_is_not_contradicted(void **unused)
+{
+    struct stage s;
+    uint8_t bytes[64];
+    struct log_entry entries[] = {members_entry(1, 7, bytes), event_entry(1), event_entry(1)};
+    struct log_entry forged[] = {event_entry(2), event_entry(2)};
+    const char *const why = "contradicts what is committed";
+    new_stage(&s);
+    append(&s, 1, 0, 0, 2, entries, 3);
+    refuse(&s, 9, an_append(2, 1, 1, forged, 2), why);
+    refuse(&s, 9, an_append(3, 2, 2, NULL, 0), why);
+    refuse(&s, 9, an_install(3, 2, entries), why);
+    hear(&s, 9, an_append(2, 2, 1, forged, 2)); /* not yet committed */
+    assert_true(replica_status(s.replica).commit == 4);
+    drop_stage(&s);
+}
+
+/* An append speaks of what is before and in it; what else is here may be another leader's. */
+static void nothing_is_committed_that_was_not_sent(void **unused)
+{
+    struct stage s;
+    uint8_t bytes[64];
+    struct log_entry entries[] = {members_entry(1, 7, bytes), event_entry(1), event_entry(1)};
+    new_stage(&s);
+    append(&s, 1, 0, 0, 1, entries, 3);
+    append(&s, 1, 2, 1, UINT32_MAX, NULL, 0);
+    assert_true(replica_status(s.replica).commit == 2);
+    drop_stage(&s);
+}
+
+/* A leader of three, of whom it alone votes: answers of those that it did not ask, and higher terms
+ * from those without a vote. */
+static void a_leader_steps_down_for_few(void **unused)
+{
+    static struct members members = {.n = 2, .list = {{SELF, true}, {9, false}}};
+    struct stage s = {.now_ms = 1000};
+    struct log_write first;
+    const struct lineage lineage = {1, SELF};
+    assert_int_equal(replica_found(SELF, &first, &err), ERROR_NONE);
+    assert_int_equal(log_saved_write(&s.disk, &first, &err), ERROR_NONE);
+    log_write_clear(&first);
+    open_stage(&s);
+    assert_int_equal(replica_change_members(s.replica, s.now_ms, &members, &err), ERROR_NONE);
+    look(&s);
+    const uint64_t term = replica_status(s.replica).term;
+    const struct wire_message higher = {
+        .type = WIRE_APPEND_RESULT, .lineage = lineage, .append_result = {term + 1, 0, 0}};
+    refuse(&s, 10, higher, "was not asked");
+    struct wire_message vote = a_vote(term + 1);
+    vote.lineage = lineage;
+    refuse(&s, 9, vote, "without a vote");
+    assert_int_equal(tell(&s, 9, higher), ERROR_NONE); /* once */
+    s.now_ms += 3000;
+    replica_tick(s.replica, s.now_ms);
+    look(&s);
+    const uint64_t next = replica_status(s.replica).term;
+    assert_true(replica_status(s.replica).leads && next > term);
+    struct wire_message again = higher;
+    again.append_result.term = next + 1;
+    refuse(&s, 9, again, "too often");
+    drop_stage(&s);
+}
+
+/* What nobody who is asked knows anything of. */
+static void strangers_do_not_count(void **unused)
+{
+    struct stage s;
+    uint8_t bytes[64];
+    struct log_entry entries[] = {members_entry(1, 7, bytes)};
+    struct wire_message status = {.type = WIRE_STATUS, .status = {900, 900, true, true}};
+    new_stage(&s);
+    append(&s, 1, 0, 0, 1, entries, 1);
+    s.n_sent = 0;
+    for (uint64_t id = 1000; id < 3100; id++) {
+        s.n_sent = 0;
+        hear(&s, id, status);
+        assert_non_null(last_sent(&s, WIRE_STATUS)); /* it is answered */
+    }
+    drop_stage(&s);
+}
+
 static void refuses_what_cannot_be(void **unused)
 {
     struct stage s;
@@ -582,6 +786,13 @@ int main(void)
         cmocka_unit_test(votes_without_knowing_that_it_may),
         cmocka_unit_test(a_sole_voter_takes_a_new_term_with_every_start),
         cmocka_unit_test(a_log_is_there_until_the_higher_one_has_come),
+        cmocka_unit_test(nobody_leads_without_a_vote),
+        cmocka_unit_test(one_leader_a_term),
+        cmocka_unit_test(terms_do_not_leap),
+        cmocka_unit_test(what_is_committed_is_not_contradicted),
+        cmocka_unit_test(nothing_is_committed_that_was_not_sent),
+        cmocka_unit_test(a_leader_steps_down_for_few),
+        cmocka_unit_test(strangers_do_not_count),
         cmocka_unit_test(refuses_what_cannot_be),
         cmocka_unit_test(voters_follow_the_number_of_nodes),
         cmocka_unit_test(a_lost_leader_is_replaced),

@@ -17,7 +17,7 @@
 static uint64_t first_seed = 1, n_seeds = 300;
 
 struct sums {
-    uint64_t committed, restored, sent, generations;
+    uint64_t committed, restored, sent, refused, generations;
 };
 
 static void run_seed(uint64_t seed, struct sums *sums)
@@ -40,6 +40,7 @@ static void run_seed(uint64_t seed, struct sums *sums)
     sums->committed += w->committed;
     sums->restored += w->restored;
     sums->sent += w->sent;
+    sums->refused += w->refused;
     sums->generations += replica_status(w->nodes[0].replica).lineage.generation - 1;
     world_deinit(w);
     free(w);
@@ -51,10 +52,11 @@ static void random_worlds(void **unused)
     for (uint64_t seed = first_seed; seed < first_seed + n_seeds; seed++)
         run_seed(seed, &sums);
     print_message(
-        "# %llu seeds: %llu entries, %llu snapshots taken up, %llu re-foundings, %llu messages\n",
+        "# %llu seeds: %llu entries, %llu snapshots taken up, %llu re-foundings, %llu messages, "
+        "%llu of them refused\n",
         (unsigned long long)n_seeds, (unsigned long long)sums.committed,
         (unsigned long long)sums.restored, (unsigned long long)sums.generations,
-        (unsigned long long)sums.sent);
+        (unsigned long long)sums.sent, (unsigned long long)sums.refused);
     if (n_seeds >= 100) { /* the worlds were not idle */
         assert_true(sums.committed > 10 * n_seeds);
         assert_true(sums.restored > n_seeds);
