@@ -248,6 +248,11 @@ static enum error_code take_effect(struct party *p, struct party_effect *out, st
     case REPLICA_SNAPSHOT:
         return take_snapshot(p, err);
     case REPLICA_EMPTY:
+        party_say(p, LOG_INFO,
+                  "generation %llu takes the place of generation %llu of the log, which is kept "
+                  "aside (docs/cluster-log.md)",
+                  (unsigned long long)replica_status(p->replica).lineage.generation,
+                  (unsigned long long)p->last.lineage.generation);
         party_keep_state(p, 0);
         nonces_clear(&p->nonces);
         *out = (struct party_effect){.type = PARTY_DROPPED};

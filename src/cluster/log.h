@@ -68,6 +68,7 @@ void log_snapshot_clear(struct log_snapshot *snapshot);
 struct log_write {
     uint64_t sequence; /* writes are made in this order, and acknowledged by it */
     bool reset, has_term, has_snapshot, clear_log;
+    bool aside; /* with `reset`: what is there is kept aside (store.h) */
     struct lineage lineage;
     uint64_t term, vote;
     struct log_snapshot snapshot;

@@ -102,7 +102,7 @@ static bool sole_voter(struct replica *r)
 
 void replica_start(struct replica *r, uint64_t term, uint64_t vote)
 {
-    assert(!r->founding && !r->former.kept);
+    assert(!r->founding && !r->resets);
     if (sole_voter(r)) {
         struct log_write write = {.has_term = true, .term = term + 1, .vote = r->options.id};
         term = write.term, vote = write.vote;
@@ -164,7 +164,6 @@ void replica_close(struct replica *r)
     log_snapshot_clear(&r->taking);
     effect_queue_deinit(&r->effects);
     effect_queue_deinit(&r->held);
-    replica_drop_former(r);
     mem_free(r->pending);
     mem_free(r->peers);
     mem_free(r);
@@ -217,11 +216,14 @@ enum error_code replica_receive(struct replica *r, uint64_t now_ms, uint64_t fro
     if (code)
         return code;
     const int order = lineage_compare(message.lineage, r->lineage);
-    if (order > 0)
-        replica_adopt(r, message.lineage);
-    if (order < 0) {
-        if (!r->former.kept) /* hearsay is not passed on */
-            replica_send_status(r, from, false);
+    if (!message.lineage.generation && message.type != WIRE_STATUS) {
+        wire_clear(&message);
+        return replica_refuse(err, from, "it speaks of no log");
+    }
+    if (order > 0) {
+        refused = replica_hear_higher(r, from, &message, err);
+    } else if (order < 0) {
+        replica_send_status(r, from, false);
     } else if (message.type == WIRE_STATUS) {
         replica_on_status(r, from, &message);
     } else if (!r->failed) {

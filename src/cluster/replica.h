@@ -64,12 +64,12 @@
  * (ties: the lowest id) founds the log anew: it applies all that it holds (what the lost voters may
  * have committed is in nobody's power to know; a superset is kept), and begins the next generation
  * with itself as the only voter and the rest as members without a vote. If less than half of the
- * members answer it waits for `minority_grace_ms`. Whoever meets a higher lineage joins it: when
- * the first of it has come its log, snapshot, term and vote are dropped, in the same write; what
- * only the lower lineage had agreed on is lost by that. If nobody who leads it is heard for 30
- * elections the node goes on with its own, since the other may have died with its only copy. A node
- * that was removed must not be let in (its certificate is refused): the replica trusts who may
- * speak to it.
+ * members answer it waits for `minority_grace_ms`. A node that meets a higher lineage joins it when
+ * the whole of it has come: a snapshot (or, for a node without a log, the log from its first entry)
+ * whose sender and founder are members, and whose state is one. Until then its own log goes on.
+ * Then log, snapshot, term and vote are replaced in one write, which keeps the old ones aside; what
+ * only the lower lineage had agreed on is no part of the cluster's state any more. A node that was
+ * removed must not be let in (its certificate is refused): the replica trusts who may speak to it.
  *
  * Ownership: effects are the caller's once taken. Not thread-safe: one thread at a time. */
 #pragma once

@@ -130,9 +130,15 @@ bool replica_emit_write(struct replica *r, struct log_write *write, enum pending
 
 void replica_send(struct replica *r, uint64_t to, struct wire_message *message)
 {
+    replica_send_in(r, to, r->lineage, message);
+}
+
+void replica_send_in(struct replica *r, uint64_t to, struct lineage lineage,
+                     struct wire_message *message)
+{
     assert(to != r->options.id);
     struct buffer bytes = {0};
-    message->lineage = r->lineage;
+    message->lineage = lineage;
     wire_encode(&bytes, message);
     if (bytes.failed) {
         buffer_deinit(&bytes);

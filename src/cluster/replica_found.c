@@ -64,13 +64,6 @@ void replica_on_status(struct replica *r, uint64_t from, const struct wire_messa
 
 /* ---- giving up ---- */
 
-void replica_drop_former(struct replica *r)
-{
-    log_deinit(&r->former.log);
-    log_snapshot_clear(&r->former.snapshot);
-    r->former = (struct former){0};
-}
-
 /* What is under way for one log means nothing to another. */
 static void forget_under_way(struct replica *r)
 {
@@ -86,74 +79,103 @@ static void forget_under_way(struct replica *r)
     r->told_all = 0;
 }
 
-/* What is durable once the writes that were handed out are. */
-static void keep_former(struct replica *r)
+static void replica_adopt(struct replica *r, struct lineage lineage)
 {
-    struct log_snapshot *snapshot = r->installing.index ? &r->installing : &r->snapshot;
-    assert(!r->former.kept && !r->founding);
-    r->former = (struct former){.kept = true,
-                                .lineage = r->lineage,
-                                .term = r->raft.current_term,
-                                .vote = r->raft.voted_for,
-                                .commit = r->commit,
-                                .applied = r->applied,
-                                .log = r->log,
-                                .snapshot = *snapshot};
-    *snapshot = (struct log_snapshot){0};
-    r->log = (struct log){0};
-}
-
-/* The log is given up for a higher lineage, whose word is all that is known of it. It may come from
- * a node that has died since, with the only copy: so what is here stays on the disk until the first
- * of the other has come (replace_former()). */
-void replica_adopt(struct replica *r, struct lineage lineage)
-{
-    assert(lineage_compare(lineage, r->lineage) > 0);
-    if (log_last(&r->log) && !r->former.kept)
-        keep_former(r);
+    assert(lineage_compare(lineage, r->lineage) > 0 && !r->founding);
+    r->resets = true;
+    r->sets_aside = log_last(&r->log) > 0;
     r->lineage = lineage;
     log_clear(&r->log, 1);
     log_snapshot_clear(&r->snapshot);
     forget_under_way(r);
-    if (!r->former.kept) {
-        struct log_write write = {.reset = true, .lineage = lineage};
-        if (!replica_emit_write(r, &write, PENDING_NONE))
-            return;
-    }
     replica_start_raft(r, 0, 0);
     r->leader_heard_ms = r->now_ms;
 }
 
-/* Nobody who leads the higher lineage speaks to us: three times as long as libraft's leader waits
- * for the answer to a snapshot. We go on where we were. Whoever has the higher one will say so
- * again. */
-static bool return_to_former(struct replica *r)
+/* Whose lineage it is: the founder and who brings it are members, by our list or by the one that
+ * came. After long silence everybody we knew may be gone. */
+static enum error_code check_lineage(struct replica *r, uint64_t from, struct lineage lineage,
+                                     const uint8_t *list, size_t size, struct error *err)
 {
-    enum { FORMER_ELECTIONS = 30 };
-    struct former *former = &r->former;
-    const uint64_t silent_ms = r->now_ms - r->leader_heard_ms;
-    if (!former->kept || silent_ms < (uint64_t)FORMER_ELECTIONS * r->options.election_ms ||
-        r->written_sequence < r->last_sequence)
-        return false;
-    const struct former was = *former;
-    assert(was.applied <= was.commit);
-    *former = (struct former){0};
-    log_deinit(&r->log);
-    log_snapshot_clear(&r->snapshot);
-    forget_under_way(r);
-    r->lineage = was.lineage;
-    r->log = was.log;
-    r->snapshot = was.snapshot;
-    replica_start(r, was.term, was.vote);
-    r->commit = r->commit < was.commit ? was.commit : r->commit;
-    if (was.applied >= r->snapshot.index)
-        r->applied = was.applied;
-    else /* it was being installed */
-        replica_emit_bytes(
-            r, (struct replica_effect){.type = REPLICA_RESTORE, .index = r->snapshot.index},
-            r->snapshot.state, r->snapshot.state_size);
-    r->leader_heard_ms = r->now_ms;
-    return true;
+    enum { SILENT_ELECTIONS = 30 };
+    struct members *members = &r->scratch;
+    const bool empty = !log_last(&r->log);
+    const uint64_t founder = lineage.founder;
+    if (!empty && lineage.generation - r->lineage.generation > LIMIT_CLUSTER_TERM_LEAP)
+        return replica_refuse(err, from, "its generation is too far ahead");
+    if (!list || members_decode(list, size, members, NULL))
+        return replica_refuse(err, from, "its log has no members");
+    if (!empty && replica_is_silent(r, SILENT_ELECTIONS))
+        return ERROR_NONE;
+    if (!members_find(members, from) && !replica_is_listed(r, from))
+        return replica_turn_away(err, from, "it leads a log in which it is not");
+    if (!empty && !members_find(members, founder) && !replica_is_listed(r, founder))
+        return replica_turn_away(err, from, "nobody knows the founder of its log");
+    return ERROR_NONE;
+}
+
+/* A log from its first entry on: its founder's first list of members (replica_found()). A log that
+ * was founded anew begins with a snapshot; and one of the same generation is another cluster's. */
+static enum error_code check_first_entries(struct replica *r, uint64_t from,
+                                           const struct wire_message *message, struct error *err)
+{
+    const struct log *entries = &message->append.entries;
+    const struct log_entry *list = &entries->entries[0];
+    assert(entries->n && !message->append.prev_index);
+    if (message->lineage.generation != 1 || log_last(&r->log))
+        return replica_refuse(err, from, "a log that was founded anew begins with a snapshot");
+    if (list->type != LOG_MEMBERS || members_decode(list->bytes, list->size, &r->scratch, NULL) ||
+        !members_find(&r->scratch, message->lineage.founder))
+        return replica_refuse(err, from, "its log does not begin with its founder");
+    for (uint32_t i = 1; i < entries->n; i++)
+        list = entries->entries[i].type == LOG_MEMBERS ? &entries->entries[i] : list;
+    return check_lineage(r, from, message->lineage, list->bytes, list->size, err);
+}
+
+static enum error_code check_first_snapshot(struct replica *r, uint64_t from,
+                                            const struct wire_message *message, struct error *err)
+{
+    const struct log_snapshot *snapshot = &message->install.snapshot;
+    const enum error_code code =
+        check_lineage(r, from, message->lineage, snapshot->members, snapshot->members_size, err);
+    return code ? code : replica_check_snapshot(r, from, message->lineage, snapshot, err);
+}
+
+/* A rejection promises nothing, so it needs no log: the leader sends all of its own then. */
+static void ask_for_all(struct replica *r, uint64_t from, const struct wire_message *message)
+{
+    struct wire_message answer = {
+        .type = WIRE_APPEND_RESULT,
+        .append_result = {.term = message->append.term, .rejected = message->append.prev_index}};
+    replica_send_in(r, from, message->lineage, &answer);
+}
+
+/* That there is a higher lineage is anybody's word. What is here goes on, and is given up in one
+ * write with the whole of the other: its snapshot, or for a node without a log its first entries.
+ * So whoever speaks of a lineage and dies, or lies, costs nobody a log. */
+enum error_code replica_hear_higher(struct replica *r, uint64_t from, struct wire_message *message,
+                                    struct error *err)
+{
+    enum error_code code = ERROR_NONE;
+    assert(lineage_compare(message->lineage, r->lineage) > 0);
+    if (message->type == WIRE_APPEND && message->append.prev_index) {
+        ask_for_all(r, from, message);
+        return ERROR_NONE;
+    }
+    if (message->type == WIRE_APPEND && message->append.entries.n)
+        code = check_first_entries(r, from, message, err);
+    else if (message->type == WIRE_INSTALL)
+        code = check_first_snapshot(r, from, message, err);
+    else
+        return ERROR_NONE;
+    if (code)
+        return code;
+    replica_adopt(r, message->lineage);
+    if (!r->failed)
+        replica_deliver(r, from, message);
+    if (r->resets && !r->failed)
+        replica_fail(r, ERROR_INTERNAL, "a log that was found good was not taken");
+    return ERROR_NONE;
 }
 
 /* ---- founding anew ---- */
@@ -202,7 +224,7 @@ static struct survey survey(struct replica *r, const struct members *members)
 /* Everything that is stored counts from now on; then the state is asked for. */
 static void found_anew(struct replica *r)
 {
-    assert(!r->founding && !r->former.kept && !r->taking.index);
+    assert(!r->founding && !r->resets && !r->taking.index);
     assert(r->raft.last_stored == log_last(&r->log));
     const uint64_t last = log_last(&r->log);
     const struct log_entry *entry = log_at(&r->log, last);
@@ -280,8 +302,6 @@ void replica_watch(struct replica *r)
     if (r->now_ms - r->status_due_ms > 3 * r->options.status_ms)
         r->leader_heard_ms = r->now_ms;
     r->status_due_ms = r->now_ms + r->options.status_ms;
-    if (return_to_former(r))
-        return;
     struct members *members = &r->scratch;
     raft_members(&r->raft.configuration, members);
     if (led(r) || replica_leads(r) || !members_find(members, r->options.id))

@@ -36,16 +36,6 @@ struct surveyed_member {
     struct wire_status status;
 };
 
-/* A log that was given up for a higher lineage of which nothing has come yet: it is what is
- * durable, and what the owner's state is made of. */
-struct former {
-    bool kept;
-    struct lineage lineage;
-    uint64_t term, vote, commit, applied;
-    struct log log;
-    struct log_snapshot snapshot;
-};
-
 struct replica {
     struct replica_options options;
     struct raft raft;
@@ -72,7 +62,8 @@ struct replica {
     struct surveyed_member *peers;
     uint32_t n_peers, peers_capacity;
     struct members scratch, step_scratch;
-    struct former former;
+    bool resets;     /* the next write begins another lineage; within one input only */
+    bool sets_aside; /* and there was a log before */
     struct {
         uint64_t term, id;
     } leader;           /* of a term: who spoke first in it, or this node; 0: none yet */
@@ -93,6 +84,8 @@ bool replica_emit_bytes(struct replica *r, struct replica_effect effect, const u
                         size_t size);
 bool replica_emit_write(struct replica *r, struct log_write *write, enum pending_type type);
 void replica_send(struct replica *r, uint64_t to, struct wire_message *message);
+void replica_send_in(struct replica *r, uint64_t to, struct lineage lineage,
+                     struct wire_message *message);
 void replica_release_held(struct replica *r);
 void effect_queue_deinit(struct effect_queue *queue);
 
@@ -128,15 +121,15 @@ enum error_code replica_check_snapshot(const struct replica *r, uint64_t from,
                                        struct lineage lineage, const struct log_snapshot *snapshot,
                                        struct error *err);
 enum error_code replica_refuse(struct error *err, uint64_t from, const char *why);
+enum error_code replica_turn_away(struct error *err, uint64_t from, const char *why);
 void replica_note_leader(struct replica *r, uint64_t from, uint64_t term);
 bool replica_is_listed(const struct replica *r, uint64_t id);        /* in our latest list */
 bool replica_is_silent(const struct replica *r, unsigned elections); /* no leader for so long */
 
 /* ---- replica_found.c ---- */
-/* Follows a higher lineage. What is there of the lower one is dropped when something of it comes.
- */
-void replica_adopt(struct replica *r, struct lineage lineage);
-void replica_drop_former(struct replica *r);
+/* Of a higher lineage. With evidence of it our log is given up, else nothing is. */
+enum error_code replica_hear_higher(struct replica *r, uint64_t from, struct wire_message *message,
+                                    struct error *err);
 void replica_on_status(struct replica *r, uint64_t from, const struct wire_message *message);
 void replica_send_status(struct replica *r, uint64_t to, bool asks);
 void replica_watch(struct replica *r); /* asks around, re-founds */

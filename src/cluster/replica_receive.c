@@ -181,7 +181,7 @@ static void deliver_append_result(struct replica *r, uint64_t from,
  * sake. So it is told that it votes, for this one step. */
 static void vote_in_any_case(struct replica *r, uint64_t from, struct raft_message *message)
 {
-    assert(!r->former.kept); /* a vote must be durable */
+    assert(!r->resets);
     struct raft_server self = {.id = r->options.id, .address = r->raft.address, .role = RAFT_VOTER};
     const struct raft_configuration own = r->raft.configuration;
     if (r->raft.state == RAFT_FOLLOWER && r->now_ms - r->leader_heard_ms > r->options.election_ms) {
@@ -196,8 +196,6 @@ static void vote_in_any_case(struct replica *r, uint64_t from, struct raft_messa
 
 static void deliver_vote(struct replica *r, uint64_t from, const struct wire_vote *vote)
 {
-    if (r->former.kept)
-        return; /* a vote must be durable; whoever has one here had something of this lineage */
     struct raft_message message = {.type = RAFT_REQUEST_VOTE};
     message.request_vote.version = VOTE_VERSION;
     message.request_vote.term = vote->term;

@@ -56,7 +56,7 @@ enum error_code replica_refuse(struct error *err, uint64_t from, const char *why
 }
 
 /* It may be honest all the same: its list is newer than ours, or the message is late. */
-static enum error_code replica_turn_away(struct error *err, uint64_t from, const char *why)
+enum error_code replica_turn_away(struct error *err, uint64_t from, const char *why)
 {
     return error_set(err, ERROR_BUSY, "replica: did not take a message of member %016llx: %s",
                      (unsigned long long)from, why);

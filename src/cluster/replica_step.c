@@ -139,18 +139,19 @@ static bool take_install(struct replica *r, struct raft_update *update, struct l
     return good;
 }
 
-/* The write that brings the first of the higher lineage takes the former log's place: before, it
- * may be the last copy of anything. */
-static void replace_former(struct replica *r, struct log_write *write)
+/* What brings the whole of a higher lineage takes the place of our log, in one write. */
+static void begin_lineage(struct replica *r, struct log_write *write)
 {
     struct replica_effect effect = {.type = REPLICA_EMPTY};
-    assert(lineage_compare(r->lineage, r->former.lineage) > 0);
+    assert(r->resets);
     write->reset = write->has_term = true;
+    write->aside = r->sets_aside;
     write->lineage = r->lineage;
     write->term = r->raft.current_term;
     write->vote = r->raft.voted_for;
-    replica_drop_former(r);
-    replica_emit(r, &r->effects, &effect);
+    if (r->sets_aside)
+        replica_emit(r, &r->effects, &effect);
+    r->resets = r->sets_aside = false;
 }
 
 /* One write holds all of an update, so that no crash can part its term from its entries. */
@@ -172,11 +173,10 @@ static void take_writes(struct replica *r, struct raft_update *update)
         type = PENDING_ENTRIES;
         good = take_entries(r, update, &write);
     }
-    if (r->former.kept) {
+    if (r->resets) {
         if (type == PENDING_NONE)
-            return; /* a term alone is no reason to lose a log; no vote was given (deliver_vote())
-                     */
-        replace_former(r, &write);
+            return; /* its term comes with the rest */
+        begin_lineage(r, &write);
     }
     if (!good) {
         log_write_clear(&write);
@@ -426,8 +426,7 @@ static void check_replica(struct replica *r)
     assert(r->applied <= r->commit && r->told_all <= r->commit);
     assert(r->installing.index || r->applied <= r->raft.last_stored);
     assert(!r->taking_written || r->taking.index);
-    assert(!r->former.kept || lineage_compare(r->lineage, r->former.lineage) > 0);
-    assert(!r->former.kept || (!r->founding && !log_last(&r->log) && !r->raft.voted_for));
+    assert(!r->resets && !r->sets_aside);
     for (uint32_t i = 1; i < r->n_pending; i++)
         assert(r->pending[i - 1].sequence < r->pending[i].sequence);
 }

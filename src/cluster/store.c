@@ -3,6 +3,7 @@
 #include "base/durable_file.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "cluster/store_aside.h"
 #include "cluster/store_sums.h"
 
 #include <assert.h>
@@ -272,6 +273,12 @@ enum error_code store_load(struct store *s, struct log_saved *out, struct error 
     return code;
 }
 
+enum error_code store_load_aside(struct store *s, uint32_t back, struct log_saved *out,
+                                 struct error *err)
+{
+    return store_aside_load(s->db, back, out, err);
+}
+
 /* ---- writing ---- */
 
 /* Entries that are dropped; their checksums go from the seal. */
@@ -360,7 +367,9 @@ static int reset(struct store *s, const struct lineage lineage)
 
 static int put_all(struct store *s, const struct log_write *write, bool *follows)
 {
-    int code = write->reset ? reset(s, write->lineage) : SQLITE_OK;
+    int code = write->reset && write->aside ? store_aside_keep(s->db) : SQLITE_OK;
+    if (!code && write->reset)
+        code = reset(s, write->lineage);
     if (write->has_term)
         s->state.term = write->term, s->state.vote = write->vote;
     if (!code && write->has_snapshot)

@@ -49,6 +49,11 @@ uint64_t store_member(const struct store *store);
 /* All that is there; the caller clears it. ERROR_INVALID: damaged. ERROR_NO_MEMORY, ERROR_IO. */
 enum error_code store_load(struct store *store, struct log_saved *out, struct error *err);
 
+/* A log that a higher lineage took the place of (log_write.aside): the last one (`back` 0), or the
+ * one before it (1); older ones are gone. ERROR_NOT_FOUND: there is none. Else as store_load(). */
+enum error_code store_load_aside(struct store *store, uint32_t back, struct log_saved *out,
+                                 struct error *err);
+
 /* See struct log_write. ERROR_IO: nothing of it was written. ERROR_INVALID: its entries do not
  * follow. */
 enum error_code store_write(struct store *store, const struct log_write *write, struct error *err);

@@ -64,6 +64,7 @@ struct log_write store_writes_next(const struct log_saved *saved)
     if (saved->term == 0 || store_writes_draw(40) == 0) {
         write =
             (struct log_write){.reset = true,
+                               .aside = store_writes_draw(2) == 0,
                                .lineage = {1 + store_writes_draw(5), store_writes_draw(UINT64_MAX)},
                                .has_term = true};
         write.term = 1 + store_writes_draw(3);

@@ -81,11 +81,19 @@ static void look(struct stage *s)
     }
 }
 
+static enum error_code begins_with_s(void *self, struct lineage lineage, const uint8_t *bytes,
+                                     size_t size, struct error *why)
+{
+    assert_true(lineage.generation && !self);
+    return size && bytes[0] == 's' ? ERROR_NONE : error_set(why, ERROR_INVALID, "it is no state");
+}
+
 static void open_stage(struct stage *s)
 {
     struct replica_options options = replica_options_default();
     options.id = SELF;
     options.grace_ms = 0;
+    options.check_state = begins_with_s;
     if (replica_open(&options, &s->disk, s->now_ms, &s->replica, &err))
         fail_msg("%s", err.text);
     look(s);
@@ -409,48 +417,6 @@ static void a_sole_voter_takes_a_new_term_with_every_start(void **unused)
     drop_stage(&s);
 }
 
-/* The node that spoke of a higher lineage may be gone, and its log with it. */
-static void a_log_is_there_until_the_higher_one_has_come(void **unused)
-{
-    struct stage s = {.now_ms = 1000};
-    struct log_write first;
-    uint8_t bytes[64];
-    struct log_entry list[] = {members_entry(5, 1, bytes), event_entry(5)};
-    assert_int_equal(replica_found(SELF, &first, &err), ERROR_NONE);
-    assert_int_equal(log_saved_write(&s.disk, &first, &err), ERROR_NONE);
-    log_write_clear(&first);
-    open_stage(&s);
-    const uint64_t last = log_last(&s.disk.log);
-    assert_true(replica_status(s.replica).leads && last == 2); /* the members, and its own term's */
-
-    append(&s, 5, 3, 5, 3, NULL, 0);
-    assert_int_equal(replica_status(s.replica).lineage.founder, LEADER);
-    assert_int_equal(last_sent(&s, WIRE_APPEND_RESULT)->append_result.rejected, 3);
-    assert_true(s.disk.lineage.founder == SELF && log_last(&s.disk.log) == last);
-    hear(&s, 9, (struct wire_message){.type = WIRE_VOTE, .vote = {6, 3, 5, false, false}});
-    assert_null(last_sent(&s, WIRE_VOTE_RESULT)); /* it could not be kept */
-
-    s.now_ms += 60 * 1000; /* it stood still, which says nothing */
-    replica_tick(s.replica, s.now_ms);
-    look(&s);
-    assert_int_equal(replica_status(s.replica).lineage.founder, LEADER);
-    for (int i = 0; i < 31; i++) {
-        s.now_ms += 1000;
-        replica_tick(s.replica, s.now_ms);
-        look(&s);
-    }
-    assert_int_equal(replica_status(s.replica).lineage.founder, SELF);
-    assert_true(replica_status(s.replica).leads && s.disk.lineage.founder == SELF);
-
-    append(&s, 5, 0, 0, 2, list, 2);
-    assert_true(s.disk.lineage.founder == LEADER && s.disk.term == 5);
-    assert_true(log_last(&s.disk.log) == 2 && s.applied[s.n_applied - 1] == 2);
-    close_stage(&s);
-    open_stage(&s);
-    assert_int_equal(replica_status(s.replica).lineage.founder, LEADER);
-    drop_stage(&s);
-}
-
 /* ---- of those whose it is not to say ---- */
 
 static struct wire_message an_append(uint64_t term, uint64_t prev, uint64_t prev_term,
@@ -629,6 +595,71 @@ static void strangers_do_not_count(void **unused)
         hear(&s, id, status);
         assert_non_null(last_sent(&s, WIRE_STATUS)); /* it is answered */
     }
+    drop_stage(&s);
+}
+
+/* That there is a higher lineage is anybody's word. The log goes on until the whole of the other
+ * has come. */
+static void a_log_is_there_until_the_higher_one_has_come(void **unused)
+{
+    struct stage s = {.now_ms = 1000};
+    struct log_write first;
+    uint8_t bytes[64];
+    struct log_entry list[] = {members_entry(5, 1, bytes), event_entry(5)};
+    assert_int_equal(replica_found(SELF, &first, &err), ERROR_NONE);
+    assert_int_equal(log_saved_write(&s.disk, &first, &err), ERROR_NONE);
+    log_write_clear(&first);
+    open_stage(&s);
+    const uint64_t last = log_last(&s.disk.log);
+    assert_true(replica_status(s.replica).leads && last == 2); /* the members, and its own term's */
+
+    const struct lineage higher = {2, LEADER}, leap = {UINT64_C(1) << 50, LEADER}, nobody = {2, 99},
+                         other = {1, LEADER};
+    struct wire_message hearsay[] = {
+        {.type = WIRE_STATUS, .status = {9, 9, true, true}},
+        {.type = WIRE_VOTE, .vote = {6, 3, 5, false, false}},
+        {.type = WIRE_TIMEOUT_NOW, .timeout_now = {6, 3, 5}},
+        an_append(5, 3, 5, NULL, 0),
+    };
+    for (size_t i = 0; i < sizeof hearsay / sizeof *hearsay; i++) {
+        hearsay[i].lineage = higher;
+        assert_int_equal(tell(&s, LEADER, hearsay[i]), ERROR_NONE);
+        assert_true(replica_status(s.replica).leads && s.disk.lineage.founder == SELF);
+    }
+    assert_null(last_sent(&s, WIRE_VOTE_RESULT)); /* it could not be kept */
+    const struct wire_message *answer = last_sent(&s, WIRE_APPEND_RESULT);
+    assert_true(answer->append_result.rejected == 3 && answer->append_result.last_index == 0 &&
+                lineage_compare(answer->lineage, higher) == 0); /* send it all */
+
+    struct wire_message whole = an_install(5, 9, list), entries = an_append(5, 0, 0, list, 2);
+    whole.lineage = leap;
+    refuse(&s, LEADER, whole, "generation is too far ahead");
+    whole.lineage = nobody;
+    refuse(&s, LEADER, whole, "nobody knows the founder");
+    whole.lineage = higher;
+    refuse(&s, 10, whole, "in which it is not");
+    entries.lineage = higher;
+    refuse(&s, LEADER, entries, "begins with a snapshot");
+    entries.lineage = other; /* of the same generation: another cluster's */
+    refuse(&s, LEADER, entries, "begins with a snapshot");
+    whole.install.snapshot.state = (uint8_t *)(uintptr_t)"x";
+    refuse(&s, LEADER, whole, "no state");
+    assert_true(s.disk.lineage.founder == SELF && log_last(&s.disk.log) == last);
+    whole.install.snapshot.state = (uint8_t *)(uintptr_t)"s";
+    s.hold_writes = true;
+    assert_int_equal(tell(&s, LEADER, whole), ERROR_NONE);
+    assert_true(s.n_writes == 1 && s.writes[0].reset && s.writes[0].aside &&
+                s.writes[0].has_snapshot && s.writes[0].term == 5);
+    close_stage(&s); /* the power goes */
+    s.hold_writes = false;
+    open_stage(&s);
+    assert_true(replica_status(s.replica).leads && s.disk.lineage.founder == SELF);
+    assert_int_equal(tell(&s, LEADER, whole), ERROR_NONE);
+    assert_true(s.disk.lineage.founder == LEADER && s.disk.term == 5 && s.disk.snapshot.index == 9);
+    assert_true(replica_status(s.replica).applied == 9 && !replica_status(s.replica).leads);
+    close_stage(&s);
+    open_stage(&s);
+    assert_int_equal(replica_status(s.replica).lineage.founder, LEADER);
     drop_stage(&s);
 }
 

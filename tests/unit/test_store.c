@@ -132,6 +132,38 @@ static void a_gap_is_refused(void **unused)
     log_write_clear(&gap);
 }
 
+/* The log of a lower lineage stays beside that of the higher one: the last two. */
+static void what_is_replaced_is_kept_aside(void **unused)
+{
+    struct store *store = opened();
+    struct log_saved held[4] = {0}, aside;
+    assert_int_equal(store_load_aside(store, 0, &aside, &err), ERROR_NOT_FOUND);
+    for (uint64_t k = 0; k < 4; k++) {
+        struct log_write write = {.reset = true,
+                                  .aside = k > 0,
+                                  .lineage = {1 + k, 77},
+                                  .has_term = true,
+                                  .term = 2 + k,
+                                  .vote = 5 * k};
+        store_writes_entries(&write, 1, 3 + (uint32_t)k, 1 + k);
+        assert_int_equal(store_write(store, &write, &err), ERROR_NONE);
+        log_write_clear(&write);
+        held[k] = loaded(store);
+    }
+    store_close(store);
+    store = opened();
+    holds(store, &held[3]);
+    for (uint32_t back = 0; back < 2; back++) {
+        assert_int_equal(store_load_aside(store, back, &aside, &err), ERROR_NONE);
+        assert_true(store_writes_same(&aside, &held[2 - back]));
+        log_saved_clear(&aside);
+    }
+    assert_int_equal(store_load_aside(store, 2, &aside, &err), ERROR_NOT_FOUND);
+    store_close(store);
+    for (int k = 0; k < 4; k++)
+        log_saved_clear(&held[k]);
+}
+
 /* Its life in one file: found, open, submit, write, close. */
 static void a_replica_lives_in_it(void **unused)
 {
@@ -508,6 +540,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(new_store_is_empty, setup, teardown),
         cmocka_unit_test_setup_teardown(is_what_memory_is, setup, teardown),
         cmocka_unit_test_setup_teardown(a_gap_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_replaced_is_kept_aside, setup, teardown),
         cmocka_unit_test_setup_teardown(a_replica_lives_in_it, setup, teardown),
         cmocka_unit_test_setup_teardown(survives_kill, setup, teardown),
         cmocka_unit_test_setup_teardown(one_process_at_a_time, setup, teardown),
