@@ -111,8 +111,8 @@ enum {
     LIMIT_CLUSTER_SNAPSHOT_BYTES = 8 * 1024 * 1024, /* the whole state */
     LIMIT_CLUSTER_MESSAGE_BYTES = 9 * 1024 * 1024,  /* holds a snapshot or a full batch */
     LIMIT_CLUSTER_LOG_ENTRIES = 65536,              /* in memory since the last snapshot */
-    LIMIT_CLUSTER_TERM_LEAP = 1024 * 1024,          /* terms, or generations, ahead at once */
-    LIMIT_CLUSTER_INDEX_LEAP = 1024 * 1024 * 1024,  /* entries that a snapshot is ahead */
+    LIMIT_CLUSTER_TERM_LEAP = 65536,                /* terms, or generations, ahead at once */
+    LIMIT_CLUSTER_INDEX_LEAP = 16 * 1024 * 1024,    /* entries that a snapshot is ahead */
     LIMIT_CLUSTER_MODELS = 1024,
     LIMIT_CLUSTER_INSTANCES = 256,
     LIMIT_CLUSTER_SETTINGS = 256,

@@ -68,6 +68,7 @@ struct replica {
         uint64_t term, id;
     } leader;           /* of a term: who spoke first in it, or this node; 0: none yet */
     uint64_t raised_ms; /* when a leader last took a higher term from one without a vote */
+    uint64_t leapt_ms;  /* when a term far ahead was last taken from anybody */
     bool rejects_term;  /* entries or a snapshot of an older term are being rejected */
     bool failed;
 };

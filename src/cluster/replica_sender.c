@@ -17,6 +17,7 @@
 
 enum {
     STRANGER_ELECTIONS = 5, /* without a leader, before one who does not vote here may be one */
+    STEP_TERMS = 64,        /* ahead, as after elections that were not heard of: no leap */
     TERM_ELECTIONS = 30,    /* between two terms that a leader takes from those without a vote */
 };
 
@@ -62,12 +63,16 @@ enum error_code replica_turn_away(struct error *err, uint64_t from, const char *
                      (unsigned long long)from, why);
 }
 
-/* Terms are numbers of 8 bytes that only grow. One message that took us to the last of them would
- * end all elections for good. A log that was away for years is behind by the elections since. */
-static bool replica_term_leaps(const struct replica *r, uint64_t term)
+/* Terms only grow, and end somewhere (wire.c). One message that took us to the last of them would
+ * end all elections for good. A log that was away for years is behind by the elections since: that
+ * is one leap. */
+static bool replica_term_leaps(struct replica *r, uint64_t term)
 {
-    return r->raft.configuration.n && term > r->raft.current_term &&
-           term - r->raft.current_term > LIMIT_CLUSTER_TERM_LEAP;
+    const uint64_t pause_ms = (uint64_t)TERM_ELECTIONS * r->options.election_ms;
+    const uint64_t ahead = term > r->raft.current_term ? term - r->raft.current_term : 0;
+    if (!r->raft.configuration.n || ahead <= STEP_TERMS)
+        return false;
+    return ahead > LIMIT_CLUSTER_TERM_LEAP || (r->leapt_ms && r->now_ms - r->leapt_ms < pause_ms);
 }
 
 /* Leader Completeness (Ongaro, figure 3.2): no leader is without what is committed. libraft ends
@@ -190,12 +195,9 @@ static uint64_t message_term(const struct wire_message *message)
     return 0;
 }
 
-enum error_code replica_check_sender(struct replica *r, uint64_t from,
-                                     const struct wire_message *message, struct error *err)
+static enum error_code replica_check_type(struct replica *r, uint64_t from,
+                                          const struct wire_message *message, struct error *err)
 {
-    assert(from && from != r->options.id && !lineage_compare(message->lineage, r->lineage));
-    if (replica_term_leaps(r, message_term(message)))
-        return replica_refuse(err, from, "its term is too far ahead");
     switch (message->type) {
     case WIRE_VOTE:
         return replica_may_stand(r, from)
@@ -220,6 +222,19 @@ enum error_code replica_check_sender(struct replica *r, uint64_t from,
         break;
     }
     return ERROR_NONE;
+}
+
+enum error_code replica_check_sender(struct replica *r, uint64_t from,
+                                     const struct wire_message *message, struct error *err)
+{
+    const uint64_t term = message_term(message);
+    assert(from && from != r->options.id && !lineage_compare(message->lineage, r->lineage));
+    if (replica_term_leaps(r, term))
+        return replica_refuse(err, from, "its term is too far ahead");
+    const enum error_code code = replica_check_type(r, from, message, err);
+    if (!code && term > r->raft.current_term + STEP_TERMS)
+        r->leapt_ms = r->now_ms;
+    return code;
 }
 
 /* What libraft has taken: from now on that term is led by none but this. */

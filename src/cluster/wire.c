@@ -8,8 +8,11 @@
 #include <string.h>
 
 enum { VERSION = 1 };
-/* Nobody counts further in the life of a cluster; beyond it a number would wrap around. */
-#define NUMBER_MAX (UINT64_C(1) << 56)
+/* Nobody counts further in the life of a cluster. libraft (0.22.1, stepStartEmitMessage()) writes
+ * four of these numbers into 64 bytes when it starts, so that one that is longer, once it is on the
+ * disk, ends the process at every start: 10 digits of an index and 11 of a term fit. */
+#define TERM_MAX (UINT64_C(1) << 36)
+#define INDEX_MAX (UINT64_C(1) << 32)
 
 /* ---- writing ---- */
 
@@ -168,12 +171,22 @@ static uint64_t get_any_number(struct wire_reader *in)
     return value;
 }
 
-static uint64_t get_number(struct wire_reader *in)
+static uint64_t get_number(struct wire_reader *in, uint64_t max)
 {
     const uint64_t value = get_any_number(in);
-    if (value > NUMBER_MAX && !in->wrong)
+    if (value > max && !in->wrong)
         in->wrong = "a number is too large";
     return in->wrong ? 0 : value;
+}
+
+static uint64_t get_term(struct wire_reader *in)
+{
+    return get_number(in, TERM_MAX);
+}
+
+static uint64_t get_index(struct wire_reader *in)
+{
+    return get_number(in, INDEX_MAX);
 }
 
 /* Points into the message. */
@@ -205,7 +218,7 @@ static bool good_members(const uint8_t *bytes, size_t size)
 static void get_entry(struct wire_reader *in, uint64_t term_min, uint64_t term_max,
                       struct log_entry *entry)
 {
-    entry->term = get_number(in);
+    entry->term = get_term(in);
     const unsigned type = get_byte(in);
     entry->bytes = (uint8_t *)(uintptr_t)get_bytes(in, LIMIT_CLUSTER_ENTRY_BYTES, &entry->size);
     entry->type = type == LOG_EVENT ? LOG_EVENT : type == LOG_BARRIER ? LOG_BARRIER : LOG_MEMBERS;
@@ -222,11 +235,11 @@ static void get_entry(struct wire_reader *in, uint64_t term_min, uint64_t term_m
 static enum error_code get_append(struct wire_reader *in, struct wire_append *out,
                                   struct error *err)
 {
-    out->term = get_number(in);
-    out->prev_index = get_number(in);
-    out->prev_term = get_number(in);
-    out->commit = get_number(in);
-    const uint64_t n = get_number(in);
+    out->term = get_term(in);
+    out->prev_index = get_index(in);
+    out->prev_term = get_term(in);
+    out->commit = get_index(in);
+    const uint64_t n = get_index(in);
     if (n > LIMIT_CLUSTER_BATCH)
         in->wrong = "it has too many entries";
     if ((out->prev_index == 0) != (out->prev_term == 0) || out->prev_term > out->term)
@@ -247,10 +260,10 @@ static enum error_code get_install(struct wire_reader *in, struct wire_install *
                                    struct error *err)
 {
     struct log_snapshot snapshot = {0};
-    out->term = get_number(in);
-    snapshot.index = get_number(in);
-    snapshot.term = get_number(in);
-    snapshot.members_index = get_number(in);
+    out->term = get_term(in);
+    snapshot.index = get_index(in);
+    snapshot.term = get_term(in);
+    snapshot.members_index = get_index(in);
     snapshot.members =
         (uint8_t *)(uintptr_t)get_bytes(in, LIMIT_CLUSTER_ENTRY_BYTES, &snapshot.members_size);
     snapshot.state =
@@ -269,9 +282,9 @@ static enum error_code get_install(struct wire_reader *in, struct wire_install *
 
 static void get_vote(struct wire_reader *in, struct wire_vote *out)
 {
-    out->term = get_number(in);
-    out->last_index = get_number(in);
-    out->last_term = get_number(in);
+    out->term = get_term(in);
+    out->last_index = get_index(in);
+    out->last_term = get_term(in);
     out->disrupt = get_flag(in);
     out->pre_vote = get_flag(in);
     if (!in->wrong && (out->term == 0 || (out->last_index == 0) != (out->last_term == 0) ||
@@ -286,27 +299,27 @@ static enum error_code get_body(struct wire_reader *in, struct wire_message *out
         get_vote(in, &out->vote);
         break;
     case WIRE_VOTE_RESULT:
-        out->vote_result.term = get_number(in);
+        out->vote_result.term = get_term(in);
         out->vote_result.granted = get_flag(in);
         out->vote_result.pre_vote = get_flag(in);
         break;
     case WIRE_APPEND:
         return get_append(in, &out->append, err);
     case WIRE_APPEND_RESULT:
-        out->append_result.term = get_number(in);
-        out->append_result.rejected = get_number(in);
-        out->append_result.last_index = get_number(in);
+        out->append_result.term = get_term(in);
+        out->append_result.rejected = get_index(in);
+        out->append_result.last_index = get_index(in);
         break;
     case WIRE_INSTALL:
         return get_install(in, &out->install, err);
     case WIRE_TIMEOUT_NOW:
-        out->timeout_now.term = get_number(in);
-        out->timeout_now.last_index = get_number(in);
-        out->timeout_now.last_term = get_number(in);
+        out->timeout_now.term = get_term(in);
+        out->timeout_now.last_index = get_index(in);
+        out->timeout_now.last_term = get_term(in);
         break;
     case WIRE_STATUS:
-        out->status.last_term = get_number(in);
-        out->status.last_index = get_number(in);
+        out->status.last_term = get_term(in);
+        out->status.last_index = get_index(in);
         out->status.led = get_flag(in);
         out->status.asks = get_flag(in);
         break;
@@ -329,7 +342,7 @@ enum error_code wire_decode(const uint8_t *bytes, size_t size, struct wire_messa
     if (version == 0)
         in.wrong = "it has no version";
     out->type = type >= WIRE_VOTE && type <= WIRE_STATUS ? (enum wire_type)type : WIRE_UNKNOWN;
-    out->lineage.generation = get_number(&in);
+    out->lineage.generation = get_term(&in);
     out->lineage.founder = get_any_number(&in);
     const enum error_code code = get_body(&in, out, err);
     if (code == ERROR_NONE && !in.wrong)

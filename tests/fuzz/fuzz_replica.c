@@ -125,7 +125,7 @@ static struct log_entry list_entry(uint64_t term, unsigned votes, uint8_t bytes[
 /* Near a number that the replica knows, or far from all. */
 static uint64_t near(struct fuzzed *f, uint64_t number)
 {
-    static const uint64_t far[] = {0, 1, 1 << 20, UINT64_C(1) << 40, UINT64_C(1) << 56, UINT64_MAX};
+    static const uint64_t far[] = {0, 1, 1 << 20, UINT64_C(1) << 32, UINT64_C(1) << 36, UINT64_MAX};
     const unsigned how = draw(f);
     if (how < 224)
         return number + how % 7 < 3 ? 0 : number + how % 7 - 3;

@@ -494,7 +494,7 @@ static void one_leader_a_term(void **unused)
 
 static void terms_do_not_leap(void **unused)
 {
-    const uint64_t last = UINT64_C(1) << 56;
+    const uint64_t last = UINT64_C(1) << 36;
     struct stage s;
     uint8_t bytes[64];
     struct log_entry entries[] = {members_entry(1, 7, bytes), event_entry(1)};
@@ -510,9 +510,32 @@ static void terms_do_not_leap(void **unused)
            (struct wire_message){.type = WIRE_VOTE_RESULT, .vote_result = {last, false, false}},
            why);
     refuse(&s, LEADER, an_append(2 + LIMIT_CLUSTER_TERM_LEAP, 2, 1, NULL, 0), why);
-    struct wire_message snapshot = an_install(2, last, entries);
+    struct wire_message snapshot = an_install(2, UINT64_C(1) << 32, entries);
     refuse(&s, LEADER, snapshot, why);
     hear(&s, LEADER, an_append(1 + LIMIT_CLUSTER_TERM_LEAP, 2, 1, NULL, 0));
+    const uint64_t term = replica_status(s.replica).term;
+    refuse(&s, LEADER, an_append(term + 100, 2, 1, NULL, 0), why); /* and not again at once */
+    s.now_ms += 31 * 1000;
+    hear(&s, LEADER, an_append(term + 100, 2, 1, NULL, 0));
+    drop_stage(&s);
+}
+
+/* With the longest numbers that a message may have the log starts again (wire.c). */
+static void the_longest_numbers_are_survived(void **unused)
+{
+    const uint64_t term = UINT64_C(1) << 36, index = (UINT64_C(1) << 32) - 3;
+    struct stage s;
+    uint8_t bytes[64];
+    struct log_entry list[] = {members_entry(1, 7, bytes)};
+    struct log_entry entries[] = {event_entry(term), event_entry(term), event_entry(term)};
+    struct wire_message snapshot = an_install(term, index, list);
+    new_stage(&s);
+    hear(&s, LEADER, snapshot);
+    hear(&s, LEADER, an_append(term, index, term, entries, 3));
+    assert_true(log_last(&s.disk.log) == index + 3 && s.disk.term == term);
+    close_stage(&s);
+    open_stage(&s);
+    assert_true(replica_status(s.replica).term == term);
     drop_stage(&s);
 }
 
@@ -613,7 +636,7 @@ static void a_log_is_there_until_the_higher_one_has_come(void **unused)
     const uint64_t last = log_last(&s.disk.log);
     assert_true(replica_status(s.replica).leads && last == 2); /* the members, and its own term's */
 
-    const struct lineage higher = {2, LEADER}, leap = {UINT64_C(1) << 50, LEADER}, nobody = {2, 99},
+    const struct lineage higher = {2, LEADER}, leap = {UINT64_C(1) << 36, LEADER}, nobody = {2, 99},
                          other = {1, LEADER};
     struct wire_message hearsay[] = {
         {.type = WIRE_STATUS, .status = {9, 9, true, true}},
@@ -820,6 +843,7 @@ int main(void)
         cmocka_unit_test(nobody_leads_without_a_vote),
         cmocka_unit_test(one_leader_a_term),
         cmocka_unit_test(terms_do_not_leap),
+        cmocka_unit_test(the_longest_numbers_are_survived),
         cmocka_unit_test(what_is_committed_is_not_contradicted),
         cmocka_unit_test(nothing_is_committed_that_was_not_sent),
         cmocka_unit_test(a_leader_steps_down_for_few),
