@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/errors.h"
+#include "api/gate.h"
 #include "api/inbox.h"
 #include "api/metrics.h"
 #include "api/request_json.h"
@@ -24,6 +25,7 @@ struct api_server {
     bool shares_prefixes;
     uint32_t waiting_ms;
     char *cors_origin;
+    struct gate gate;
     char host[256];
     uint16_t port;
     struct inbox inbox;

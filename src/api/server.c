@@ -14,6 +14,7 @@
 #include <assert.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     CONNECTIONS_MAX = 1024,
@@ -157,11 +158,45 @@ static void server_free(struct api_server *server)
     mem_free(server);
 }
 
+enum error_code api_options_add_host(struct api_options *options, const char *name,
+                                     struct error *err)
+{
+    struct gate gate = {0};
+    enum error_code code = gate_allow(&gate, name, err);
+    if (code)
+        return code;
+    if (options->n_hosts == LIMIT_API_HOSTS)
+        return error_set(err, ERROR_INVALID, "at most %d hosts can be allowed", LIMIT_API_HOSTS);
+    options->hosts[options->n_hosts++] = name;
+    return ERROR_NONE;
+}
+
+/* Whom it answers for besides loopback names: `listened` is the host of --api, which may be a
+ * name. */
+static enum error_code server_init_gate(struct api_server *server,
+                                        const struct api_options *options, const char *listened,
+                                        struct error *err)
+{
+    char machine[GATE_NAME_MAX] = "";
+    enum error_code code = gate_allow(&server->gate, listened, err);
+    server->gate.cors_origin = server->cors_origin;
+    for (uint32_t i = 0; i < options->n_hosts && !code; i++)
+        code = gate_allow(&server->gate, options->hosts[i], err);
+    if (code)
+        return error_wrap(err, "api");
+    if (gethostname(machine, sizeof machine - 1) == 0)
+        gate_allow_machine(&server->gate, machine);
+    if (options->name)
+        gate_allow_machine(&server->gate, options->name);
+    return ERROR_NONE;
+}
+
 static enum error_code server_init(struct api_server *server, const struct api_options *options,
                                    struct error *err)
 {
-    struct api_address address;
+    struct api_address address, listened;
     enum error_code code = api_address_parse(options->address, &address, err);
+    listened = address;
     if (code || (code = listen_check(&address, err)))
         return error_wrap(err, "api");
     const bool is_loopback = api_address_is_loopback(address.host);
@@ -197,7 +232,8 @@ static enum error_code server_init(struct api_server *server, const struct api_o
                  "what is asked and answered",
                  server->host);
     server->memory.limit = server->limits.memory;
-    return preparer_open(&server->limits, &server->preparer, err);
+    code = server_init_gate(server, options, listened.host, err);
+    return code ? code : preparer_open(&server->limits, &server->preparer, err);
 }
 
 enum error_code api_server_open(void *uv_loop, const struct api_options *options,

@@ -14,6 +14,7 @@
 #include "api/limits.h"
 #include "api/models.h"
 #include "base/error.h"
+#include "base/limits.h"
 #include "trust/pair_keeper.h"
 
 #include <stdbool.h>
@@ -36,6 +37,9 @@ struct api_tls_options {
 struct api_options {
     const char *address;     /* HOST:PORT, :PORT (loopback) or [IPv6]:PORT; port 0: any free one */
     const char *cors_origin; /* pages of this origin, or "*", may call; NULL: none */
+    const char *hosts[LIMIT_API_HOSTS]; /* names besides this machine's that it answers for */
+    uint32_t n_hosts;
+    const char *name; /* this machine's as a node, which it answers for, too; NULL: none */
     struct api_models models;
     struct api_limits limits; /* 0: the default */
     struct api_tls_options tls;
@@ -47,6 +51,10 @@ struct api_options {
     bool requires_token;  /* on the loopback, too, and before there is one */
     uint32_t waiting_ms;  /* a stream with nothing to say gets a sign of life so often; 0: 5 s */
 };
+
+/* Adds to options->hosts, as `--host` does. ERROR_INVALID: it is no host, or there are too many. */
+enum error_code api_options_add_host(struct api_options *options, const char *name,
+                                     struct error *err);
 
 /* ERROR_IO names the address and why it cannot be listened on, such as a port in use. */
 enum error_code api_server_open(void *uv_loop, const struct api_options *options,

@@ -8,9 +8,9 @@
 
 #include <libwebsockets.h>
 
-#include <ctype.h>
-#include <stdlib.h>
+#include <netdb.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum { DRAIN_NS = 2 * 1000 * 1000 };
 
@@ -55,53 +55,72 @@ static void set_version(struct exchange *exchange)
     exchange->close_after = exchange->http_1_0 || strcasecmp(text, "close") == 0;
 }
 
-/* A web page of another origin may make its visitor's browser send requests to this machine. It
- * could not read the answers, but it would have the work done. Programs send no Origin. */
-static bool check_origin(struct exchange *exchange, struct api_error *err)
+/* NULL: there is no such header; "": it is longer than `size`. */
+static const char *copy_token(struct lws *wsi, enum lws_token_indexes token, char *out, int size)
 {
-    char origin[256] = "", host[256] = "";
-    const char *allowed = exchange->server->cors_origin, *authority;
-    if (!lws_hdr_total_length(exchange->wsi, WSI_TOKEN_ORIGIN) ||
-        (allowed && strcmp(allowed, "*") == 0))
-        return true;
-    lws_hdr_copy(exchange->wsi, origin, sizeof origin, WSI_TOKEN_ORIGIN);
-    lws_hdr_copy(exchange->wsi, host, sizeof host, WSI_TOKEN_HOST);
-    authority = strstr(origin, "://");
-    if ((authority && host[0] && strcasecmp(authority + 3, host) == 0) ||
-        (allowed && strcasecmp(allowed, origin) == 0))
-        return true;
-    return api_error_set(
-        err, 403, "invalid_request_error", "origin_not_allowed",
-        "web pages of '%s' may not use this server; start it with --cors to allow them", origin);
+    if (!lws_hdr_total_length(wsi, token))
+        return NULL;
+    if (lws_hdr_copy(wsi, out, size, token) < 0)
+        out[0] = '\0';
+    return out;
 }
 
-/* RFC 9110, section 8.6: digits only. False: it is not that. */
-static bool read_length(struct exchange *exchange, bool *given, struct api_error *err)
+/* What of a head the gate reads, and where the texts are while it does. */
+struct head_copy {
+    struct gate_head head;
+    char host[GATE_NAME_MAX + 16], origin[256], length[32], encoding[32], arrived[NI_MAXHOST];
+};
+
+/* The address at which the connection arrived. */
+static const char *copy_arrived(struct lws *wsi, char *out, socklen_t size)
 {
-    char text[32];
-    *given = lws_hdr_total_length(exchange->wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) > 0;
-    if (!*given)
-        return true;
-    int length = lws_hdr_copy(exchange->wsi, text, sizeof text, WSI_TOKEN_HTTP_CONTENT_LENGTH);
-    if (length <= 0 || length > 18 || strspn(text, "0123456789") != (size_t)length)
-        return api_error_set(err, 400, "invalid_request_error", NULL,
-                             "Content-Length is not a number");
-    exchange->body_expected = strtoull(text, NULL, 10);
-    return true;
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    const int fd = lws_get_socket_fd(lws_get_network_wsi(wsi));
+    if (getsockname(fd, (struct sockaddr *)&address, &length) != 0 ||
+        getnameinfo((struct sockaddr *)&address, length, out, size, NULL, 0, NI_NUMERICHOST) != 0)
+        return NULL;
+    return out;
 }
 
-/* RFC 9112, section 6.3: both a length and an encoding is an attempt to confuse. */
-static bool check_encoding(struct exchange *exchange, bool length_given, bool body_assumed,
-                           struct api_error *err)
+static void copy_head(const struct exchange *exchange, bool body_assumed, struct head_copy *copy)
 {
-    char text[32] = "";
-    if (!lws_hdr_total_length(exchange->wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING))
-        return true;
-    lws_hdr_copy(exchange->wsi, text, sizeof text, WSI_TOKEN_HTTP_TRANSFER_ENCODING);
-    exchange->chunked = !length_given && body_assumed && strcasecmp(text, "chunked") == 0;
-    return exchange->chunked ||
-           api_error_set(err, 411, "invalid_request_error", NULL,
-                         "the body needs a Content-Length, or must be chunked");
+    struct lws *wsi = exchange->wsi;
+    struct gate_head *head = &copy->head;
+    *head = (struct gate_head){.http_1_0 = exchange->http_1_0,
+                               .websocket = exchange->websocket,
+                               .body_assumed = body_assumed};
+    while (lws_hdr_fragment_length(wsi, WSI_TOKEN_HOST, (int)head->n_hosts) > 0)
+        head->n_hosts++;
+    head->host = copy_token(wsi, WSI_TOKEN_HOST, copy->host, sizeof copy->host);
+    head->origin = copy_token(wsi, WSI_TOKEN_ORIGIN, copy->origin, sizeof copy->origin);
+    head->length =
+        copy_token(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH, copy->length, sizeof copy->length);
+    head->encoding =
+        copy_token(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING, copy->encoding, sizeof copy->encoding);
+    head->arrived = copy_arrived(wsi, copy->arrived, sizeof copy->arrived);
+}
+
+static bool body_too_large(const struct exchange *exchange, struct api_error *err)
+{
+    API_LIMIT_ERROR(err, 413, &exchange->server->limits, body, "the body is too large");
+    err->code = "body_too_large";
+    return false;
+}
+
+/* What can be refused before a body is read. False: `err` is set. */
+static bool check_head(struct exchange *exchange, bool *length_given, bool body_assumed,
+                       struct api_error *err)
+{
+    struct head_copy copy;
+    struct gate_body body;
+    copy_head(exchange, body_assumed, &copy);
+    const bool passed = gate_check(&exchange->server->gate, &copy.head, &body, err);
+    exchange->body_expected = body.expected;
+    exchange->chunked = body.chunked;
+    *length_given = body.length_given;
+    return passed &&
+           (body.expected <= exchange->server->limits.body || body_too_large(exchange, err));
 }
 
 /* A header that libwebsockets has no token for, `name` with its colon; NULL: there is none, it is
@@ -132,28 +151,6 @@ static void server_lws_read_ids(struct exchange *exchange)
     exchange->last_event_id = copy_header(exchange->wsi, position, LIMIT_LAST_EVENT_ID_BYTES);
     exchange->has_last_event_id =
         lws_hdr_custom_length(exchange->wsi, position, sizeof position - 1) > 0;
-}
-
-static bool body_too_large(const struct exchange *exchange, struct api_error *err)
-{
-    API_LIMIT_ERROR(err, 413, &exchange->server->limits, body, "the body is too large");
-    err->code = "body_too_large";
-    return false;
-}
-
-/* What can be refused before a body is read. False: `err` is set. */
-static bool check_head(struct exchange *exchange, bool *length_given, bool body_assumed,
-                       struct api_error *err)
-{
-    if (exchange->websocket)
-        return api_error_set(err, 400, "invalid_request_error", "upgrade_not_supported",
-                             "this server speaks HTTP only: there is no WebSocket here");
-    if (!read_length(exchange, length_given, err) || !check_origin(exchange, err))
-        return false;
-    if (!check_encoding(exchange, *length_given, body_assumed, err))
-        return false;
-    return exchange->body_expected <= exchange->server->limits.body ||
-           body_too_large(exchange, err);
 }
 
 /* RFC 9110, section 10.1.1: the client waits for this line before it sends its body. */
@@ -225,7 +222,7 @@ static struct exchange *server_lws_begin_exchange(struct api_server *server, str
 /* `protocol` is the Upgrade header where libwebsockets keeps it, about to be compared with those
  * that it can change to. Changed, it is none of them, so that the request stays one of HTTP/1.1: a
  * server may ignore the header (RFC 9110, section 7.8), and clients that offer h2c expect that it
- * is. A WebSocket is refused, by check_head().
+ * is. A WebSocket is refused, by gate_check().
  * Without the header libwebsockets has answered 403 to a protocol that it does not know, and goes
  * on with a header table that it has freed: the connection must end. */
 static int on_upgrade(struct api_server *server, struct lws *wsi, char *protocol)

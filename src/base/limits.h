@@ -230,6 +230,9 @@ enum {
     LIMIT_CONTROL_BACK_MS =
         30 * 1000, /* that a command waits for its node to come back, in mid-answer */
 
+    /* the API: the names that it answers for, this machine's among them */
+    LIMIT_API_HOSTS = 32,
+
     /* one request of the API */
     LIMIT_BODY_BYTES = 32 * 1024 * 1024,
     LIMIT_REQUEST_ROWS = 4 * 1024 * 1024, /* tokens of all its choices' prompts, where many */

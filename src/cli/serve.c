@@ -42,6 +42,16 @@ struct serving {
     char folder[PATH_MAX];
 };
 
+static bool cmd_serve_take_host(const struct command *command, const struct option_row *row,
+                                const char *value, void *flags)
+{
+    struct error err;
+    if (!api_options_add_host(&((struct serving *)flags)->options, value, &err))
+        return true;
+    command_misused(command, "%s: %s", option_name(row), err.text);
+    return false;
+}
+
 static const struct option_row own_options[] = {
     {.name = "api",
      .value = "ADDRESS",
@@ -68,6 +78,11 @@ static const struct option_row own_options[] = {
     {.name = "open",
      .help = "ask nobody for a token: whoever reaches the API may use it",
      OPTION_TRUE(struct serving, options.is_open)},
+    {.name = "host",
+     .value = "NAME",
+     .help = "answer requests for this host, too (may be given several times); without it\n"
+             "only for this machine's names and addresses",
+     .take = cmd_serve_take_host},
     {.name = "cors",
      .value = "ORIGIN",
      .help = "let web pages of that origin, or * for all, use the API",

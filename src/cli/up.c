@@ -138,6 +138,16 @@ static bool up_take_peer(const struct command *command, const struct option_row 
     return true;
 }
 
+static bool up_take_host(const struct command *command, const struct option_row *row,
+                         const char *value, void *flags)
+{
+    struct error err;
+    if (!api_options_add_host(&((struct up *)flags)->api_options, value, &err))
+        return true;
+    command_misused(command, "%s: %s", option_name(row), err.text);
+    return false;
+}
+
 static const struct option_row node_options[] = {
     {.name = "api",
      .value = "ADDRESS",
@@ -146,6 +156,11 @@ static const struct option_row node_options[] = {
              "(default %s), `none`: no API. Where other machines reach it, every request needs a\n"
              "token (medley token)",
      .take = up_take_api},
+    {.name = "host",
+     .value = "NAME",
+     .help = "answer requests for this host, too (may be given several times); without it\n"
+             "only for this machine's names and addresses",
+     .take = up_take_host},
     {.name = "cors",
      .value = "ORIGIN",
      .help = "let web pages of that origin, or * for all, use the API",
@@ -319,6 +334,7 @@ static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct erro
     up->api_options.tls.node_name = daemon_own_name(up->daemon);
     up->api_options.tls.source = daemon_api_source(up->daemon);
     up->api_options.access = up_access_of(up->daemon);
+    up->api_options.name = up->node.name;
     enum error_code code = api_server_open(uv_loop, &up->api_options, &up->api, err);
     if (code)
         return code;

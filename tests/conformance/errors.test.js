@@ -107,7 +107,7 @@ test('a client that never reads does not hold up others', async () => {
   const socket = await connect(server.port);
   socket.pause();
   const body = JSON.stringify({ model: server.model, messages, stream: true, n: 2 });
-  socket.write(`POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+  socket.write(`POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
   const reply = await chat({ temperature: 0 });
   assert.ok(reply.choices[0].message.content.length > 0);
   socket.destroy();
@@ -116,7 +116,7 @@ test('a client that never reads does not hold up others', async () => {
 
 test('a client that stops in the middle of its body', async () => {
   const socket = await connect(server.port);
-  socket.write('POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"model":');
+  socket.write('POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"model":');
   await new Promise((resolve) => setTimeout(resolve, 50));
   socket.destroy();
   await waitForSlots(server.base, 0);

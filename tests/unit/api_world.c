@@ -157,7 +157,7 @@ void api_post_with(int fd, const char *path, const char *headers, const char *js
 {
     struct buffer request = {0};
     buffer_printf(&request,
-                  "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: "
+                  "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
                   "application/json\r\nContent-Length: %zu\r\n%s\r\n%s",
                   path, strlen(json), headers, json);
     api_send(fd, request.data, request.size);
@@ -270,7 +270,7 @@ struct api_reply api_once(const char *path, const char *json)
         api_post(fd, path, json);
     } else {
         char request[512];
-        snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path);
+        snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path);
         api_send_text(fd, request);
     }
     struct api_reply reply = api_receive(fd);

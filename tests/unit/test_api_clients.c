@@ -40,9 +40,8 @@ static void test_pipelined_requests(void **state)
     (void)state;
     int fd = api_connect();
     for (int i = 0; i < 3; i++)
-        api_send_text(
-            fd,
-            "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\nGET /nothing HTTP/1.1\r\nHost: x\r\n\r\n");
+        api_send_text(fd, "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\nGET /nothing "
+                          "HTTP/1.1\r\nHost: localhost\r\n\r\n");
     for (int i = 0; i < 6; i++) {
         struct api_reply reply = api_receive(fd);
         assert_int_equal(reply.status, i % 2 ? 404 : 200);
@@ -51,10 +50,11 @@ static void test_pipelined_requests(void **state)
     /* a request right behind a body: answered, or refused by closing after the first answer */
     struct buffer both = {0};
     const char *json = "{\"model\":\"fake\",\"prompt\":\"abc\"}";
-    buffer_printf(&both,
-                  "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%sGET "
-                  "/health HTTP/1.1\r\n\r\n",
-                  strlen(json), json);
+    buffer_printf(
+        &both,
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n%sGET "
+        "/health HTTP/1.1\r\n\r\n",
+        strlen(json), json);
     api_send(fd, both.data, both.size);
     struct api_reply reply = api_receive(fd);
     assert_int_equal(reply.status, 200);
@@ -77,7 +77,7 @@ static void test_keep_alive_and_waiting_pipeline(void **state)
                  streamed ? CHAT("abc", ",\"stream\":true") : CHAT("abc", ""));
         if (i % 4 == 0)
             usleep(2000); /* sent while the first is being answered */
-        api_send_text(fd, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+        api_send_text(fd, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
         struct api_reply first = api_receive(fd);
         assert_int_equal(first.status, 200);
         assert_int_equal(first.body.data[first.body.size - 1], streamed ? '\n' : '}');
@@ -96,8 +96,9 @@ static void test_keep_alive_and_waiting_pipeline(void **state)
 static void test_body_in_small_pieces(void **state)
 {
     (void)state;
-    const char *request = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 31\r\n\r\n"
-                          "{\"model\":\"fake\",\"prompt\":\"abc\"}";
+    const char *request =
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 31\r\n\r\n"
+        "{\"model\":\"fake\",\"prompt\":\"abc\"}";
     int fd = api_connect();
     for (const char *c = request; *c; c++)
         api_send(fd, c, 1);
@@ -114,33 +115,42 @@ static void test_head_options_and_bad_lengths(void **state)
         const char *request;
         int status;
     } rows[] = {
-        {"OPTIONS /v1/completions HTTP/1.1\r\nHost: x\r\n\r\n", 204},
-        {"PUT /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}", 405},
-        {"DELETE /v1/models HTTP/1.1\r\nHost: x\r\n\r\n", 405},
-        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\n\r\n", 400},
-        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 400},
-        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400},
-        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 5x\r\n\r\n", 400},
-        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        {"OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\n\r\n", 204},
+        {"PUT /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}", 405},
+        {"DELETE /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n", 405},
+        {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n\r\n", 400},
+        {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", 400},
+        {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n", 400},
+        {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5x\r\n\r\n", 400},
+        {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
+         "chunked\r\n\r\n0\r\n\r\n",
          400},
-        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n\r\n",
+        {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
+         "chunked\r\n\r\nx\r\n\r\n",
          400},
-        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\nx\r\n\r\n",
+        {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
+         "gzip\r\n\r\nx\r\n\r\n",
          411},
-        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
+        {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
          "chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
          411},
-        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999999\r\n\r\n",
+        {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+         "999999999999999\r\n\r\n",
          413},
-        {"POST /tokenize HTTP/1.1\r\nHost: a:1\r\nOrigin: http://b\r\nContent-Length: "
+        {"POST /tokenize HTTP/1.1\r\nHost: localhost:1\r\nOrigin: http://b\r\nContent-Length: "
          "14\r\n\r\n{\"content\":\"\"}",
          403},
         {"POST /tokenize HTTP/1.1\r\nHost: a:1\r\nOrigin: http://a:1\r\nContent-Length: "
          "14\r\n\r\n{\"content\":\"\"}",
+         403},
+        {"POST /tokenize HTTP/1.1\r\nHost: localhost:1\r\nOrigin: "
+         "http://localhost:1\r\nContent-Length: 14\r\n\r\n{\"content\":\"\"}",
          200},
-        {"POST /tokenize HTTP/1.1\r\nConnection: close\r\nContent-Length: "
+        {"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: "
          "14\r\n\r\n{\"content\":\"\"}",
          200},
+        {"GET /health HTTP/1.1\r\n\r\n", 400},
+        {"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400},
         {"GET /health?x=1 HTTP/1.0\r\n\r\n", 200},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -153,7 +163,7 @@ static void test_head_options_and_bad_lengths(void **state)
         close(fd);
     }
     int fd = api_connect();
-    api_send_text(fd, "HEAD /health HTTP/1.1\r\nHost: x\r\n\r\n");
+    api_send_text(fd, "HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_true(api_wait_for(fd, "\r\n\r\n"));
     close(fd);
 }
@@ -163,8 +173,9 @@ static void test_body_too_large_is_refused_early(void **state)
     (void)state;
     int fd = api_connect();
     char *piece = calloc(1, 1 << 20);
-    api_send_text(fd,
-                  "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 104857600\r\n\r\n");
+    api_send_text(
+        fd,
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 104857600\r\n\r\n");
     struct api_reply reply = api_receive(fd); /* before any of the body is sent */
     assert_int_equal(reply.status, 413);
     assert_string_equal(api_json_at(&reply.body, "/error/code"), "body_too_large");
@@ -182,7 +193,7 @@ static void test_expect_continue(void **state)
 {
     (void)state;
     int fd = api_connect();
-    api_send_text(fd, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nExpect: "
+    api_send_text(fd, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: "
                       "100-continue\r\nContent-Length: 31\r\n\r\n");
     struct api_reply reply = api_receive(fd);
     assert_int_equal(reply.status, 100);
@@ -199,7 +210,7 @@ static void test_chunked_body(void **state)
 {
     (void)state;
     static const char head[] =
-        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
     static const char body[] =
         "a;x=1\r\n{\"model\":\"\r\n15\r\nfake\",\"prompt\":\"abc\"}\r\n0\r\nTrailer: x\r\n\r\n";
     for (size_t cut = 0; cut < sizeof body - 1; cut++) {
@@ -301,9 +312,10 @@ static void test_slow_reader_is_cut_off(void **state)
 static void without_memory(unsigned nth, const char *path, const char *json, bool *ok)
 {
     static char request[1024], answer[65536];
-    snprintf(request, sizeof request,
-             "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
-             path, strlen(json), json);
+    snprintf(
+        request, sizeof request,
+        "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+        path, strlen(json), json);
     int fd = api_connect();
     mem_fail_nth(nth);
     api_send_text(fd, request);
@@ -391,7 +403,7 @@ static void test_departures_at_any_moment(void **state)
         const char *const *chosen =
             requests[random_at(1, i) % (sizeof requests / sizeof *requests)];
         int size = snprintf(request, sizeof request,
-                            "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s",
+                            "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n%s",
                             chosen[0], strlen(chosen[1]), chosen[1]);
         bool whole = random_at(2, i) % 4;
         int fd = api_connect();

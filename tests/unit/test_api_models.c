@@ -388,9 +388,10 @@ static void test_departures_at_any_moment(void **state)
 static void without_memory(unsigned nth, const char *const *request, bool late, bool *ok)
 {
     static char text[1024], answer[65536];
-    snprintf(text, sizeof text,
-             "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
-             request[0], strlen(request[1]), request[1]);
+    snprintf(
+        text, sizeof text,
+        "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+        request[0], strlen(request[1]), request[1]);
     models_world_be_late(late);
     int fd = api_connect();
     mem_fail_nth(nth);
