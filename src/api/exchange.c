@@ -1,5 +1,6 @@
 #include "api/exchange_impl.h"
 
+#include "api/listener.h"
 #include "api/preparer.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -72,7 +73,7 @@ struct exchange *exchange_new(struct api_server *server, struct lws *wsi)
     exchange->server = server;
     exchange->wsi = wsi;
     exchange->client = client_of_peer(wsi);
-    exchange->started_ns = clock_now_ns();
+    exchange->started_ns = exchange->moved_ns = clock_now_ns();
     exchange->next = server->exchanges;
     if (exchange->next)
         exchange->next->before = exchange;
@@ -96,6 +97,22 @@ void exchange_set_owner(struct exchange *exchange, void (*gone)(void *owner), vo
     exchange->gone = gone;
     exchange->owner = owner;
     release_body(exchange);
+}
+
+/* Whether the server works on it, or waits for its client. */
+static void exchange_set_state(struct exchange *exchange, enum exchange_state state)
+{
+    exchange->state = state;
+    listener_set_busy(exchange->server, exchange->connection, state == EXCHANGE_WORKING);
+}
+
+/* What its client has not read has changed. */
+static void exchange_count_unread(struct exchange *exchange)
+{
+    uint64_t *sum = &exchange->server->unread_bytes;
+    assert(*sum >= exchange->unread);
+    *sum += exchange->out.size - exchange->unread;
+    exchange->unread = exchange->out.size;
 }
 
 static void tell_owner(struct exchange *exchange)
@@ -131,13 +148,17 @@ void exchange_free(struct exchange *exchange)
     buffer_deinit(&exchange->head);
     memory_total_add(&server->memory, -(int64_t)exchange->out_counted);
     preparer_free(server->preparer, exchange->out.data);
+    exchange->out = (struct buffer){0};
+    exchange_count_unread(exchange);
+    if (exchange->connection)
+        exchange->connection->exchange = NULL;
     mem_free(exchange);
 }
 
 void exchange_abort(struct exchange *exchange)
 {
     exchange->dead = true;
-    exchange->state = EXCHANGE_ANSWERED;
+    exchange_set_state(exchange, EXCHANGE_ANSWERED);
     tell_owner(exchange);
     lws_set_timeout(exchange->wsi, PENDING_TIMEOUT_HTTP_CONTENT, LWS_TO_KILL_ASYNC);
 }
@@ -148,19 +169,23 @@ void exchange_receive(struct exchange *exchange, const char *bytes, size_t size)
     exchange->body_seen += size;
     if (exchange->state != EXCHANGE_BODY || !exchange->route || !size)
         return;
-    if (server->body_bytes + size > server->limits.bodies) {
-        struct api_error err;
-        API_LIMIT_ERROR(&err, 503, &server->limits, bodies, "too many large requests at once");
+    struct api_error err;
+    if (!exchange_make_room(exchange, EXCHANGE_BODIES, size, &err)) {
         exchange->close_after = exchange->linger = true;
         exchange_fail(exchange, &err);
         return;
     }
     if (memory_total_used(&server->memory) + size > server->limits.memory) {
-        struct api_error err;
         API_LIMIT_ERROR(&err, 503, &server->limits, memory, "other requests take all memory");
         exchange->close_after = exchange->linger = true;
         exchange_fail(exchange, &err);
         return;
+    }
+    exchange->moved_bytes += size;
+    if (exchange->moved_bytes >= EXCHANGE_MOVE_BYTES) {
+        exchange->moved_bytes = 0;
+        exchange->moved_ns = clock_now_ns();
+        listener_set_busy(server, exchange->connection, false);
     }
     buffer_append(&exchange->body, bytes, size);
     if (exchange->body.failed)
@@ -188,7 +213,7 @@ void exchange_ready(struct exchange *exchange)
     struct api_error err;
     if (exchange->state != EXCHANGE_BODY)
         return;
-    exchange->state = EXCHANGE_WORKING;
+    exchange_set_state(exchange, EXCHANGE_WORKING);
     lws_set_timer_usecs(exchange->wsi, LWS_SET_TIMER_USEC_CANCEL);
     lws_set_timeout(exchange->wsi, NO_PENDING_TIMEOUT, 0);
     if (exchange->body.failed) {
@@ -297,12 +322,27 @@ static void end_waiting(struct exchange *exchange)
     exchange->waiting = NULL;
 }
 
+/* Takes what is in *body, if there is room for it to be read slowly. */
+static void exchange_limit_answer(struct exchange *exchange, unsigned *status, struct buffer *body)
+{
+    struct api_error err;
+    if (body->size <= EXCHANGE_WRITE_BYTES ||
+        exchange_make_room(exchange, EXCHANGE_ANSWERS, body->size, &err))
+        return;
+    preparer_free(exchange->server->preparer, body->data);
+    *body = (struct buffer){0};
+    api_error_write(&err, body);
+    *status = err.status;
+}
+
 void exchange_answer(struct exchange *exchange, unsigned status, const char *content_type,
                      struct buffer *body)
 {
     exchange->gone = NULL;
     end_waiting(exchange);
-    exchange->state = EXCHANGE_ANSWERED;
+    exchange_limit_answer(exchange, &status, body);
+    exchange->moved_ns = clock_now_ns();
+    exchange_set_state(exchange, EXCHANGE_ANSWERED);
     exchange->status = status;
     release_body(exchange);
     exchange_write_head(exchange, content_type, body->size);
@@ -312,6 +352,7 @@ void exchange_answer(struct exchange *exchange, unsigned status, const char *con
     *body = (struct buffer){0};
     if (exchange->method == METHOD_HEAD)
         buffer_clear(&exchange->out);
+    exchange_count_unread(exchange);
     push_out(exchange);
 }
 
@@ -399,6 +440,7 @@ static void append_chunk(struct exchange *exchange, const struct buffer *id, con
     buffer_append(&exchange->out, after, sizeof after - 1);
     if (!exchange->http_1_0)
         buffer_text(&exchange->out, "\r\n");
+    exchange_count_unread(exchange);
 }
 
 bool exchange_stream_event(struct exchange *exchange, const struct buffer *id,
@@ -406,8 +448,11 @@ bool exchange_stream_event(struct exchange *exchange, const struct buffer *id,
 {
     if (exchange->dead)
         return false;
+    struct api_error ignored;
     if (exchange->out.size - exchange->out_sent + data->size + (id ? id->size : 0) >
             EXCHANGE_STREAM_MAX ||
+        (exchange->out.size > EXCHANGE_WRITE_BYTES &&
+         !exchange_make_room(exchange, EXCHANGE_ANSWERS, data->size, &ignored)) ||
         data->failed || (id && id->failed)) {
         log_line(LOG_INFO, "api", "%s: the client reads too slowly; cancelled its request",
                  exchange->path);
@@ -449,7 +494,7 @@ void exchange_stream_end(struct exchange *exchange)
         return;
     exchange->gone = NULL;
     end_waiting(exchange);
-    exchange->state = EXCHANGE_ANSWERED;
+    exchange_set_state(exchange, EXCHANGE_ANSWERED);
     append_chunk(exchange, NULL, "data: ", "[DONE]", 6);
     if (!exchange->http_1_0)
         buffer_text(&exchange->out, "0\r\n\r\n");
@@ -471,6 +516,9 @@ static bool exchange_write_piece(struct exchange *exchange, const struct buffer 
     unsigned char *bytes = exchange->server->scratch + LWS_PRE;
     memcpy(bytes, from->data + *sent, size);
     *sent += size;
+    exchange->moved_ns = clock_now_ns(); /* the kernel has taken the piece before */
+    if (exchange->state == EXCHANGE_ANSWERED)
+        listener_set_busy(exchange->server, exchange->connection, false);
     lws_set_timeout(exchange->wsi, PENDING_TIMEOUT_HTTP_CONTENT, EXCHANGE_STALL_S);
     return lws_write(exchange->wsi, bytes, size, protocol) >= 0;
 }
@@ -484,6 +532,7 @@ static void forget_sent(struct exchange *exchange)
         buffer_drop_front(&exchange->out, exchange->out_sent);
         exchange->out_sent = 0;
     }
+    exchange_count_unread(exchange);
 }
 
 /* libwebsockets calls this only when all it kept has gone out. *over: the answer has been sent

@@ -12,6 +12,10 @@
 enum {
     EXCHANGE_WRITE_BYTES = 64 * 1024,             /* of one lws_write() */
     EXCHANGE_BODY_S = 300,                        /* for a body to arrive whole */
+    EXCHANGE_BODY_TICK_S = 10,                    /* so often it is seen whether it moves … */
+    EXCHANGE_BODY_TICK_BYTES = 8 * 1024,          /* … which is at least so much */
+    EXCHANGE_MOVE_BYTES = 64 * 1024,              /* of a body: its client is not stalling … */
+    EXCHANGE_STALLED_MS = 2 * 1000,               /* … nor is one that has moved so lately */
     EXCHANGE_STALL_S = 30,                        /* without any progress in sending */
     EXCHANGE_LINGER_S = 10,                       /* for an unwanted body to end after the answer */
     EXCHANGE_LINGER_BYTES = 8 * LIMIT_BODY_BYTES, /* and of that body at most */
@@ -26,6 +30,7 @@ enum exchange_state {
 struct exchange {
     struct api_server *server;
     struct lws *wsi;
+    struct connection *connection;
     struct exchange *next, *before;
     struct api_client client;
     struct access_grant grant; /* id 0: no token, or not let in yet */
@@ -46,7 +51,11 @@ struct exchange {
     bool http_1_0;
     bool websocket; /* it asked for one */
     uint64_t body_expected, body_seen;
-    bool chunked; /* then body_expected is unknown */
+    uint64_t body_ticked; /* body_seen at the last tick */
+    uint64_t moved_ns;    /* when its client last took or sent a good piece … */
+    uint64_t moved_bytes; /* … and what it has sent since */
+    uint64_t unread;      /* what of it server->unread_bytes counts */
+    bool chunked;         /* then body_expected is unknown */
     struct chunked_decoder decoder;
     struct buffer body;
     void (*gone)(void *owner);
@@ -63,6 +72,14 @@ struct exchange {
     size_t out_sent;
     size_t out_counted; /* of a whole answer, in server->memory */
 };
+
+/* Room for so many bytes more of this client in one of two pools: bodies that arrive, and answers
+ * that are not read. Where there is none, connections whose clients have let them lie longest are
+ * closed: the client's own when its share is full, else anybody's. False: there is no room, and
+ * `err` says so. */
+enum exchange_pool { EXCHANGE_BODIES, EXCHANGE_ANSWERS };
+bool exchange_make_room(struct exchange *exchange, enum exchange_pool pool, uint64_t bytes,
+                        struct api_error *err);
 
 /* server.c's callbacks. A false return means: close the connection. */
 struct exchange *exchange_new(struct api_server *server, struct lws *wsi);

@@ -1,6 +1,7 @@
 /* What the files of the api room share: the server itself and the handlers of its routes. */
 #pragma once
 
+#include "api/connections.h"
 #include "api/errors.h"
 #include "api/gate.h"
 #include "api/inbox.h"
@@ -13,6 +14,7 @@
 struct access;
 struct access_grant;
 struct exchange;
+struct api_listener;
 struct lws;
 struct lws_context;
 struct preparer;
@@ -32,8 +34,11 @@ struct api_server {
     struct preparer *preparer;
     struct metrics metrics;
     uint32_t n_jobs; /* completions and the like that are not freed yet */
+    struct connections connections;
+    struct api_listener *listener;
     struct exchange *exchanges;
     uint64_t body_bytes;        /* of all bodies being gathered, or waiting to be read */
+    uint64_t unread_bytes;      /* of all answers that have not gone out whole */
     struct memory_total memory; /* of all requests */
     bool in_callback;           /* of libwebsockets */
     bool stopping;

@@ -28,7 +28,16 @@ enum api_limit_unit { API_LIMIT_BYTES, API_LIMIT_MS, API_LIMIT_COUNT };
         "processor time of one step of a request's preparation: reading, rendering and "           \
         "tokenising, or writing a large answer")                                                   \
     ROW(waiting, "waiting", COUNT, 1024, 1, "requests that wait to be prepared")                   \
-    ROW(client_waiting, "client-waiting", COUNT, 512, 1, "the same, of one client")
+    ROW(client_waiting, "client-waiting", COUNT, 512, 1, "the same, of one client")                \
+    ROW(client_bodies, "client-bodies", BYTES, UINT64_C(128) << 20, UINT64_C(1) << 20,             \
+        "bodies of one client that arrive or wait to be read")                                     \
+    ROW(answers, "answers", BYTES, UINT64_C(256) << 20, UINT64_C(1) << 20,                         \
+        "answers that clients have not read yet")                                                  \
+    ROW(client_answers, "client-answers", BYTES, UINT64_C(128) << 20, UINT64_C(1) << 20,           \
+        "the same, of one client")                                                                 \
+    ROW(connections, "connections", COUNT, 1024, 4,                                                \
+        "connections; not more than half of the descriptors that the process may have")            \
+    ROW(client_connections, "client-connections", COUNT, 512, 2, "the same, of one client")
 
 struct api_limits {
 #define API_LIMITS_FIELD(field, ...) uint64_t field;

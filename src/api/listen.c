@@ -3,34 +3,53 @@
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-static enum error_code try_bind(const struct addrinfo *found, const struct api_address *address,
-                                struct error *err)
+/* A socket that listens, in *fd. */
+static enum error_code listen_bind(const struct addrinfo *found, const struct api_address *address,
+                                   int *fd, struct error *err)
 {
-    int yes = 1, problem = 0;
-    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
+    const int yes = 1;
+    *fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*fd < 0)
         return error_set(err, ERROR_IO, "cannot make a socket: %s", strerror(errno));
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1) != 0)
-        problem = errno;
-    close(fd);
+    setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (bind(*fd, found->ai_addr, found->ai_addrlen) == 0 && listen(*fd, SOMAXCONN) == 0)
+        return ERROR_NONE;
+    const int problem = errno;
+    close(*fd);
+    *fd = -1;
     if (problem == EADDRINUSE)
         return error_set(err, ERROR_IO, "%s port %u is in use by another program", address->host,
                          address->port);
-    if (problem)
-        return error_set(err, ERROR_IO, "cannot listen on %s port %u: %s", address->host,
-                         address->port, strerror(problem));
+    return error_set(err, ERROR_IO, "cannot listen on %s port %u: %s", address->host, address->port,
+                     strerror(problem));
+}
+
+static enum error_code listen_at(const struct addrinfo *chosen, struct api_address *address,
+                                 int *fd, struct error *err)
+{
+    struct sockaddr_storage bound;
+    socklen_t size = sizeof bound;
+    char port[8] = "";
+    enum error_code code = listen_bind(chosen, address, fd, err);
+    if (code)
+        return code;
+    getsockname(*fd, (struct sockaddr *)&bound, &size);
+    getnameinfo((struct sockaddr *)&bound, size, address->host, sizeof address->host, port,
+                sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+    address->port = (uint16_t)strtoul(port, NULL, 10);
     return ERROR_NONE;
 }
 
-enum error_code listen_check(struct api_address *address, struct error *err)
+enum error_code listen_open(struct api_address *address, int *fd, struct error *err)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
     char port[8];
+    *fd = -1;
     snprintf(port, sizeof port, "%u", address->port);
     int problem = getaddrinfo(address->host, port, &hints, &found);
     if (problem)
@@ -43,10 +62,18 @@ enum error_code listen_check(struct api_address *address, struct error *err)
             break;
         }
     }
-    enum error_code code = try_bind(chosen, address, err);
-    if (!code)
-        getnameinfo(chosen->ai_addr, chosen->ai_addrlen, address->host, sizeof address->host, NULL,
-                    0, NI_NUMERICHOST);
+    enum error_code code = listen_at(chosen, address, fd, err);
     freeaddrinfo(found);
+    return code;
+}
+
+enum error_code listen_check(struct api_address *address, struct error *err)
+{
+    const uint16_t port = address->port;
+    int fd;
+    enum error_code code = listen_open(address, &fd, err);
+    if (fd >= 0)
+        close(fd);
+    address->port = port;
     return code;
 }

@@ -26,7 +26,9 @@ struct metrics {
     uint64_t loop_ns_max;
     uint64_t memory_bytes, memory_bytes_peak, waiting; /* filled in when they are read */
     uint64_t prompt_tokens, cached_tokens, generated_tokens;
-    uint64_t cancelled; /* clients that went away, slow readers */
+    uint64_t cancelled;           /* clients that went away, slow readers */
+    uint64_t connections_closed;  /* to make room for others */
+    uint64_t connections_refused; /* of clients whose share was busy */
     uint32_t connections, requests_active;
 };
 

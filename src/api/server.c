@@ -2,10 +2,12 @@
 
 #include "api/exchange_impl.h"
 #include "api/listen.h"
+#include "api/listener.h"
 #include "api/preparer.h"
 #include "api/server_lws.h"
 #include "api/server_tls.h"
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -17,7 +19,7 @@
 #include <unistd.h>
 
 enum {
-    CONNECTIONS_MAX = 1024,
+    DESCRIPTORS_OWN = 64, /* of libwebsockets, besides connections */
     KEEPALIVE_S = 75,
     HEAD_S = 30,   /* for a request's headers to arrive */
     WATCH_MS = 10, /* while stopping */
@@ -115,22 +117,23 @@ void server_watch_tokens(struct api_server *server)
                      ACCESS_SWEEP_MS * LWS_US_PER_MS);
 }
 
-static enum error_code open_context(struct api_server *server, void *uv_loop, struct error *err)
+/* Takes `fd`, which listens. */
+static enum error_code open_context(struct api_server *server, void *uv_loop, int fd,
+                                    struct error *err)
 {
     void *loops[] = {uv_loop};
+    const unsigned n_max = server->connections.n_max + DESCRIPTORS_OWN;
     struct lws_context_creation_info info = {
-        .options = LWS_SERVER_OPTION_LIBUV | LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND |
-                   LWS_SERVER_OPTION_SKIP_SERVER_CANONICAL_NAME,
+        .options = LWS_SERVER_OPTION_LIBUV | LWS_SERVER_OPTION_SKIP_SERVER_CANONICAL_NAME,
         .foreign_loops = loops,
         .protocols = server_protocols,
         .user = server,
         .pcontext = &server->lws,
-        .iface = server->host,
-        .port = server->port,
+        .port = CONTEXT_PORT_NO_LISTEN_SERVER, /* listener.h */
         .vhost_name = "api",
         .max_http_header_data2 = 16 * 1024,
-        .max_http_header_pool2 = CONNECTIONS_MAX,
-        .fd_limit_per_thread = CONNECTIONS_MAX + 64,
+        .max_http_header_pool2 = n_max,
+        .fd_limit_per_thread = n_max,
         .keepalive_timeout = KEEPALIVE_S,
         .timeout_secs = HEAD_S,
         .gid = (gid_t)-1,
@@ -139,11 +142,12 @@ static enum error_code open_context(struct api_server *server, void *uv_loop, st
     server_tls_describe(server->tls, &info);
     lws_set_log_level(LLL_ERR | LLL_WARN, lws_line);
     server->lws = lws_create_context(&info);
-    if (!server->lws)
-        return error_set(err, ERROR_IO, "cannot listen on %s port %u", server->host, server->port);
-    server->port = (uint16_t)lws_get_vhost_listen_port(lws_get_vhost_by_name(server->lws, "api"));
+    if (!server->lws) {
+        close(fd);
+        return error_set(err, ERROR_NO_MEMORY, "libwebsockets cannot begin: not enough memory");
+    }
     server_tls_begin(server->tls, server->lws);
-    return ERROR_NONE;
+    return listener_open(server, fd, err);
 }
 
 static void server_free(struct api_server *server)
@@ -152,6 +156,7 @@ static void server_free(struct api_server *server)
     mem_free(server->cors_origin);
     mem_free(server->scratch);
     mem_free(server->timer);
+    listener_free(server);
     server_tls_close(server->tls);
     mem_free(server->token_timer);
     access_free(server->access);
@@ -191,13 +196,14 @@ static enum error_code server_init_gate(struct api_server *server,
     return ERROR_NONE;
 }
 
+/* *fd listens then, also after an error, or is -1. */
 static enum error_code server_init(struct api_server *server, const struct api_options *options,
-                                   struct error *err)
+                                   int *fd, struct error *err)
 {
     struct api_address address, listened;
     enum error_code code = api_address_parse(options->address, &address, err);
     listened = address;
-    if (code || (code = listen_check(&address, err)))
+    if (code || (code = listen_open(&address, fd, err)))
         return error_wrap(err, "api");
     const bool is_loopback = api_address_is_loopback(address.host);
     if (!is_loopback && options->is_open)
@@ -209,6 +215,8 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     server->limits = options->limits;
     server->shares_prefixes = options->shares_prefixes;
     api_limits_fill(&server->limits);
+    connections_init(&server->connections, server->limits.connections,
+                     server->limits.client_connections, descriptors_limit());
     server->waiting_ms = options->waiting_ms ? options->waiting_ms : WAITING_MS;
     server->scratch = mem_new(LWS_PRE + EXCHANGE_WRITE_BYTES);
     server->timer = mem_new(sizeof *server->timer);
@@ -239,17 +247,20 @@ static enum error_code server_init(struct api_server *server, const struct api_o
 enum error_code api_server_open(void *uv_loop, const struct api_options *options,
                                 struct api_server **out, struct error *err)
 {
+    int fd = -1;
     struct api_server *server = mem_new(sizeof *server);
     if (!server)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the server");
-    enum error_code code = server_init(server, options, err);
+    enum error_code code = server_init(server, options, &fd, err);
     if (!code)
         code = inbox_init(&server->inbox, server_wake, server, err);
     if (code) {
+        if (fd >= 0)
+            close(fd);
         server_free(server);
         return code;
     }
-    code = open_context(server, uv_loop, err);
+    code = open_context(server, uv_loop, fd, err);
     if (code) {
         inbox_deinit(&server->inbox);
         server_free(server);
@@ -298,6 +309,7 @@ void api_server_close(struct api_server *server)
     assert(!server->n_jobs);
     inbox_silence(&server->inbox);
     lws_sul_cancel(&server->timer->entry);
+    listener_stop(server);
     server_tls_end(server->tls);
     lws_sul_cancel(&server->token_timer->entry);
     lws_context_destroy(server->lws);

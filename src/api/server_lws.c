@@ -1,6 +1,7 @@
 #include "api/server_lws.h"
 
 #include "api/exchange_impl.h"
+#include "api/listener.h"
 #include "api/server_tls.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -8,6 +9,7 @@
 
 #include <libwebsockets.h>
 
+#include <assert.h>
 #include <netdb.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -168,8 +170,10 @@ static bool send_continue(struct lws *wsi)
 static int end_exchange(struct exchange *exchange)
 {
     struct lws *wsi = exchange->wsi;
+    struct connection *connection = exchange->connection;
     bool close_after = exchange->close_after;
-    lws_set_opaque_user_data(wsi, NULL);
+    connection->exchange = NULL;
+    listener_set_busy(exchange->server, connection, false);
     exchange_free(exchange);
     return close_after || lws_http_transaction_completed(wsi) ? -1 : 0;
 }
@@ -212,11 +216,16 @@ static void refuse_body(struct exchange *exchange, const struct api_error *err)
 }
 
 /* The connection's next exchange; NULL: no memory for it. */
-static struct exchange *server_lws_begin_exchange(struct api_server *server, struct lws *wsi)
+static struct exchange *server_lws_begin_exchange(struct api_server *server,
+                                                  struct connection *connection)
 {
-    struct exchange *exchange = exchange_new(server, wsi);
-    lws_set_opaque_user_data(wsi, exchange);
-    return exchange;
+    assert(!connection->exchange);
+    connection->exchange = exchange_new(server, connection->wsi);
+    if (connection->exchange) {
+        connection->exchange->connection = connection;
+        listener_set_busy(server, connection, false);
+    }
+    return connection->exchange;
 }
 
 /* `protocol` is the Upgrade header where libwebsockets keeps it, about to be compared with those
@@ -225,11 +234,11 @@ static struct exchange *server_lws_begin_exchange(struct api_server *server, str
  * is. A WebSocket is refused, by gate_check().
  * Without the header libwebsockets has answered 403 to a protocol that it does not know, and goes
  * on with a header table that it has freed: the connection must end. */
-static int on_upgrade(struct api_server *server, struct lws *wsi, char *protocol)
+static int on_upgrade(struct api_server *server, struct connection *connection, char *protocol)
 {
-    if (!lws_hdr_total_length(wsi, WSI_TOKEN_UPGRADE))
+    if (!lws_hdr_total_length(connection->wsi, WSI_TOKEN_UPGRADE))
         return -1;
-    struct exchange *exchange = server_lws_begin_exchange(server, wsi);
+    struct exchange *exchange = server_lws_begin_exchange(server, connection);
     if (!exchange)
         return -1;
     exchange->websocket = strcasecmp(protocol, "websocket") == 0;
@@ -270,14 +279,16 @@ static void server_lws_refuse_token(struct exchange *exchange, const struct acce
         lws_set_timer_usecs(exchange->wsi, EXCHANGE_LINGER_S * LWS_USEC_PER_SEC);
 }
 
-static int on_request(struct api_server *server, struct exchange *exchange, struct lws *wsi,
-                      const char *path, size_t size)
+static int on_request(struct api_server *server, struct connection *connection, const char *path,
+                      size_t size)
 {
     bool body_assumed, length_given = false;
     struct api_error err;
     struct access_refusal refusal;
+    struct lws *wsi = connection->wsi;
+    struct exchange *exchange = connection->exchange;
     if (!exchange) /* else on_upgrade() has begun it */
-        exchange = server_lws_begin_exchange(server, wsi);
+        exchange = server_lws_begin_exchange(server, connection);
     if (!exchange)
         return -1;
     set_method(exchange, &body_assumed);
@@ -300,7 +311,7 @@ static int on_request(struct api_server *server, struct exchange *exchange, stru
     }
     if (exchange->chunked) {
         exchange->close_after = true; /* libwebsockets does not know where such a body ends */
-        lws_set_timer_usecs(wsi, EXCHANGE_BODY_S * LWS_USEC_PER_SEC);
+        lws_set_timer_usecs(wsi, EXCHANGE_BODY_TICK_S * LWS_USEC_PER_SEC);
         if (!send_continue(wsi))
             return -1;
     } else if (!length_given && body_assumed) {
@@ -311,7 +322,7 @@ static int on_request(struct api_server *server, struct exchange *exchange, stru
         if (exchange->state == EXCHANGE_ANSWERED)
             return answer_now(exchange);
     } else {
-        lws_set_timer_usecs(wsi, EXCHANGE_BODY_S * LWS_USEC_PER_SEC);
+        lws_set_timer_usecs(wsi, EXCHANGE_BODY_TICK_S * LWS_USEC_PER_SEC);
         if (exchange->body_expected && !send_continue(wsi))
             return -1;
     }
@@ -365,6 +376,25 @@ static int on_body(struct exchange *exchange, const char *bytes, size_t size)
     return 0;
 }
 
+/* A body must move, and be there in the end. */
+static void server_lws_check_body(struct exchange *exchange)
+{
+    const uint64_t moved = exchange->body_seen - exchange->body_ticked;
+    const uint64_t age_s = (clock_now_ns() - exchange->started_ns) / UINT64_C(1000000000);
+    struct api_error err;
+    exchange->body_ticked = exchange->body_seen;
+    if (moved >= EXCHANGE_BODY_TICK_BYTES && age_s < EXCHANGE_BODY_S) {
+        lws_set_timer_usecs(exchange->wsi, EXCHANGE_BODY_TICK_S * LWS_USEC_PER_SEC);
+        return;
+    }
+    api_error_set(&err, 408, "invalid_request_error", "timeout",
+                  "the body came too slowly: at least %d KiB must arrive every %d s, and all of it "
+                  "within %d s",
+                  EXCHANGE_BODY_TICK_BYTES / 1024, EXCHANGE_BODY_TICK_S, EXCHANGE_BODY_S);
+    exchange->close_after = true;
+    exchange_fail(exchange, &err);
+}
+
 static int server_lws_on_timer(struct exchange *exchange)
 {
     if (exchange->late) {
@@ -379,12 +409,17 @@ static int server_lws_on_timer(struct exchange *exchange)
         exchange_tick(exchange);
     if (exchange->linger || exchange->state != EXCHANGE_BODY)
         return exchange->linger ? -1 : 0;
-    struct api_error err;
-    api_error_set(&err, 408, "invalid_request_error", "timeout",
-                  "the body did not arrive within %d s", EXCHANGE_BODY_S);
-    exchange->close_after = true;
-    exchange_fail(exchange, &err);
+    server_lws_check_body(exchange);
     return 0;
+}
+
+/* Its exchange ends with it. */
+static void server_lws_end_connection(struct api_server *server, struct connection *connection)
+{
+    lws_set_opaque_user_data(connection->wsi, NULL);
+    if (connection->exchange)
+        exchange_free(connection->exchange);
+    listener_forget(server, connection);
 }
 
 /* As many as fit into a moment; the rest has the loop's next turn, after the sockets'. */
@@ -401,38 +436,46 @@ static void drain_inbox(struct api_server *server)
     }
 }
 
+/* Of one connection. */
+static int server_lws_on_connection(struct api_server *server, struct connection *connection,
+                                    enum lws_callback_reasons reason, void *in, size_t size)
+{
+    struct exchange *exchange = connection->exchange;
+    if (reason == LWS_CALLBACK_HTTP_CONFIRM_UPGRADE)
+        return on_upgrade(server, connection, in);
+    if (reason == LWS_CALLBACK_HTTP)
+        return on_request(server, connection, in, size);
+    if (reason == LWS_CALLBACK_CLOSED_HTTP || reason == LWS_CALLBACK_WSI_DESTROY)
+        server_lws_end_connection(server, connection);
+    else if (!exchange)
+        return 0;
+    else if (reason == LWS_CALLBACK_HTTP_BODY)
+        return on_body(exchange, in, size);
+    else if (reason == LWS_CALLBACK_HTTP_BODY_COMPLETION)
+        exchange_ready(exchange);
+    else if (reason == LWS_CALLBACK_HTTP_WRITEABLE)
+        return on_writable(exchange);
+    else if (reason == LWS_CALLBACK_TIMER)
+        return server_lws_on_timer(exchange);
+    return 0;
+}
+
 static int server_lws_dispatch(struct api_server *server, struct lws *wsi,
                                enum lws_callback_reasons reason, void *in, size_t size)
 {
-    struct exchange *exchange = wsi ? lws_get_opaque_user_data(wsi) : NULL;
+    struct connection *connection = wsi ? lws_get_opaque_user_data(wsi) : NULL;
     /* The reasons are many and most do not concern an HTTP server. */
-    if (reason == LWS_CALLBACK_EVENT_WAIT_CANCELLED) {
+    if (reason == LWS_CALLBACK_EVENT_WAIT_CANCELLED)
         drain_inbox(server);
-        return 0;
-    }
-    if (reason == LWS_CALLBACK_HTTP_CONFIRM_UPGRADE)
-        return on_upgrade(server, wsi, in);
-    if (reason == LWS_CALLBACK_RAW_ADOPT || reason == LWS_CALLBACK_RAW_RX)
+    else if (reason == LWS_CALLBACK_RAW_ADOPT || reason == LWS_CALLBACK_RAW_RX)
         return -1; /* what libwebsockets makes of CONNECT */
-    if (reason == LWS_CALLBACK_HTTP)
-        return on_request(server, exchange, wsi, in, size);
-    if (!exchange)
-        return 0;
-    if (reason == LWS_CALLBACK_HTTP_BODY)
-        return on_body(exchange, in, size);
-    if (reason == LWS_CALLBACK_HTTP_BODY_COMPLETION) {
-        exchange_ready(exchange);
-        return 0;
-    }
-    if (reason == LWS_CALLBACK_HTTP_WRITEABLE)
-        return on_writable(exchange);
-    if (reason == LWS_CALLBACK_TIMER)
-        return server_lws_on_timer(exchange);
-    if (reason == LWS_CALLBACK_CLOSED_HTTP || reason == LWS_CALLBACK_WSI_DESTROY) {
-        lws_set_opaque_user_data(wsi, NULL);
-        exchange_free(exchange);
-    }
-    return 0;
+    else if (reason == LWS_CALLBACK_RAW_RX_FILE)
+        listener_on_readable(server);
+    else if (reason == LWS_CALLBACK_RAW_CLOSE_FILE)
+        listener_on_closed(server);
+    else if (connection && connection->wsi) /* else it is still being made */
+        return server_lws_on_connection(server, connection, reason, in, size);
+    return reason == LWS_CALLBACK_HTTP ? -1 : 0;
 }
 
 static int server_lws_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user,

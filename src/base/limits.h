@@ -230,6 +230,8 @@ enum {
     LIMIT_CONTROL_BACK_MS =
         30 * 1000, /* that a command waits for its node to come back, in mid-answer */
 
+    LIMIT_DESCRIPTORS = 65536, /* of a process that serves */
+
     /* the API: the names that it answers for, this machine's among them */
     LIMIT_API_HOSTS = 32,
 

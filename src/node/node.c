@@ -1,5 +1,6 @@
 #include "node/node.h"
 
+#include "base/descriptors.h"
 #include "base/log.h"
 
 #include <signal.h>
@@ -61,6 +62,7 @@ enum error_code node_run(const struct node_service *services, size_t n_services,
     struct node_process node = {.services = services};
     signal(SIGPIPE,
            SIG_IGN); /* a client that is gone is an error of its connection, not of the process */
+    descriptors_raise();
     enum error_code code = open_loop(&node, err);
     if (code)
         return code;

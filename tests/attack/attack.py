@@ -24,6 +24,7 @@ import os
 import pathlib
 import re
 import resource
+import select
 import signal
 import socket
 import statistics
@@ -66,6 +67,7 @@ class Server:
         self.world, self.host = world, host
         self.log = world.folder / f"serve-{len(world.servers)}.log"
         words = [world.binary, "serve", world.model, "--api", f"{host}:0", "--devices", "cpu"]
+        words += ["--alias", "demo"]
         words += [] if host.startswith("127.") else ["--open"]
         words += ["-t", "1", "--slots", "4", "--context", "512", *map(str, options)]
 
@@ -150,7 +152,7 @@ class Server:
         """How long a good client waits for the first token of a short answer."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=seconds * PATIENCE)
         connection.source_address = (source, 0) if source else None
-        body = json.dumps(harness.chat_body(text, stream=True, max_tokens=2))
+        body = json.dumps(harness.chat_body(text, model="demo", stream=True, max_tokens=2))
         begin, first = time.monotonic(), None
         try:
             connection.request("POST", "/v1/chat/completions", body)
@@ -262,5 +264,70 @@ class AttackWorld(harness.World):
         super().clear()
 
 
+class Crowd:
+    """Many bad connections, each begun by `bad(number)`, which returns a socket; one that the server
+    closes is begun again, so that so many are held all the time, as far as it lets them."""
+
+    def __init__(self, count, bad, again_per_s=200):
+        self.count, self.bad, self.again_per_s = count, bad, again_per_s
+        self.poll = select.epoll()
+        self.held, self.begun, self.closed, self.refused = {}, 0, 0, 0
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._hold, daemon=True)
+
+    def __enter__(self):
+        for _ in range(self.count):
+            self._begin()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *problem):
+        self.ended.set()
+        self.thread.join()
+        for connection in self.held.values():
+            connection.close()
+        self.poll.close()
+
+    def _begin(self):
+        try:
+            connection = self.bad(self.begun)
+        except OSError:
+            self.refused += 1
+            return
+        finally:
+            self.begun += 1
+        connection.setblocking(False)
+        self.held[connection.fileno()] = connection
+        self.poll.register(connection, select.EPOLLIN | select.EPOLLRDHUP)
+
+    def _is_over(self, connection):
+        try:
+            return not connection.recv(65536)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def _hold(self):
+        while not self.ended.is_set():
+            room = max(1, self.again_per_s // 10)
+            for number, _ in self.poll.poll(0.1, room):
+                if self._is_over(self.held[number]):
+                    self.poll.unregister(number)
+                    self.held.pop(number).close()
+                    self.closed += 1
+            for _ in range(min(room, self.count - len(self.held))):
+                self._begin()
+            self.ended.wait(0.1)
+
+    def describe(self):
+        return (
+            f"{len(self.held)} of {self.count} held; {self.begun} begun, {self.closed} closed by "
+            f"the server, {self.refused} refused"
+        )
+
+
 def run(scenario):
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     harness.run(scenario, AttackWorld)

@@ -73,7 +73,7 @@ def check_addresses(world):
     with world.step("on every address, it answers for the one at which a connection arrives"):
         for address in ("10.77.9.1/32", "10.77.9.2/32"):
             world.address(address)
-        server = world.serve("--tls", "off", host="0.0.0.0")
+        server = world.serve("--tls", "off", "--open", host="0.0.0.0")
         server.host = "10.77.9.1"
         check_equal(server.status("GET", "/health"), 200, "Host: its address")
         check_equal(server.status("GET", "/health", host="10.77.9.2"), 403, "another one")

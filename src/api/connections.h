@@ -1,0 +1,58 @@
+/* The connections of the API: how many there are, whose, and which is closed when there is no room
+ * for the next. Pure; nothing here closes anything.
+ *
+ * A connection waits for its client (for a request's head or body, or for an answer to be taken)
+ * or it is busy: a request is being worked on. Only one that waits is closed to make room, and of
+ * those the one that has waited longest; so who connects and says nothing makes room for who does.
+ * One client's connections are a bounded share, and beyond it a client makes room for itself.
+ *
+ * Lifetime: the table is the caller's memory, zeroed and given its limits; a connection is the
+ * caller's from connections_add() to connections_remove(). */
+#pragma once
+
+#include "api/client.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct exchange;
+struct lws;
+
+struct connection {
+    struct connection *next, *before;
+    struct api_client client;
+    bool busy;
+    struct lws *wsi;
+    struct exchange *exchange; /* NULL: between two */
+};
+
+struct connections {
+    struct connection *first, *last; /* who has waited longest comes first */
+    uint32_t n, n_max;
+    uint32_t client_max; /* of one client */
+};
+
+enum connections_room {
+    CONNECTIONS_ROOM,
+    CONNECTIONS_CLOSE_ONE,   /* there will be room when *victim is closed */
+    CONNECTIONS_CLIENT_BUSY, /* the client's share is busy: refuse it */
+    CONNECTIONS_BUSY,        /* all are busy: wait until one is not */
+};
+
+/* How many there may be, of a process that may have so many descriptors: at most half of them, the
+ * rest is for links, devices' processes and files; and of one client at most three quarters of
+ * these. */
+void connections_init(struct connections *connections, uint64_t n_max, uint64_t client_max,
+                      uint32_t descriptors);
+/* Whether there is room for one more of this client. */
+enum connections_room connections_room_for(const struct connections *connections,
+                                           const struct api_client *client,
+                                           struct connection **victim);
+/* The one that has waited longest; NULL: none waits. */
+struct connection *connections_oldest(const struct connections *connections);
+
+void connections_add(struct connections *connections, struct connection *connection);
+void connections_remove(struct connections *connections, struct connection *connection);
+/* From now on it is busy, or waits anew. */
+void connections_set_busy(struct connections *connections, struct connection *connection,
+                          bool busy);

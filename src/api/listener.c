@@ -1,0 +1,211 @@
+#include "api/listener.h"
+
+#include "api/connections.h"
+#include "api/exchange_impl.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <libwebsockets.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    ACCEPTS = 64,          /* in one turn of the loop */
+    ACCEPT_RETRY_MS = 100, /* when the system has no descriptor or memory for one more */
+    SEND_BUFFER_BYTES =
+        256 << 10, /* of the kernel: what a client that does not read gets it to keep */
+};
+
+struct api_listener {
+    lws_sorted_usec_list_t retry;
+    struct api_server *server;
+    struct lws *wsi; /* NULL: closed */
+    bool paused;
+};
+
+static void listener_pause(struct api_server *server, bool paused)
+{
+    struct api_listener *listener = server->listener;
+    if (!listener || !listener->wsi || listener->paused == paused)
+        return;
+    listener->paused = paused;
+    lws_rx_flow_control(listener->wsi, !paused);
+}
+
+static void listener_on_retry(lws_sorted_usec_list_t *entry)
+{
+    listener_pause(lws_container_of(entry, struct api_listener, retry)->server, false);
+}
+
+void listener_on_closed(struct api_server *server)
+{
+    server->listener->wsi = NULL;
+}
+
+void listener_stop(struct api_server *server)
+{
+    if (server->listener)
+        lws_sul_cancel(&server->listener->retry);
+}
+
+void listener_free(struct api_server *server)
+{
+    mem_free(server->listener);
+    server->listener = NULL;
+}
+
+void listener_forget(struct api_server *server, struct connection *connection)
+{
+    assert(connection);
+    connections_remove(&server->connections, connection);
+    mem_free(connection);
+    server->metrics.connections = server->connections.n;
+    listener_pause(server, false);
+}
+
+void listener_set_busy(struct api_server *server, struct connection *connection, bool busy)
+{
+    connections_set_busy(&server->connections, connection, busy);
+    if (!busy)
+        listener_pause(server, false);
+}
+
+/* Its callbacks find nothing of it any more. libwebsockets closes the descriptor in a later turn of
+ * the loop; the descriptors that are not the API's (connections.h) hold those of one turn. */
+void listener_close_connection(struct api_server *server, struct connection *victim)
+{
+    struct lws *wsi = victim->wsi;
+    struct exchange *exchange = victim->exchange;
+    server->metrics.connections_closed++;
+    lws_set_opaque_user_data(wsi, NULL);
+    if (exchange)
+        exchange_free(exchange);
+    listener_forget(server, victim);
+    lws_set_timeout(wsi, PENDING_TIMEOUT_CLOSE_ACK, LWS_TO_KILL_SYNC);
+}
+
+/* False: there is none for `client`. */
+static bool listener_make_room(struct api_server *server, const struct api_client *client)
+{
+    struct connection *victim;
+    switch (connections_room_for(&server->connections, client, &victim)) {
+    case CONNECTIONS_ROOM:
+        return true;
+    case CONNECTIONS_CLOSE_ONE:
+        listener_close_connection(server, victim);
+        return true;
+    case CONNECTIONS_CLIENT_BUSY:
+    case CONNECTIONS_BUSY:
+        break;
+    }
+    return false;
+}
+
+static void listener_set_options(int fd)
+{
+    const int yes = 1, send_bytes = SEND_BUFFER_BYTES;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes,
+               sizeof yes); /* a token is sent when it is there */
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
+}
+
+/* Takes the descriptor. */
+static void listener_adopt(struct api_server *server, int fd, const struct api_client *client)
+{
+    struct connection *connection = mem_new(sizeof *connection);
+    if (!connection) {
+        close(fd);
+        return;
+    }
+    connection->client = *client;
+    connections_add(&server->connections, connection);
+    server->metrics.connections = server->connections.n;
+    const uint32_t n = server->connections.n;
+    lws_adopt_desc_t adopted = {.vh = lws_get_vhost_by_name(server->lws, "api"),
+                                .type = LWS_ADOPT_SOCKET | LWS_ADOPT_HTTP | LWS_ADOPT_ALLOW_SSL,
+                                .fd.sockfd = fd,
+                                .opaque = connection};
+    listener_set_options(fd);
+    /* On failure it has closed the descriptor, and may have told the callback of it. */
+    struct lws *wsi = lws_adopt_descriptor_vhost_via_info(&adopted);
+    if (wsi)
+        connection->wsi = wsi;
+    else if (server->connections.n == n)
+        listener_forget(server, connection);
+}
+
+static void listener_refuse(struct api_server *server, int fd, const struct api_client *client)
+{
+    close(fd);
+    server->metrics.connections_refused++;
+    log_line(LOG_INFO, "api", "refused a connection of %s: it has %u requests under way",
+             client->share, server->connections.client_max);
+}
+
+/* False: no more for now. */
+static bool listener_accept(struct api_server *server)
+{
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    char text[NI_MAXHOST] = "";
+    struct connection *victim;
+    if (server->connections.n >= server->connections.n_max &&
+        !connections_oldest(&server->connections)) {
+        listener_pause(server, true);
+        return false;
+    }
+    const int fd = accept4(lws_get_socket_fd(server->listener->wsi), (struct sockaddr *)&address,
+                           &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+        return true;
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+        if ((victim = connections_oldest(&server->connections)))
+            listener_close_connection(server, victim);
+        listener_pause(server, true);
+        lws_sul_schedule(server->lws, 0, &server->listener->retry, listener_on_retry,
+                         ACCEPT_RETRY_MS * LWS_US_PER_MS);
+        return false;
+    }
+    if (fd < 0)
+        return false;
+    getnameinfo((struct sockaddr *)&address, size, text, sizeof text, NULL, 0, NI_NUMERICHOST);
+    const struct api_client client = api_client_of_address(text);
+    if (listener_make_room(server, &client))
+        listener_adopt(server, fd, &client);
+    else
+        listener_refuse(server, fd, &client);
+    return true;
+}
+
+void listener_on_readable(struct api_server *server)
+{
+    for (int i = 0; i < ACCEPTS && !server->listener->paused; i++) {
+        if (!listener_accept(server))
+            return;
+    }
+}
+
+enum error_code listener_open(struct api_server *server, int fd, struct error *err)
+{
+    lws_adopt_desc_t adopted = {.vh = lws_get_vhost_by_name(server->lws, "api"),
+                                .type = LWS_ADOPT_RAW_FILE_DESC,
+                                .fd.filefd = fd};
+    assert(fd >= 0 && !server->listener);
+    server->listener = mem_new(sizeof *server->listener);
+    if (server->listener) {
+        server->listener->server = server;
+        server->listener->wsi = lws_adopt_descriptor_vhost_via_info(&adopted);
+        if (server->listener->wsi)
+            return ERROR_NONE;
+    }
+    close(fd);
+    return error_set(err, ERROR_NO_MEMORY, "not enough memory to listen on %s port %u",
+                     server->host, server->port);
+}

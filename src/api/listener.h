@@ -1,0 +1,28 @@
+/* Where the API's connections come in: accepts them itself and gives them to libwebsockets, which
+ * would spin when there are no descriptors left and cannot make room. On the loop's thread.
+ *
+ * When there is no room, the connection that has waited longest for its client is closed
+ * (connections.h). When none can be, nothing is accepted until one has ended, and clients wait in
+ * the kernel's queue. */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+
+struct api_server;
+struct connection;
+
+/* After the context is there; takes the descriptor. */
+enum error_code listener_open(struct api_server *server, int fd, struct error *err);
+/* The callbacks of server_lws.c: somebody wants in; the socket is closed with the context. */
+void listener_on_readable(struct api_server *server);
+void listener_on_closed(struct api_server *server);
+void listener_stop(struct api_server *server); /* before the context is destroyed */
+void listener_free(struct api_server *server); /* after that */
+/* A connection has gone: frees it. */
+void listener_forget(struct api_server *server, struct connection *connection);
+/* Ends it and its exchange at once. Not from one of its own callbacks. */
+void listener_close_connection(struct api_server *server, struct connection *victim);
+/* It is busy, or waits for its client. */
+void listener_set_busy(struct api_server *server, struct connection *connection, bool busy);
