@@ -4,6 +4,7 @@
 #include "api/exchange_impl.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "trust/handshake_rate.h"
 
 #include <libwebsockets.h>
 
@@ -14,6 +15,7 @@
 struct server_tls {
     lws_sorted_usec_list_t timer; /* first: libwebsockets gives it back */
     struct pair_keeper keeper;
+    struct handshake_rate rate;
     struct lws_context *lws;
 };
 
@@ -97,7 +99,7 @@ bool server_tls_set_up(struct server_tls *tls, void *ssl_context)
 {
     struct error err;
     assert(tls && ssl_context);
-    if (tls_server_set_up(ssl_context, &tls->keeper.pair, &err) == ERROR_NONE)
+    if (tls_server_set_up(ssl_context, &tls->keeper.pair, &tls->rate, &err) == ERROR_NONE)
         return true;
     log_line(LOG_ERROR, "api", "%s", err.text);
     return false;

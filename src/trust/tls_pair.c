@@ -1,16 +1,20 @@
 #include "trust/tls_pair.h"
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "trust/handshake_rate.h"
 #include "trust/openssl_error.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -162,16 +166,45 @@ static int tls_server_on_hello(SSL *ssl, void *self)
            SSL_use_cert_and_key(ssl, pair->certificate, pair->key, pair->chain, 1) == 1;
 }
 
-enum error_code tls_server_set_up(SSL_CTX *context, const struct tls_pair *pair, struct error *err)
+/* A number for the address; 0 where there is none. */
+static uint64_t tls_server_host(const SSL *ssl)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof address;
+    uint64_t host = 0;
+    if (getpeername(SSL_get_fd(ssl), (struct sockaddr *)&address, &size) != 0)
+        return 0;
+    if (address.ss_family == AF_INET)
+        host = ((const struct sockaddr_in *)&address)->sin_addr.s_addr;
+    else if (address.ss_family == AF_INET6)
+        memcpy(&host, &((const struct sockaddr_in6 *)&address)->sin6_addr, sizeof host);
+    return host;
+}
+
+/* The first callback of a handshake: nothing was computed yet. */
+static int tls_server_on_client_hello(SSL *ssl, int *alert, void *self)
+{
+    if (handshake_rate_take(self, tls_server_host(ssl), clock_now_ns()))
+        return SSL_CLIENT_HELLO_SUCCESS;
+    *alert = SSL_AD_USER_CANCELLED;
+    return SSL_CLIENT_HELLO_ERROR;
+}
+
+enum error_code tls_server_set_up(SSL_CTX *context, const struct tls_pair *pair,
+                                  struct handshake_rate *rate, struct error *err)
 {
     static const char suites_1_2[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
     static const char suites_1_3[] =
         "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
+    static const char signatures[] =
+        "ECDSA+SHA256:ECDSA+SHA384:ECDSA+SHA512:RSA-PSS+SHA256:RSA-PSS+SHA384:RSA-PSS+SHA512:"
+        "RSA+SHA256:RSA+SHA384:RSA+SHA512:ed25519"; /* OpenSSL's own list has SHA-224, too */
     static const char groups[] = "?X25519MLKEM768:X25519:P-256:P-384";
     if (SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1 ||
         SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) != 1 ||
         SSL_CTX_set_cipher_list(context, suites_1_2) != 1 ||
         SSL_CTX_set_ciphersuites(context, suites_1_3) != 1 ||
+        SSL_CTX_set1_sigalgs_list(context, signatures) != 1 ||
         SSL_CTX_set1_groups_list(context, groups) != 1)
         return openssl_error(err, "setting up TLS");
     /* A ticket's key would open recordings of all sessions for as long as it is kept. */
@@ -183,6 +216,7 @@ enum error_code tls_server_set_up(SSL_CTX *context, const struct tls_pair *pair,
                                      SSL_OP_PRIORITIZE_CHACHA);
     /* Clients that end without a close_notify are common, and HTTP says where a message ends. */
     SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_client_hello_cb(context, tls_server_on_client_hello, rate);
     SSL_CTX_set_cert_cb(context, tls_server_on_hello, (void *)(uintptr_t)pair);
     return ERROR_NONE;
 }

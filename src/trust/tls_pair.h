@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct handshake_rate;
 struct stack_st_X509;
 
 /* Zeroed: none. */
@@ -32,6 +33,7 @@ enum error_code tls_pair_parse(const void *certificates, size_t certificates_siz
 
 /* Makes a context one of a server that speaks TLS 1.3, or 1.2 with ephemeral keys and authenticated
  * ciphers, and nothing else: no resumption, no renegotiation, no compression. Each handshake is
- * shown what is in `pair` when it begins; it may be exchanged between any two, and must outlive the
- * context. */
-enum error_code tls_server_set_up(SSL_CTX *context, const struct tls_pair *pair, struct error *err);
+ * shown what is in `pair` when it begins, unless there are too many for `rate`. The pair may be
+ * exchanged between any two; both must outlive the context, which one thread uses. */
+enum error_code tls_server_set_up(SSL_CTX *context, const struct tls_pair *pair,
+                                  struct handshake_rate *rate, struct error *err);

@@ -63,8 +63,8 @@ class Answer:
 class Server:
     """`medley serve` on the bundled model."""
 
-    def __init__(self, world, *options, descriptors=None, host="127.0.0.1"):
-        self.world, self.host = world, host
+    def __init__(self, world, *options, descriptors=None, host="127.0.0.1", state="", tls=None):
+        self.world, self.host, self.tls = world, host, tls
         self.log = world.folder / f"serve-{len(world.servers)}.log"
         words = [world.binary, "serve", world.model, "--api", f"{host}:0", "--devices", "cpu"]
         words += ["--alias", "demo"]
@@ -85,7 +85,7 @@ class Server:
                 stderr=log,
                 text=True,
                 preexec_fn=limit,
-                env=kept | {"MEDLEY_STATE_DIR": "", "MEDLEY_LOG": "info", "GOMP_SPINCOUNT": "100"},
+                env=kept | {"MEDLEY_STATE_DIR": str(state), "MEDLEY_LOG": "info", "GOMP_SPINCOUNT": "100"},
             )
         self.port = self._read_port()
 
@@ -124,6 +124,17 @@ class Server:
     # -- requests
 
     def connect(self, source=None, seconds=20):
+        """With TLS where `tls` is a context (ssl.SSLContext)."""
+        connection = self.connect_plain(source, seconds)
+        if not self.tls:
+            return connection
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(connection)
+            wrapped = self.tls.wrap_socket(connection, server_hostname=self.host)
+            stack.pop_all()
+        return wrapped
+
+    def connect_plain(self, source=None, seconds=20):
         return socket.create_connection(
             (self.host, self.port), seconds * PATIENCE, (source, 0) if source else None
         )
@@ -150,7 +161,10 @@ class Server:
 
     def first_token_s(self, text="Once upon a time", source=None, seconds=60):
         """How long a good client waits for the first token of a short answer."""
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=seconds * PATIENCE)
+        kind, more = http.client.HTTPConnection, {}
+        if self.tls:
+            kind, more = http.client.HTTPSConnection, {"context": self.tls}
+        connection = kind(self.host, self.port, timeout=seconds * PATIENCE, **more)
         connection.source_address = (source, 0) if source else None
         body = json.dumps(harness.chat_body(text, model="demo", stream=True, max_tokens=2))
         begin, first = time.monotonic(), None
@@ -242,7 +256,8 @@ class AttackWorld(harness.World):
         self.servers = []
 
     def serve(self, *options, **more):
-        """A server with these options of `medley serve`; `descriptors` is its RLIMIT_NOFILE."""
+        """A server with these options of `medley serve`; `descriptors` is its RLIMIT_NOFILE,
+        `state` its state folder (none: it keeps nothing)."""
         server = Server(self, *options, **more)
         self.servers.append(server)
         return server

@@ -2,6 +2,7 @@
  * they are renewed and reread. Clients are OpenSSL's, with the checks that they make. */
 #include "base/limits.h"
 #include "trust/api_files.h"
+#include "trust/handshake_rate.h"
 #include "trust/identity_files.h"
 #include "trust/pair_keeper.h"
 
@@ -492,6 +493,39 @@ static void what_a_file_may_hold_is_bounded(void **state)
     api_authority_deinit(&authority);
 }
 
+/* ---- handshakes ---------------------------------------------------------------------------- */
+
+static uint32_t take_all(struct handshake_rate *rate, uint64_t host, uint64_t now_ns)
+{
+    uint32_t n = 0;
+    while (n < 10000 && handshake_rate_take(rate, host, now_ns))
+        n++;
+    return n;
+}
+
+static void handshakes_have_a_rate(void **state)
+{
+    static const uint64_t s = UINT64_C(1000000000), begin = 77 * UINT64_C(1000000000);
+    struct handshake_rate rate = {0};
+    uint32_t flooder = 0, other = 0;
+    (void)state;
+    assert_int_equal(take_all(&rate, 1, begin), HANDSHAKES_AT_ONCE);
+    assert_false(handshake_rate_take(&rate, 2, begin)); /* all that the loop may be held by */
+    for (int ms = 1; ms <= 1000; ms++) {
+        flooder += take_all(&rate, 1, begin + (uint64_t)ms * (s / 1000));
+        if (ms % 10 == 0) /* another client, a hundred times a second */
+            other += handshake_rate_take(&rate, 2, begin + (uint64_t)ms * (s / 1000));
+    }
+    assert_in_range(flooder, HANDSHAKES_OF_HOST_PER_S - 1, HANDSHAKES_OF_HOST_PER_S + 1);
+    assert_int_equal(other, 100);
+    assert_int_equal(take_all(&rate, 1, begin + 60 * s), HANDSHAKES_AT_ONCE);
+    rate = (struct handshake_rate){0};
+    uint32_t n = 0; /* from everywhere, for a second */
+    for (uint64_t i = 0; i < 100000; i++)
+        n += handshake_rate_take(&rate, i, begin + i * (s / 100000));
+    assert_in_range(n, HANDSHAKES_PER_S, HANDSHAKES_PER_S + HANDSHAKES_AT_ONCE + 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -508,6 +542,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(own_files_are_reread_and_a_bad_pair_keeps_the_old,
                                         make_root, remove_root),
         cmocka_unit_test(what_a_file_may_hold_is_bounded),
+        cmocka_unit_test(handshakes_have_a_rate),
     };
     return cmocka_run_group_tests_name("api_certificates", tests, NULL, NULL);
 }
