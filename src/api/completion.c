@@ -140,12 +140,13 @@ static void completion_submit(struct completion *completion)
 static void completion_prepared(struct request_work *work)
 {
     struct completion *completion = completion_of(work);
+    const bool was_busy = completion->busy; /* a step that is refused ends here at once */
     completion->busy = true;
     if (work->exchange && work->err.status)
         completion_fail(completion, &work->err);
     else if (work->exchange)
         completion_submit(completion);
-    completion->busy = false;
+    completion->busy = was_busy;
     completion_free_when_over(completion);
 }
 
