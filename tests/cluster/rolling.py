@@ -2,6 +2,8 @@
 (tests/next) work together, and back. What only the next one knows is used when the last node has
 been updated, and not before."""
 import os
+import pathlib
+import re
 import sqlite3
 import threading
 
@@ -13,7 +15,17 @@ PROMPT = "Tell me a story about a fox."
 # two hold the model, one does not
 DEVICE = {"memory": "12MiB", "decode": "100MB/s", "flops": "4GFLOP/s"}
 TOKENS = 40
-NEW_KIND = b"\xfa\x01\x00"  # an event's field 31, of no bytes: the event ends so
+PROTO = pathlib.Path(__file__).resolve().parents[2] / "proto" / "cluster.proto"
+
+
+def new_kind():
+    """An event of the kind after the highest, of no bytes: the event ends so."""
+    kinds = PROTO.read_text().split("oneof kind {")[1].split("}")[0]
+    tag = (max(int(number) for number in re.findall(r"= (\d+);", kinds)) + 1) << 3 | 2
+    return bytes([tag & 0x7F | 0x80, tag >> 7, 0])
+
+
+NEW_KIND = new_kind()
 
 
 class Reader(threading.Thread):
