@@ -74,7 +74,7 @@ void line_hex(struct line_reader *reader, uint8_t *out, size_t size)
     for (size_t i = 0; i < size; i++) {
         const int high = hex_value(line_next(reader)), low = hex_value(line_next(reader));
         reader->bad |= high < 0 || low < 0;
-        out[i] = reader->bad ? 0 : (uint8_t)(high << 4 | low);
+        out[i] = (uint8_t)(reader->bad ? 0 : high << 4 | low);
     }
 }
 
