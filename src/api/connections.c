@@ -41,6 +41,15 @@ struct connection *connections_oldest(const struct connections *connections)
     return connections_find_waiting(connections, NULL, &ignored);
 }
 
+struct connection *connections_overdue(const struct connections *connections, uint64_t now_ns)
+{
+    for (struct connection *at = connections->first; at; at = at->next) {
+        if (at->head_by_ns && at->head_by_ns <= now_ns)
+            return at;
+    }
+    return NULL;
+}
+
 enum connections_room connections_room_for(const struct connections *connections,
                                            const struct api_client *client,
                                            struct connection **victim)

@@ -22,6 +22,7 @@ struct connection {
     struct connection *next, *before;
     struct api_client client;
     bool busy;
+    uint64_t head_by_ns; /* it is closed unless it has sent a request's head by then; 0: it has */
     struct lws *wsi;
     struct exchange *exchange; /* NULL: between two */
 };
@@ -50,6 +51,8 @@ enum connections_room connections_room_for(const struct connections *connections
                                            struct connection **victim);
 /* The one that has waited longest; NULL: none waits. */
 struct connection *connections_oldest(const struct connections *connections);
+/* One that has not sent its first request in time; NULL: none. */
+struct connection *connections_overdue(const struct connections *connections, uint64_t now_ns);
 
 void connections_add(struct connections *connections, struct connection *connection);
 void connections_remove(struct connections *connections, struct connection *connection);

@@ -11,6 +11,7 @@
 
 enum {
     EXCHANGE_WRITE_BYTES = 64 * 1024,             /* of one lws_write() */
+    EXCHANGE_HEAD_S = 30,                         /* for a head to arrive, handshake included */
     EXCHANGE_BODY_S = 300,                        /* for a body to arrive whole */
     EXCHANGE_BODY_TICK_S = 10,                    /* so often it is seen whether it moves … */
     EXCHANGE_BODY_TICK_BYTES = 8 * 1024,          /* … which is at least so much */

@@ -1,6 +1,7 @@
 #include "api/gate.h"
 
 #include "api/address.h"
+#include "trust/served_names.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -80,16 +81,6 @@ enum error_code gate_allow(struct gate *gate, const char *name, struct error *er
     return ERROR_NONE;
 }
 
-void gate_allow_machine(struct gate *gate, const char *name)
-{
-    char local[GATE_NAME_MAX];
-    struct error ignored;
-    if (gate_allow(gate, name, &ignored) || strchr(name, '.'))
-        return;
-    if ((size_t)snprintf(local, sizeof local, "%s.local", name) < sizeof local)
-        gate_allow(gate, local, &ignored);
-}
-
 /* ---- Host and Origin ---- */
 
 /* RFC 9110, section 7.2: uri-host [":" port]. The port may be any: what came here has found it. */
@@ -102,10 +93,27 @@ static bool gate_read_host(const char *text, char out[GATE_NAME_MAX])
     return (!end[0] || end[0] == ':') && gate_write_name(text, (size_t)(end - text), out);
 }
 
+/* "tower.lan", where "tower" is on the list. Nobody can own a name under these suffixes, and the
+ * API's certificate is made out to them too. */
+static bool gate_lists_locally(const struct gate *gate, const char *name)
+{
+    char machine[GATE_NAME_MAX];
+    const char *dot = strchr(name, '.');
+    if (!dot)
+        return false;
+    snprintf(machine, sizeof machine, "%.*s", (int)(dot - name), name);
+    for (const char *const *suffix = served_suffixes; *suffix; suffix++) {
+        if (strcmp(dot + 1, *suffix) == 0)
+            return gate_lists(gate, machine);
+    }
+    return false;
+}
+
 static bool gate_is_ours(const struct gate *gate, const char *name, const char *arrived)
 {
     char address[GATE_NAME_MAX];
     return api_address_is_loopback(name) || gate_lists(gate, name) ||
+           gate_lists_locally(gate, name) ||
            (arrived && gate_write_address(arrived, strlen(arrived), address) &&
             strcmp(address, name) == 0);
 }

@@ -3,9 +3,10 @@
  * DNS rebinding: the owner of a name can let it point to this machine, and a browser then takes
  * their web page and this server for one origin. What such a request cannot hide is the name, in
  * Host. So a request is taken only under a name that is this machine's: a loopback name, the
- * address at which the connection arrived, the machine's own name (and that with ".local"), or one
- * that was allowed with gate_allow(). An Origin must be that same host, or the one that `--cors`
- * names; where it comes with a Host that is not on the list, it proves nothing.
+ * address at which the connection arrived, or one that was allowed with gate_allow(), also under a
+ * suffix of local networks ("tower.local", served_names.h). An Origin must be that same host, or
+ * the one that `--cors` names; where it comes with a Host that is not on the list, it proves
+ * nothing.
  *
  * Lifetime: gate_allow() copies names into the caller's memory; nothing to free. */
 #pragma once
@@ -28,8 +29,6 @@ struct gate {
 /* A name without a port, or an address, with or without brackets. ERROR_INVALID: it is neither, or
  * there are LIMIT_API_HOSTS already. A name that is on the list is not added again. */
 enum error_code gate_allow(struct gate *gate, const char *name, struct error *err);
-/* The same for the name that a machine has, and with ".local". Not a name: ignored. */
-void gate_allow_machine(struct gate *gate, const char *name);
 
 /* What a head says. Texts are NULL where there is no such header, and "" where it is longer than
  * was read. */

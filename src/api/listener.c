@@ -2,6 +2,7 @@
 
 #include "api/connections.h"
 #include "api/exchange_impl.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -18,13 +19,14 @@
 
 enum {
     ACCEPTS = 64,          /* in one turn of the loop */
+    SWEEP_MS = 1000,       /* between looks for connections that have not asked for anything */
     ACCEPT_RETRY_MS = 100, /* when the system has no descriptor or memory for one more */
     SEND_BUFFER_BYTES =
         256 << 10, /* of the kernel: what a client that does not read gets it to keep */
 };
 
 struct api_listener {
-    lws_sorted_usec_list_t retry;
+    lws_sorted_usec_list_t retry, sweep;
     struct api_server *server;
     struct lws *wsi; /* NULL: closed */
     bool paused;
@@ -51,8 +53,10 @@ void listener_on_closed(struct api_server *server)
 
 void listener_stop(struct api_server *server)
 {
-    if (server->listener)
-        lws_sul_cancel(&server->listener->retry);
+    if (!server->listener)
+        return;
+    lws_sul_cancel(&server->listener->retry);
+    lws_sul_cancel(&server->listener->sweep);
 }
 
 void listener_free(struct api_server *server)
@@ -125,6 +129,7 @@ static void listener_adopt(struct api_server *server, int fd, const struct api_c
         return;
     }
     connection->client = *client;
+    connection->head_by_ns = clock_now_ns() + EXCHANGE_HEAD_S * UINT64_C(1000000000);
     connections_add(&server->connections, connection);
     server->metrics.connections = server->connections.n;
     const uint32_t n = server->connections.n;
@@ -192,6 +197,16 @@ void listener_on_readable(struct api_server *server)
     }
 }
 
+/* libwebsockets gives each byte of a TLS handshake the time of a whole one. */
+static void listener_on_sweep(lws_sorted_usec_list_t *entry)
+{
+    struct api_server *server = lws_container_of(entry, struct api_listener, sweep)->server;
+    struct connection *overdue;
+    while ((overdue = connections_overdue(&server->connections, clock_now_ns())))
+        listener_close_connection(server, overdue);
+    lws_sul_schedule(server->lws, 0, entry, listener_on_sweep, SWEEP_MS * LWS_US_PER_MS);
+}
+
 enum error_code listener_open(struct api_server *server, int fd, struct error *err)
 {
     lws_adopt_desc_t adopted = {.vh = lws_get_vhost_by_name(server->lws, "api"),
@@ -202,8 +217,10 @@ enum error_code listener_open(struct api_server *server, int fd, struct error *e
     if (server->listener) {
         server->listener->server = server;
         server->listener->wsi = lws_adopt_descriptor_vhost_via_info(&adopted);
-        if (server->listener->wsi)
+        if (server->listener->wsi) {
+            listener_on_sweep(&server->listener->sweep);
             return ERROR_NONE;
+        }
     }
     close(fd);
     return error_set(err, ERROR_NO_MEMORY, "not enough memory to listen on %s port %u",

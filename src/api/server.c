@@ -21,7 +21,6 @@
 enum {
     DESCRIPTORS_OWN = 64, /* of libwebsockets, besides connections */
     KEEPALIVE_S = 75,
-    HEAD_S = 30,   /* for a request's headers to arrive */
     WATCH_MS = 10, /* while stopping */
     STOP_GRACE_S = 10,
     WAITING_MS = 5 * 1000,
@@ -135,7 +134,7 @@ static enum error_code open_context(struct api_server *server, void *uv_loop, in
         .max_http_header_pool2 = n_max,
         .fd_limit_per_thread = n_max,
         .keepalive_timeout = KEEPALIVE_S,
-        .timeout_secs = HEAD_S,
+        .timeout_secs = EXCHANGE_HEAD_S,
         .gid = (gid_t)-1,
         .uid = (uid_t)-1,
     };
@@ -189,10 +188,13 @@ static enum error_code server_init_gate(struct api_server *server,
         code = gate_allow(&server->gate, options->hosts[i], err);
     if (code)
         return error_wrap(err, "api");
+    struct error ignored; /* a machine may be called what is no host name */
     if (gethostname(machine, sizeof machine - 1) == 0)
-        gate_allow_machine(&server->gate, machine);
+        gate_allow(&server->gate, machine, &ignored);
+    machine[strcspn(machine, ".")] = '\0';
+    gate_allow(&server->gate, machine, &ignored);
     if (options->name)
-        gate_allow_machine(&server->gate, options->name);
+        gate_allow(&server->gate, options->name, &ignored);
     return ERROR_NONE;
 }
 

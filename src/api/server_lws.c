@@ -223,6 +223,7 @@ static struct exchange *server_lws_begin_exchange(struct api_server *server,
     connection->exchange = exchange_new(server, connection->wsi);
     if (connection->exchange) {
         connection->exchange->connection = connection;
+        connection->head_by_ns = 0;
         listener_set_busy(server, connection, false);
     }
     return connection->exchange;

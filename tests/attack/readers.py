@@ -5,7 +5,7 @@ import time
 from attack import LONG, check, check_equal, run, wait
 
 READERS = 200 if LONG else 80
-MEMORY_MAX = 320 << 20  # 128 MiB of one client, what is being made, and slack
+MEMORY_MAX = (512 + 64) << 20  # the API's limit `memory`, and slack
 
 
 def ask_and_not_read(server, words):

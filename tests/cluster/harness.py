@@ -98,6 +98,14 @@ def be_a_machine(name):
         libc.mount(b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None)
 
 
+def is_device_process(pid):
+    """As opposed to one that renders chat templates."""
+    try:
+        return b"--compute-on-one-device" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
 class Node:
     def __init__(self, world, name, number, folder):
         self.world, self.name, self.folder = world, name, pathlib.Path(folder)
@@ -153,7 +161,8 @@ class Node:
     def children(self):
         """Its devices' processes: the system lists them by the thread that has started them."""
         lists = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        return [int(word) for path in lists for word in path.read_text().split()]
+        pids = [int(word) for path in lists for word in path.read_text().split()]
+        return [pid for pid in pids if is_device_process(pid)]
 
     def end(self, number=signal.SIGTERM, seconds=15):
         """Sends a signal and waits; SIGTERM must end it in order."""

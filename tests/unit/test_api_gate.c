@@ -17,7 +17,7 @@ static int setup(void **state)
     struct error err;
     (void)state;
     gate = (struct gate){0};
-    gate_allow_machine(&gate, "Tower");
+    assert_int_equal(gate_allow(&gate, "Tower", &err), ERROR_NONE);
     assert_int_equal(gate_allow(&gate, "api.example.com", &err), ERROR_NONE);
     assert_int_equal(gate_allow(&gate, "2001:DB8::1", &err), ERROR_NONE);
     return 0;
@@ -44,6 +44,9 @@ static void test_hosts(void **state)
         {"[::1]:8080", NULL, 200},
         {"tower", NULL, 200},
         {"TOWER.LOCAL:80", NULL, 200},
+        {"tower.home.arpa", NULL, 200},
+        {"tower.evil.local", NULL, 403},
+        {"attic.local", NULL, 403},
         {"api.example.com", NULL, 200},
         {"[2001:db8:0::1]", NULL, 200},
         {"192.0.2.1", "192.0.2.1", 200},

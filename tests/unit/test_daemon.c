@@ -84,16 +84,16 @@ static void await_nodes(int node, uint32_t n)
         fail_msg("node %d does not see %u nodes: %s", node, n, ask(w, node, "{\"do\":\"nodes\"}"));
 }
 
-/* A cluster of the first n nodes; each has joined through the one before. */
+/* A cluster of the first n nodes; the first is its admin, through which all have joined. */
 static void start_cluster(int n)
 {
     start(0, &(struct daemon_options){0});
     await_nodes(0, 1);
     for (int i = 1; i < n; i++) {
         char code[16];
-        invite(i - 1, code);
-        start(i, &(struct daemon_options){
-                     .peers = {address_of(i - 1)}, .n_peers = 1, .join_code = code});
+        invite(0, code);
+        start(i,
+              &(struct daemon_options){.peers = {address_of(0)}, .n_peers = 1, .join_code = code});
         for (int j = 0; j <= i; j++)
             await_nodes(j, (uint32_t)i + 1);
     }
