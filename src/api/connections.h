@@ -23,8 +23,9 @@ struct connection {
     struct api_client client;
     bool busy;
     uint64_t head_by_ns; /* it is closed unless it has sent a request's head by then; 0: it has */
-    struct lws *wsi;
-    struct exchange *exchange; /* NULL: between two */
+    struct lws *wsi;     /* NULL: not adopted yet, or never */
+    enum { CONNECTION_NEW, CONNECTION_UNBORN, CONNECTION_OVER } unadopted; /* where there is none */
+    struct exchange *exchange;                                             /* NULL: between two */
 };
 
 struct connections {

@@ -30,6 +30,7 @@ struct api_listener {
     struct api_server *server;
     struct lws *wsi; /* NULL: closed */
     bool paused;
+    struct connection *unborn; /* given to libwebsockets, which did not take them */
 };
 
 static void listener_pause(struct api_server *server, bool paused)
@@ -61,6 +62,12 @@ void listener_stop(struct api_server *server)
 
 void listener_free(struct api_server *server)
 {
+    if (!server->listener)
+        return;
+    for (struct connection *at = server->listener->unborn, *next; at; at = next) {
+        next = at->next;
+        mem_free(at);
+    }
     mem_free(server->listener);
     server->listener = NULL;
 }
@@ -120,6 +127,36 @@ static void listener_set_options(int fd)
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
 }
 
+/* libwebsockets has not taken it. Where a handshake was refused it ends the connection in a later
+ * turn and tells the callback then; where it had no memory, never. */
+static void listener_keep_unborn(struct api_listener *listener, struct connection *connection)
+{
+    connection->unadopted = CONNECTION_UNBORN;
+    connection->before = NULL;
+    connection->next = listener->unborn;
+    if (connection->next)
+        connection->next->before = connection;
+    listener->unborn = connection;
+}
+
+void listener_on_unborn_end(struct api_server *server, struct connection *connection,
+                            struct lws *wsi)
+{
+    assert(!connection->wsi && connection->unadopted != CONNECTION_OVER);
+    lws_set_opaque_user_data(wsi, NULL);
+    if (connection->unadopted == CONNECTION_NEW) {
+        connection->unadopted = CONNECTION_OVER; /* listener_adopt() frees it */
+        return;
+    }
+    if (connection->next)
+        connection->next->before = connection->before;
+    if (connection->before)
+        connection->before->next = connection->next;
+    else
+        server->listener->unborn = connection->next;
+    mem_free(connection);
+}
+
 /* Takes the descriptor. */
 static void listener_adopt(struct api_server *server, int fd, const struct api_client *client)
 {
@@ -132,18 +169,20 @@ static void listener_adopt(struct api_server *server, int fd, const struct api_c
     connection->head_by_ns = clock_now_ns() + EXCHANGE_HEAD_S * UINT64_C(1000000000);
     connections_add(&server->connections, connection);
     server->metrics.connections = server->connections.n;
-    const uint32_t n = server->connections.n;
     lws_adopt_desc_t adopted = {.vh = lws_get_vhost_by_name(server->lws, "api"),
                                 .type = LWS_ADOPT_SOCKET | LWS_ADOPT_HTTP | LWS_ADOPT_ALLOW_SSL,
                                 .fd.sockfd = fd,
                                 .opaque = connection};
     listener_set_options(fd);
-    /* On failure it has closed the descriptor, and may have told the callback of it. */
-    struct lws *wsi = lws_adopt_descriptor_vhost_via_info(&adopted);
-    if (wsi)
-        connection->wsi = wsi;
-    else if (server->connections.n == n)
-        listener_forget(server, connection);
+    connection->wsi = lws_adopt_descriptor_vhost_via_info(&adopted);
+    if (connection->wsi)
+        return;
+    connections_remove(&server->connections, connection);
+    server->metrics.connections = server->connections.n;
+    if (connection->unadopted == CONNECTION_OVER)
+        mem_free(connection);
+    else
+        listener_keep_unborn(server->listener, connection);
 }
 
 static void listener_refuse(struct api_server *server, int fd, const struct api_client *client)

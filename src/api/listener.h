@@ -12,6 +12,7 @@
 
 struct api_server;
 struct connection;
+struct lws;
 
 /* After the context is there; takes the descriptor. */
 enum error_code listener_open(struct api_server *server, int fd, struct error *err);
@@ -20,6 +21,9 @@ void listener_on_readable(struct api_server *server);
 void listener_on_closed(struct api_server *server);
 void listener_stop(struct api_server *server); /* before the context is destroyed */
 void listener_free(struct api_server *server); /* after that */
+/* libwebsockets ends what it could not adopt. */
+void listener_on_unborn_end(struct api_server *server, struct connection *connection,
+                            struct lws *wsi);
 /* A connection has gone: frees it. */
 void listener_forget(struct api_server *server, struct connection *connection);
 /* Ends it and its exchange at once. Not from one of its own callbacks. */

@@ -474,8 +474,10 @@ static int server_lws_dispatch(struct api_server *server, struct lws *wsi,
         listener_on_readable(server);
     else if (reason == LWS_CALLBACK_RAW_CLOSE_FILE)
         listener_on_closed(server);
-    else if (connection && connection->wsi) /* else it is still being made */
+    else if (connection && connection->wsi)
         return server_lws_on_connection(server, connection, reason, in, size);
+    else if (connection && reason == LWS_CALLBACK_WSI_DESTROY)
+        listener_on_unborn_end(server, connection, wsi);
     return reason == LWS_CALLBACK_HTTP ? -1 : 0;
 }
 

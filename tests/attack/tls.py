@@ -167,7 +167,7 @@ def check_scanner(world, server):
 def is_open(connection):
     connection.setblocking(False)
     try:
-        return connection.recv(1) != b""
+        return connection.recv(1 << 16) != b""  # all of what it was told meanwhile
     except BlockingIOError:
         return True
     except OSError:
