@@ -77,6 +77,8 @@ class Server:
                 resource.setrlimit(resource.RLIMIT_NOFILE, descriptors)
 
         kept = {key: value for key, value in os.environ.items() if not key.startswith("MEDLEY_")}
+        # AddressSanitizer keeps what was freed, and its memory is measured here.
+        kept["ASAN_OPTIONS"] = kept.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 words,

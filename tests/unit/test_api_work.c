@@ -120,7 +120,8 @@ static void test_memory_of_all(void **state)
         fds[i] = api_connect();
         char head[128];
         snprintf(head, sizeof head,
-                 "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", 5 * MIB);
+                 "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n",
+                 5 * MIB);
         api_send_text(fds[i], head);
         api_send(fds[i], part, 4 * MIB);
     }
