@@ -170,7 +170,9 @@ static enum error_code admission_guest_start_machine(struct guest *guest, struct
 static void admission_guest_turn_away(struct guest *guest, const struct error *err)
 {
     struct buffer reply = {0};
-    join_fail(&guest->machine.session, JOIN_REFUSED_DECLINED, err->text, &reply);
+    join_fail(&guest->machine.session,
+              err->code == ERROR_UNSUPPORTED ? JOIN_REFUSED_NOT_ADMIN : JOIN_REFUSED_DECLINED,
+              err->text, &reply);
     join_channel_send(guest->channel, &reply);
     guest_over(guest, err);
     buffer_deinit(&reply);

@@ -68,6 +68,7 @@ enum join_refusal {
     JOIN_REFUSED_BUSY,       /* try again in a few seconds */
     JOIN_REFUSED_DECLINED,   /* a person, or the cluster, said no */
     JOIN_REFUSED_TIME,       /* it took too long */
+    JOIN_REFUSED_NOT_ADMIN,  /* a plain member lets nobody in: ask another */
 };
 
 enum { JOIN_NAME_TEXT = 64, JOIN_DIGEST_BYTES = 64, JOIN_WHY_MAX = 200 };

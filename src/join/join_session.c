@@ -230,6 +230,10 @@ enum join_refusal join_refusal_read(const struct join_message *message, const ch
                   "%s is busy with another machine that wants to join: try again in a few seconds",
                   who);
         break;
+    case JOIN_REFUSED_NOT_ADMIN:
+        error_set(err, ERROR_UNSUPPORTED,
+                  "%s is a plain member: an admin of its cluster must let this machine in", who);
+        break;
     case JOIN_REFUSED_TIME:
         error_set(err, ERROR_CANCELLED, "%s waited too long for this machine", who);
         break;

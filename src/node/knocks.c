@@ -22,6 +22,7 @@ struct knock { /* one attempt at one member */
     char host[256];
     uint16_t port;
     char peer_name[JOIN_NAME_TEXT];
+    char id[NODE_ID_TEXT];       /* of a member that discovery has found; else "" */
     char words[JOIN_WORDS_TEXT]; /* by hand: those to compare; "" not yet */
     bool closing;
 };
@@ -39,6 +40,8 @@ struct knocks {
     char through[JOIN_NAME_TEXT];
     bool joined;
     void (*closed)(struct daemon *daemon); /* NULL: it is not closing */
+    char plain[KNOCKS_MAX][NODE_ID_TEXT];  /* members that let nobody in */
+    uint32_t n_plain;
     struct error wrong; /* what a member has said against the code; code ERROR_NONE: nothing */
 };
 
@@ -234,6 +237,8 @@ static void knocks_on_ended(void *self, const struct error *why)
         return;
     }
     log_line(LOG_INFO, "node", "%s: %s", knock->host, reason.text);
+    if (reason.code == ERROR_UNSUPPORTED && knock->id[0])
+        memcpy(knocks->plain[knocks->n_plain++ % KNOCKS_MAX], knock->id, sizeof knock->id);
     if (knocks->by_code && reason.code == ERROR_INVALID)
         knocks->wrong = reason;
     if (!others_try(knocks, knock) && !is_worth_waiting(knocks, &reason))
@@ -261,7 +266,8 @@ static struct knock *free_knock(struct knocks *knocks)
     return NULL;
 }
 
-static void knock_at(struct knocks *knocks, const char *host, uint16_t port, const char *name)
+static void knock_at(struct knocks *knocks, const char *host, uint16_t port, const char *name,
+                     const char *id)
 {
     struct knock *knock = at_host(knocks, host, port) ? NULL : free_knock(knocks);
     if (!knock)
@@ -269,6 +275,7 @@ static void knock_at(struct knocks *knocks, const char *host, uint16_t port, con
     *knock = (struct knock){.knocks = knocks, .port = port};
     snprintf(knock->host, sizeof knock->host, "%s", host);
     snprintf(knock->peer_name, sizeof knock->peer_name, "%s", name);
+    snprintf(knock->id, sizeof knock->id, "%s", id);
     const struct joining_options options = {
         .loop = knocks->daemon->loop,
         .identity = &knocks->daemon->identity,
@@ -293,14 +300,25 @@ static void knock_at(struct knocks *knocks, const char *host, uint16_t port, con
     }
 }
 
-/* Each found member once, whatever addresses it has; by hand one of a cluster is enough. */
+static bool is_plain(const struct knocks *knocks, const char *id)
+{
+    for (uint32_t i = 0; i < knocks->n_plain && i < KNOCKS_MAX; i++) {
+        if (strcmp(knocks->plain[i], id) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Each found member once, whatever addresses it has; by hand one admin of a cluster is enough.
+ * Which of them are admins shows when they are asked; when all have been, from the beginning. */
 static void knock_at_found(struct knocks *knocks)
 {
     const struct discovered_node *done[KNOCKS_MAX];
     int n = 0;
     for (const struct discovered_node *found = finder_found(knocks->daemon->finder);
          found && n < KNOCKS_MAX; found = found->next) {
-        bool seen = !found->record.cluster[0];
+        bool seen =
+            !found->record.cluster[0] || (!knocks->by_code && is_plain(knocks, found->record.id));
         for (int i = 0; i < n && !seen; i++)
             seen =
                 strcmp(done[i]->record.id, found->record.id) == 0 ||
@@ -308,8 +326,10 @@ static void knock_at_found(struct knocks *knocks)
         if (seen)
             continue;
         done[n++] = found;
-        knock_at(knocks, found->host, found->port, found->record.name);
+        knock_at(knocks, found->host, found->port, found->record.name, found->record.id);
     }
+    if (!n)
+        knocks->n_plain = 0;
 }
 
 void knocks_step(struct knocks *knocks)
@@ -319,7 +339,7 @@ void knocks_step(struct knocks *knocks)
         daemon_now_ms(daemon) < knocks->again_ms)
         return;
     if (knocks->host[0])
-        knock_at(knocks, knocks->host, knocks->port, "");
+        knock_at(knocks, knocks->host, knocks->port, "", "");
     else
         knock_at_found(knocks);
     if (knocks->is_asked && !is_busy(knocks) &&

@@ -277,12 +277,19 @@ static void test_context_anew(void **state)
     assert_int_equal(generator_context(again.text->generator), 512);
 }
 
+static bool never(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
 /* What failed for want of memory is tried again, and leaks nothing. */
 static void test_open_again(void **state)
 {
     uint32_t n_late = 0;
     start_cluster(1);
     place(0, 0);
+    daemon_world_run(w, never, NULL, 1000); /* what is written down of that is written then */
     for (unsigned nth = 1; nth <= 8; nth++) {
         struct opened opened = {0};
         mem_fail_nth(nth);
