@@ -187,6 +187,7 @@ static void links_fill_now(struct daemon *daemon, struct told_now *told, Node__N
     now->models = told->models;
     now->n_unreached = gather_unreached(daemon, told->unreached);
     now->unreached = told->unreached;
+    now->has_takes_no_part = now->takes_no_part = agreement_failure(daemon->agreement) != NULL;
 }
 
 void daemon_tell_now(struct daemon *daemon)

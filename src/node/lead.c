@@ -105,7 +105,9 @@ static uint32_t lead_gather_nodes(struct daemon *daemon, struct master_node *nod
         nodes[n].id = id;
         nodes[n].missed = now ? now->unreached : NULL;
         nodes[n].n_missed = now ? now->n_unreached : 0;
-        nodes[n].suspected = peer && (peer->link ? peer->is_silent : daemon_is_gone(daemon, peer));
+        nodes[n].suspected =
+            (peer && (peer->link ? peer->is_silent : daemon_is_gone(daemon, peer))) ||
+            (now && now->takes_no_part);
         nodes[n].heard_ms = strcmp(id, daemon->id) == 0 ? daemon_now_ms(daemon)
                             : peer                      ? heard_ms(daemon, peer)
                                                         : 0;

@@ -215,7 +215,7 @@ static void test_beside_a_daemon(void **state)
     assert_true(net_host_hears(&b, "found aaaa000011112222 laptop", 20000));
     net_host_say(&b, "kill"); /* and one can go without the other */
     net_host_say(&a, "cluster home");
-    assert_true(net_host_hears(&b, "found aaaa000011112222 laptop [home]", 20000));
+    assert_true(net_host_hears(&b, "found aaaa000011112222 laptop [home]", 60000));
     net_host_stop(&a);
     net_host_stop(&b);
 }
