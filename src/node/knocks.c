@@ -300,7 +300,7 @@ static void knock_at(struct knocks *knocks, const char *host, uint16_t port, con
     }
 }
 
-static bool is_plain(const struct knocks *knocks, const char *id)
+static bool knocks_know_plain(const struct knocks *knocks, const char *id)
 {
     for (uint32_t i = 0; i < knocks->n_plain && i < KNOCKS_MAX; i++) {
         if (strcmp(knocks->plain[i], id) == 0)
@@ -317,8 +317,8 @@ static void knock_at_found(struct knocks *knocks)
     int n = 0;
     for (const struct discovered_node *found = finder_found(knocks->daemon->finder);
          found && n < KNOCKS_MAX; found = found->next) {
-        bool seen =
-            !found->record.cluster[0] || (!knocks->by_code && is_plain(knocks, found->record.id));
+        bool seen = !found->record.cluster[0] ||
+                    (!knocks->by_code && knocks_know_plain(knocks, found->record.id));
         for (int i = 0; i < n && !seen; i++)
             seen =
                 strcmp(done[i]->record.id, found->record.id) == 0 ||
