@@ -20,6 +20,7 @@ LIBRARIES = [
     (r"medley/.*\.h", {"public"}),
     (r"ggml.*\.h|gguf\.h", {"engine", "gpu", "model"}),
     (r"libwebsockets.*", {"api"}),
+    (r"curl/.*", {"post"}),
     (r"yyjson\.h", {"api", "base", "cli", "clusterfile", "gpu", "node", "report"}),
     (r"quickjs.*|.*/quickjs.*\.h", {"model"}),
     (r"pcre2\.h", {"model"}),
