@@ -155,6 +155,11 @@ uint64_t agreement_member(const struct agreement *a)
     return party_member(a->party);
 }
 
+bool agreement_has_agreed_on(const struct agreement *a, uint64_t member)
+{
+    return party_has_agreed_on(a->party, member);
+}
+
 struct replica_status agreement_status(const struct agreement *a)
 {
     return party_status(a->party);

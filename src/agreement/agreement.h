@@ -102,6 +102,7 @@ const struct state *agreement_state(const struct agreement *agreement);
 uint64_t agreement_member(const struct agreement *agreement); /* 0 while it is forgetting */
 struct replica_status
 agreement_status(const struct agreement *agreement); /* of a replica that is not there: zeroed */
+bool agreement_has_agreed_on(const struct agreement *agreement, uint64_t member); /* replica.h */
 const struct error *
 agreement_failure(const struct agreement *agreement); /* why it takes no part; NULL: it does */
 

@@ -61,6 +61,15 @@ bool claims_event(const Cluster__Event *event, const char *sender)
     return true;
 }
 
+uint64_t claims_member(const struct state *state, const char *sender, uint64_t member, bool agreed)
+{
+    assert(sender && *sender);
+    const Cluster__NodeRecord *owner = state_node_of_member(state, member);
+    if (owner)
+        return is_sender(owner->node->id, sender) ? member : 0;
+    return agreed && state_node(state, sender) ? 0 : member;
+}
+
 static bool are_devices(const Cluster__Node *about)
 {
     if (about->n_devices > LIMIT_DEVICES)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "cluster/state.h"
 
 #include "node.pb-c.h"
 
@@ -14,6 +15,13 @@
  * and record. Where instances are placed, unless somebody asked for it by hand, and when the
  * cluster was founded anew, only the leader says, which needs not send it. */
 bool claims_event(const Cluster__Event *event, const char *sender);
+
+/* The member id, as far as it is `sender`'s: else 0. It is not where the state has it as another
+ * node's; nor where nobody has it, the sender is known by another, and the list of members has it
+ * still (`agreed`, replica_has_agreed_on()). That was the id of a node which lost its disk, or was
+ * removed, and whose vote may count for a moment more. An id of which nothing is known is
+ * believed: a node that lost its disk has one. */
+uint64_t claims_member(const struct state *state, const char *sender, uint64_t member, bool agreed);
 
 /* What it says of itself: such as the state would take. `size` is the message's. ERROR_INVALID. */
 enum error_code claims_about(const Cluster__Node *about, size_t size, const char *sender,

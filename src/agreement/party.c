@@ -358,6 +358,11 @@ uint64_t party_member(const struct party *p)
     return p->member;
 }
 
+bool party_has_agreed_on(const struct party *p, uint64_t member)
+{
+    return p->replica && replica_has_agreed_on(p->replica, member);
+}
+
 struct replica_status party_status(const struct party *p)
 {
     return p->replica ? replica_status(p->replica) : (struct replica_status){.failed = p->failed};

@@ -140,5 +140,6 @@ const struct state *party_state(const struct party *party);   /* that is shown *
 const struct state *party_applied(const struct party *party); /* the log's */
 uint64_t party_member(const struct party *party);
 struct replica_status party_status(const struct party *party);
-const struct error *party_failure(const struct party *party); /* NULL: it takes part */
-bool party_takes_part(const struct party *party);             /* there is a replica */
+const struct error *party_failure(const struct party *party);         /* NULL: it takes part */
+bool party_takes_part(const struct party *party);                     /* there is a replica */
+bool party_has_agreed_on(const struct party *party, uint64_t member); /* as the replica */

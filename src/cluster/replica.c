@@ -472,6 +472,17 @@ void replica_members(const struct replica *r, struct members *out)
         raft_members(&r->raft.configuration, out);
 }
 
+bool replica_has_agreed_on(const struct replica *r, uint64_t id)
+{
+    const struct raft_configuration *list = &r->raft.configuration_committed;
+    const uint64_t index = r->raft_open ? r->raft.configuration_committed_index : 0;
+    for (unsigned i = 0; index && index <= r->applied && i < list->n; i++) {
+        if (list->servers[i].id == id)
+            return true;
+    }
+    return false;
+}
+
 uint64_t replica_match(const struct replica *r, uint64_t id)
 {
     raft_index match = 0;

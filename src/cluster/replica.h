@@ -169,5 +169,8 @@ struct replica_status {
 struct replica_status replica_status(const struct replica *replica);
 /* The latest list in the log, committed or not; empty: none. */
 void replica_members(const struct replica *replica, struct members *out);
+/* In the list that was agreed on last, and the entries up to it are applied: so the state has, or
+ * had, a record of that member. */
+bool replica_has_agreed_on(const struct replica *replica, uint64_t id);
 /* How far a member's log is known to be the leader's; 0: unknown, or this is no leader. */
 uint64_t replica_match(const struct replica *replica, uint64_t id);

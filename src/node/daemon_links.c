@@ -19,13 +19,15 @@
 
 #include <string.h>
 
-/* Whose log it is: what the state says of the node, else what it says of itself, unless that is
- * somebody else's. */
+uint64_t daemon_member_of(const struct daemon *daemon, const char *node, uint64_t member)
+{
+    const bool agreed = agreement_has_agreed_on(daemon->agreement, member);
+    return member ? claims_member(daemon_state(daemon), node, member, agreed) : 0;
+}
+
 static uint64_t member_of(const struct daemon *daemon, const struct peer *peer)
 {
-    uint64_t member = peer->about ? peer->about->member : 0;
-    const Cluster__NodeRecord *owner = state_node_of_member(daemon_state(daemon), member);
-    return owner && strcmp(owner->node->id, peer->id) != 0 ? 0 : member;
+    return peer->about ? daemon_member_of(daemon, peer->id, peer->about->member) : 0;
 }
 
 /* ---- what is told ------------------------------------------------------------------------ */
@@ -272,7 +274,9 @@ static enum error_code take_proposal(struct daemon *daemon, struct peer *peer, c
     enum error_code code = event_decode(bytes, size, &event, err);
     if (code)
         return code;
-    if (claims_event(event, peer->id))
+    const bool is_update = event->kind_case == CLUSTER__EVENT__KIND_NODE_UPDATED;
+    const uint64_t member = is_update ? event->node_updated->member : 0;
+    if (claims_event(event, peer->id) && member == daemon_member_of(daemon, peer->id, member))
         agreement_receive_proposal(daemon->agreement, bytes, size);
     else {
         log_line(LOG_WARN, "node", "%.8s proposed what it may not propose: dropped", peer->id);

@@ -142,6 +142,8 @@ void daemon_post(struct link *link, uint16_t type, const void *bytes, size_t siz
 void daemon_tell_now(struct daemon *daemon);
 void daemon_tell_held(
     struct daemon *daemon); /* soon, and to all, where this node has other stages than it told */
+/* The member id, as far as it is that node's (claims_member()): else 0. */
+uint64_t daemon_member_of(const struct daemon *daemon, const char *node, uint64_t member);
 bool daemon_send_raft(void *self, uint64_t member, const void *bytes, size_t size);
 bool daemon_forward(void *self, uint64_t member, const void *event, size_t size);
 

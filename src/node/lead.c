@@ -28,9 +28,8 @@ struct lead {
 static bool lead_is_recorded(const struct daemon *daemon, const Cluster__Node *about)
 {
     const Cluster__NodeRecord *record = state_node(daemon_state(daemon), about->id);
-    const Cluster__NodeRecord *owner = state_node_of_member(daemon_state(daemon), about->member);
     struct buffer one = {0}, other = {0};
-    if (!record || (owner && owner != record))
+    if (!record || !daemon_member_of(daemon, about->id, about->member))
         return true; /* not let in, or with another's member id: the state would not take it */
     message_encode(&about->base, &one);
     message_encode(&record->node->base, &other);

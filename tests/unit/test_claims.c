@@ -155,11 +155,46 @@ static void test_now(void **state)
     assert_int_equal(claims_now(&now, &err), ERROR_INVALID);
 }
 
+static Cluster__NodeRecord *record_of(Cluster__NodeRecord *record, Cluster__Node *node, char *id,
+                                      uint64_t member)
+{
+    cluster__node_record__init(record);
+    cluster__node__init(node);
+    record->node = node;
+    node->id = id;
+    node->has_member = true;
+    node->member = member;
+    return record;
+}
+
+/* The id of a log that is gone may still be on the list, with a vote. */
+static void test_member(void **unused)
+{
+    enum { MINE = 5, THEIRS = 6, GONE = 7, NEW = 8 };
+    static char stranger[] = "stranger";
+    Cluster__NodeRecord records[2], *list[2];
+    Cluster__Node nodes[2];
+    Cluster__State root = CLUSTER__STATE__INIT;
+    struct state state = {.root = NULL};
+    assert_int_equal(claims_member(&state, me, GONE, true), GONE); /* nothing is known */
+    list[0] = record_of(&records[0], &nodes[0], me, MINE);
+    list[1] = record_of(&records[1], &nodes[1], other, THEIRS);
+    root.nodes = list;
+    root.n_nodes = 2;
+    state.root = &root;
+    assert_int_equal(claims_member(&state, me, MINE, true), MINE);
+    assert_int_equal(claims_member(&state, me, THEIRS, true), 0);
+    assert_int_equal(claims_member(&state, me, THEIRS, false), 0);
+    assert_int_equal(claims_member(&state, me, GONE, true), 0);
+    assert_int_equal(claims_member(&state, me, NEW, false), NEW);        /* it lost its disk */
+    assert_int_equal(claims_member(&state, stranger, GONE, true), GONE); /* ours is older */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names), cmocka_unit_test(test_own), cmocka_unit_test(test_leaders),
-        cmocka_unit_test(test_about), cmocka_unit_test(test_now),
+        cmocka_unit_test(test_about), cmocka_unit_test(test_now), cmocka_unit_test(test_member),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

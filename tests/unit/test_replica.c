@@ -265,6 +265,8 @@ static void lists_of_members_in_one_message(void **unused)
     append(&s, 1, 0, 0, 1, entries, 5);
     replica_members(s.replica, &members);
     assert_true(members_voters(&members) == 3 && replica_status(s.replica).members_pending);
+    const uint64_t one_id = members.list[0].id;
+    assert_false(replica_has_agreed_on(s.replica, one_id)); /* the list is not applied */
     struct log_entry other[] = {event_entry(2), event_entry(2)};
     append(&s, 2, 3, 1, 3, other, 2); /* entries 4 and 5 never were */
     replica_members(s.replica, &members);
@@ -273,6 +275,7 @@ static void lists_of_members_in_one_message(void **unused)
     assert_true(replica_status(s.replica).applied == 5 &&
                 !replica_status(s.replica).members_pending);
     assert_true(s.n_applied == 5);
+    assert_true(replica_has_agreed_on(s.replica, one_id) && !replica_has_agreed_on(s.replica, 99));
     drop_stage(&s);
 }
 
