@@ -22,6 +22,7 @@ LIBRARIES = [
     (r"libwebsockets.*", {"api"}),
     (r"curl/.*", {"post"}),
     (r"yyjson\.h", {"api", "base", "cli", "clusterfile", "gpu", "node", "report"}),
+    (r"zlib\.h", {"api"}),
     (r"quickjs.*|.*/quickjs.*\.h", {"model"}),
     (r"pcre2\.h", {"model"}),
     (r"utf8proc\.h", {"model"}),

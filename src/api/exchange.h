@@ -37,8 +37,17 @@ uint64_t exchange_started_ns(const struct exchange *exchange);
 const char *exchange_request_id(const struct exchange *exchange, bool *was_given);
 struct text exchange_last_event_id(const struct exchange *exchange); /* size 0: there is none */
 
+/* A header of the request, while the handler of a request without a body is being called. NULL:
+ * there is none; "": it is longer than `size`. */
+enum exchange_header { EXCHANGE_ACCEPT_ENCODING, EXCHANGE_IF_NONE_MATCH };
+const char *exchange_header(const struct exchange *exchange, enum exchange_header which, char *out,
+                            size_t size);
+
 /* The body is no longer needed then, and is freed. */
 void exchange_set_owner(struct exchange *exchange, void (*gone)(void *owner), void *owner);
+
+/* One more header of the answer, before it begins: `name` with its colon. Both are copied. */
+void exchange_set_header(struct exchange *exchange, const char *name, const char *value);
 
 /* A whole answer; takes what is in *body. */
 void exchange_answer(struct exchange *exchange, unsigned status, const char *content_type,

@@ -69,6 +69,7 @@ struct exchange {
     bool linger;         /* answered before the body was read */
     bool flushed;        /* all is written; one more turn for the socket to have taken it */
     bool dead;           /* the connection is being closed */
+    struct buffer more;  /* headers of the answer: name, NUL, value, NUL … */
     struct buffer head, out;
     size_t out_sent;
     size_t out_counted; /* of a whole answer, in server->memory */
@@ -81,6 +82,9 @@ struct exchange {
 enum exchange_pool { EXCHANGE_BODIES, EXCHANGE_ANSWERS };
 bool exchange_make_room(struct exchange *exchange, enum exchange_pool pool, uint64_t bytes,
                         struct api_error *err);
+
+/* Fills exchange->head; `length` is UINT64_MAX for a stream. */
+void exchange_write_head(struct exchange *exchange, const char *content_type, uint64_t length);
 
 /* server.c's callbacks. A false return means: close the connection. */
 struct exchange *exchange_new(struct api_server *server, struct lws *wsi);

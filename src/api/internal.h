@@ -25,6 +25,7 @@ struct api_server {
     struct api_limits limits;
     struct access *access;
     bool shares_prefixes;
+    bool serves_page;
     uint32_t waiting_ms;
     char *cors_origin;
     struct gate gate;

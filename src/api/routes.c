@@ -4,6 +4,7 @@
 #include "api/exchange.h"
 #include "api/internal.h"
 #include "api/json_out.h"
+#include "api/page.h"
 #include "api/preparer.h"
 #include "api/response_json.h"
 #include "request/generator.h"
@@ -171,6 +172,10 @@ static const struct route routes[] = {
     {METHOD_POST, "/detokenize", ACCESS_GENERATE, detokenize_handle},
     {METHOD_GET, "/health", 0, health_handle},
     {METHOD_GET, "/metrics", ACCESS_READ, metrics_handle},
+    {METHOD_GET, "/", 0, page_handle},
+    {METHOD_GET, "/assets/…", 0, page_handle},
+    {METHOD_GET, "/icon.svg", 0, page_handle},
+    {METHOD_GET, "/manifest.webmanifest", 0, page_handle},
 };
 
 static bool routes_matches(const struct route *route, const char *path)

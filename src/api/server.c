@@ -216,6 +216,7 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     server->models = options->models;
     server->limits = options->limits;
     server->shares_prefixes = options->shares_prefixes;
+    server->serves_page = options->serves_page;
     api_limits_fill(&server->limits);
     connections_init(&server->connections, server->limits.connections,
                      server->limits.client_connections, descriptors_limit());

@@ -48,6 +48,7 @@ struct api_options {
     struct api_access access;
     bool is_open;         /* nobody needs a token */
     bool shares_prefixes; /* what one token's prompts left in the caches serves all */
+    bool serves_page;     /* the dashboard, at / */
     bool requires_token;  /* on the loopback, too, and before there is one */
     uint32_t waiting_ms;  /* a stream with nothing to say gets a sign of life so often; 0: 5 s */
 };

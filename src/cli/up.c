@@ -47,7 +47,7 @@ struct up {
     struct api_options api_options;
     const char *model;
     char folder[PATH_MAX], listen_host[256];
-    bool no_governor, in_process, no_sandbox;
+    bool no_governor, in_process, no_sandbox, no_page;
     struct gpu *gpu;
     struct heat *heat;
     struct children *children;
@@ -173,6 +173,9 @@ static const struct option_row node_options[] = {
      .help = "reuse the beginnings of prompts between tokens, too: faster where all of them begin\n"
              "alike, but a client learns what others have asked",
      OPTION_TRUE(struct up, api_options.shares_prefixes)},
+    {.name = "no-page",
+     .help = "serve the API alone, without the page for browsers",
+     OPTION_TRUE(struct up, no_page)},
     {.name = "open",
      .help = "ask nobody for a token: whoever reaches the API may use it",
      OPTION_TRUE(struct up, api_options.is_open)},
@@ -321,6 +324,17 @@ static struct api_access up_access_of(struct daemon *daemon)
                                .audit = daemon_audit_sink(daemon)};
 }
 
+/* Where the page is, for a browser on this machine. */
+static void up_say_page(const struct up *up, const char *url)
+{
+    const char *host = api_server_host(up->api);
+    if (strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0)
+        printf("open %.*s://localhost:%u/ in a browser; on other machines, with this one's name\n",
+               (int)strcspn(url, ":"), url, api_server_port(up->api));
+    else
+        printf("open %s/ in a browser\n", url);
+}
+
 static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct error *err)
 {
     char url[128];
@@ -335,12 +349,15 @@ static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct erro
     up->api_options.tls.source = daemon_api_source(up->daemon);
     up->api_options.access = up_access_of(up->daemon);
     up->api_options.name = up->node.name;
+    up->api_options.serves_page = !up->no_page;
     enum error_code code = api_server_open(uv_loop, &up->api_options, &up->api, err);
     if (code)
         return code;
     api_server_url(up->api, url, sizeof url);
     daemon_set_api(up->daemon, url);
     printf("listening on %s\n", url);
+    if (!up->no_page)
+        up_say_page(up, url);
     fflush(stdout);
     return ERROR_NONE;
 }

@@ -41,6 +41,7 @@ static enum error_code service_open(void *arg, void *uv_loop, struct error *err)
 {
     (void)arg;
     struct api_options options = {.address = "127.0.0.1:0",
+                                  .serves_page = true,
                                   .models = world.models,
                                   .waiting_ms = world.waiting_ms,
                                   .limits = world.limits};
