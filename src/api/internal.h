@@ -49,7 +49,8 @@ struct api_server {
     bool closing; /* the context is being destroyed */
     struct lws_context *lws;
     struct server_timer *timer;
-    struct server_tls *tls; /* NULL: plain HTTP */
+    struct server_tls *tls;                      /* NULL: plain HTTP */
+    const char *more_names[LIMIT_API_HOSTS + 1]; /* of its certificate: --host; ended by NULL */
     struct server_timer *token_timer;
     bool watches_tokens;
     unsigned char *scratch; /* one write */

@@ -234,7 +234,8 @@ static enum error_code server_init(struct api_server *server, const struct api_o
         (options->cors_origin && !server->cors_origin))
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the server");
     server->timer->server = server->token_timer->server = server;
-    code = server_tls_open(&options->tls, server->host, &server->tls, err);
+    memcpy(server->more_names, options->hosts, options->n_hosts * sizeof *options->hosts);
+    code = server_tls_open(&options->tls, server->host, server->more_names, &server->tls, err);
     if (code)
         return code;
     if (!server->tls && !api_address_is_loopback(server->host))

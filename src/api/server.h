@@ -28,10 +28,9 @@ enum api_tls_mode { API_TLS_AUTO, API_TLS_ON, API_TLS_OFF };
 struct api_tls_options {
     enum api_tls_mode mode;                  /* AUTO: on all addresses but the loopback */
     const char *certificate_path, *key_path; /* the operator's own; NULL: signed, see below */
-    const char *state_folder;      /* keeps the machine's own authority; "": nothing does */
-    const char *node_name;         /* beside the host name; NULL: none */
-    const char *const *more_names; /* ended by NULL; NULL: none */
-    struct pair_source source;     /* the cluster's authority, when there is one */
+    const char *state_folder;  /* keeps the machine's own authority; "": nothing does */
+    const char *node_name;     /* beside the host name; NULL: none */
+    struct pair_source source; /* the cluster's authority, when there is one */
 };
 
 struct api_options {

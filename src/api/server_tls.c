@@ -45,7 +45,8 @@ static bool server_tls_is_wanted(const struct api_tls_options *options, const ch
 }
 
 enum error_code server_tls_open(const struct api_tls_options *options, const char *host,
-                                struct server_tls **out, struct error *err)
+                                const char *const *more_names, struct server_tls **out,
+                                struct error *err)
 {
     *out = NULL;
     enum error_code code = server_tls_check_options(options, err);
@@ -60,7 +61,7 @@ enum error_code server_tls_open(const struct api_tls_options *options, const cha
         .state_folder = options->state_folder,
         .host = host,
         .node_name = options->node_name,
-        .more_names = options->more_names,
+        .more_names = more_names,
         .source = options->source,
     };
     code = pair_keeper_init(&tls->keeper, &keeper, server_tls_now_s(), err);

@@ -14,11 +14,12 @@ struct lws_context;
 struct lws_context_creation_info;
 struct server_tls;
 
-/* *out is NULL, without an error, where the server shall not speak TLS. `host` is numeric and
- * outlives it. ERROR_INVALID: options that contradict each other, or a certificate that is no
- * good. */
+/* *out is NULL, without an error, where the server shall not speak TLS. `host` is numeric;
+ * `more_names`, ended by NULL, are for the certificate, too. Both outlive it. ERROR_INVALID:
+ * options that contradict each other, or a certificate that is no good. */
 enum error_code server_tls_open(const struct api_tls_options *options, const char *host,
-                                struct server_tls **out, struct error *err);
+                                const char *const *more_names, struct server_tls **out,
+                                struct error *err);
 void server_tls_close(struct server_tls *tls); /* after the context is destroyed; NULL is fine */
 
 /* What lws_create_context() is to know; nothing where tls is NULL. */

@@ -487,7 +487,7 @@ void daemon_free(struct daemon *daemon)
     credentials_free(daemon->credentials);
     lead_free(daemon->lead);
     message_free(daemon->now ? &daemon->now->base : NULL);
-    api_authority_deinit(&daemon->api_authority);
+    daemon_tls_deinit(&daemon->tls);
     membership_deinit(&daemon->membership);
     identity_deinit(&daemon->identity);
     book_close(daemon->book);

@@ -331,6 +331,7 @@ static void on_forgotten(void *arg, enum error_code code, const struct error *er
         log_line(LOG_ERROR, "node", "%s", why.text);
     book_forget(daemon->book);
     daemon_forget_tokens(daemon);
+    daemon_tls_forget(daemon);
     daemon_say(daemon, "this machine has left its cluster; `medley up` starts it anew");
     daemon_over(daemon, NULL);
 }

@@ -6,8 +6,8 @@
 #include "cluster/state.h"
 #include "join/join.h"
 #include "node/daemon.h"
+#include "node/daemon_tls.h"
 #include "node/sign.h"
-#include "trust/api_authority.h"
 
 #include "node.pb-c.h"
 
@@ -49,8 +49,7 @@ struct daemon {
     char folder[PATH_MAX];
     char name[JOIN_NAME_TEXT];
     char api[128];
-    struct api_authority api_authority; /* zeroed: not derived yet … */
-    uint64_t api_authority_of;          /* … from this one (api_authority_version()) */
+    struct daemon_tls tls; /* of the API */
     int lock;
     uv_timer_t tick;
     bool has_tick, stopping;
@@ -81,10 +80,6 @@ struct daemon {
     uint64_t roles_ms, plain_since_ms, rotation_ms, retire_ms, n_questions;
     struct sign_question questions[SIGN_KINDS]; /* by Node__SignWhat */
     char last_asked[NODE_ID_TEXT];
-    /* Signs a certificate for a member's HTTP API; NULL: this node does not. */
-    enum error_code (*sign_api)(struct daemon *daemon, const struct peer *peer,
-                                const Node__SignRequest *request, struct buffer *certificate,
-                                struct error *err);
 
     /* before it is a member */
     uint64_t opened_ms;

@@ -141,6 +141,12 @@ static enum error_code sign_hand_over(const struct daemon *daemon, const struct 
     return authority_key_bytes(sign_authority(daemon, request), key, err);
 }
 
+/* What is given. */
+struct sign_made {
+    struct buffer certificate, api_authority; /* DER */
+    uint8_t key[AUTHORITY_KEY_BYTES];
+};
+
 /* Who asks too often waits: a signature takes longer than asking for one. */
 static bool sign_is_too_soon(const struct daemon *daemon, struct peer *peer)
 {
@@ -152,8 +158,8 @@ static bool sign_is_too_soon(const struct daemon *daemon, struct peer *peer)
 }
 
 static enum error_code sign_make(struct daemon *daemon, struct peer *peer,
-                                 const Node__SignRequest *request, struct buffer *certificate,
-                                 uint8_t key[AUTHORITY_KEY_BYTES], struct error *err)
+                                 const Node__SignRequest *request, struct sign_made *made,
+                                 struct error *err)
 {
     if (sign_is_too_soon(daemon, peer))
         return error_set(err, ERROR_BUSY, "asked too often");
@@ -161,13 +167,12 @@ static enum error_code sign_make(struct daemon *daemon, struct peer *peer,
         return error_set(err, ERROR_UNSUPPORTED, "this node does not have the authority's key");
     switch (request->what) {
     case NODE__SIGN_WHAT__SIGN_NODE:
-        return sign_node(daemon, peer, request, certificate, err);
+        return sign_node(daemon, peer, request, &made->certificate, err);
     case NODE__SIGN_WHAT__SIGN_KEY:
-        return sign_hand_over(daemon, peer, request, key, err);
+        return sign_hand_over(daemon, peer, request, made->key, err);
     case NODE__SIGN_WHAT__SIGN_API:
-        if (daemon->sign_api)
-            return daemon->sign_api(daemon, peer, request, certificate, err);
-        break;
+        return daemon_tls_sign(daemon, peer, request, &made->certificate, &made->api_authority,
+                               err);
     case _NODE__SIGN_WHAT_IS_INT_SIZE:
         break;
     }
@@ -177,25 +182,30 @@ static enum error_code sign_make(struct daemon *daemon, struct peer *peer,
 static void sign_answer(struct daemon *daemon, struct peer *peer, const Node__SignRequest *request)
 {
     Node__SignAnswer answer = NODE__SIGN_ANSWER__INIT;
-    struct buffer certificate = {0}, bytes = {0};
-    uint8_t key[AUTHORITY_KEY_BYTES] = {0};
+    struct sign_made made = {0};
+    struct buffer bytes = {0};
     struct error err;
-    const enum error_code code = sign_make(daemon, peer, request, &certificate, key, &err);
+    const enum error_code code = sign_make(daemon, peer, request, &made, &err);
     answer.has_id = answer.has_what = true;
     answer.id = request->id;
     answer.what = request->what;
     answer.problem = code ? err.text : NULL;
-    answer.has_certificate = !code && certificate.size;
-    answer.certificate = (ProtobufCBinaryData){certificate.size, (uint8_t *)certificate.data};
+    answer.has_certificate = !code && made.certificate.size;
+    answer.certificate =
+        (ProtobufCBinaryData){made.certificate.size, (uint8_t *)made.certificate.data};
+    answer.has_api_authority = !code && made.api_authority.size;
+    answer.api_authority =
+        (ProtobufCBinaryData){made.api_authority.size, (uint8_t *)made.api_authority.data};
     answer.has_key = !code && request->what == NODE__SIGN_WHAT__SIGN_KEY;
-    answer.key = (ProtobufCBinaryData){sizeof key, key};
+    answer.key = (ProtobufCBinaryData){sizeof made.key, made.key};
     message_encode(&answer.base, &bytes);
     if (!bytes.failed)
         daemon_post(peer->link, FRAME_SIGNED, bytes.data, bytes.size);
     if (bytes.data)
         authority_key_wipe((uint8_t *)bytes.data, bytes.size);
-    authority_key_wipe(key, sizeof key);
-    buffer_deinit(&certificate);
+    authority_key_wipe(made.key, sizeof made.key);
+    buffer_deinit(&made.certificate);
+    buffer_deinit(&made.api_authority);
     buffer_deinit(&bytes);
     log_line(code ? LOG_WARN : LOG_INFO, "node", "%s asked for %s: %s",
              daemon_name_of(daemon, peer->id),

@@ -3,7 +3,7 @@
  *
  *     SIGN_NODE   a certificate for its own node key          every member
  *     SIGN_KEY    the authority's key itself                  admins alone
- *     SIGN_API    a certificate for its HTTP API              every member; daemon.sign_api signs
+ *     SIGN_API    a certificate for its HTTP API              every member; daemon_tls.h signs
  *
  * The one that is asked looks at its own state: the asker's role there counts, not what it says.
  * One question of a kind is out at a time; each admin is asked in turn. On the loop's thread. */

@@ -1,6 +1,7 @@
 #include "trust/api_files.h"
 
 #include "base/durable_file.h"
+#include "trust/api_signed.h"
 #include "trust/identity_files.h"
 #include "trust/openssl_error.h"
 #include "trust/secret_files.h"
@@ -119,6 +120,23 @@ static enum error_code api_files_append(const X509 *certificate, struct buffer *
     return code;
 }
 
+/* Of a member that cannot derive it: the one that signed for it last. */
+static enum error_code api_files_find_signer(const char *state_folder,
+                                             const struct membership *membership,
+                                             struct api_authority *out, struct error *err)
+{
+    struct api_signed made;
+    if (!api_files_exist(state_folder, "api", "signed.pem"))
+        return ERROR_NONE;
+    const enum error_code code = api_signed_load(state_folder, &made, err);
+    if (!code && api_signed_is_of(&made, membership->authority.cluster_id)) {
+        out->certificate = made.authority;
+        made.authority = NULL;
+    }
+    api_signed_deinit(&made);
+    return code;
+}
+
 /* Reads the node's files and changes nothing, so that it can be asked beside a node that runs. */
 static enum error_code api_files_export_cluster(const char *state_folder, struct buffer *out,
                                                 struct error *err)
@@ -137,6 +155,8 @@ static enum error_code api_files_export_cluster(const char *state_folder, struct
         code = membership_load(path, &identity, &membership, err);
     if (!code && membership.authority.key)
         code = api_authority_of_cluster(&membership.authority, &authority, err);
+    else if (!code)
+        code = api_files_find_signer(state_folder, &membership, &authority, err);
     if (!code && authority.certificate)
         code = api_files_append(authority.certificate, out, err);
     api_authority_deinit(&authority);

@@ -3,6 +3,7 @@
  *
  *     authority.pem   the machine's own authority, certificate and key; made when it is first
  *                     needed: by a machine that is in no cluster
+ *     signed.pem      what an admin signed for a plain member (api_signed.h)
  *
  * Threads: none. */
 #pragma once

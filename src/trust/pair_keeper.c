@@ -100,8 +100,12 @@ static void keeper_gather(const struct pair_keeper *keeper, struct served_names 
 {
     *names = (struct served_names){0};
     served_names_gather(names, keeper->options.host, keeper->options.node_name);
-    for (const char *const *more = keeper->options.more_names; more && *more; more++)
-        served_names_add(names, *more);
+    for (const char *const *more = keeper->options.more_names; more && *more; more++) {
+        if (strchr(*more, '.') || strchr(*more, ':'))
+            served_names_add(names, *more);
+        else
+            served_names_add_machine(names, *more); /* answered for under these suffixes, too */
+    }
 }
 
 static uint64_t keeper_source_version(const struct pair_keeper *keeper)
@@ -110,23 +114,54 @@ static uint64_t keeper_source_version(const struct pair_keeper *keeper)
     return source->version ? source->version(source->self) : 0;
 }
 
+static enum error_code keeper_issue_own(struct pair_keeper *keeper,
+                                        const struct served_names *names, uint64_t now_unix_s,
+                                        struct error *err)
+{
+    struct tls_pair pair = {0};
+    enum error_code code = ERROR_NONE;
+    if (!keeper->own.certificate)
+        code = api_files_own_authority(keeper->options.state_folder, &keeper->own, err);
+    if (!code)
+        code = api_authority_issue(&keeper->own, names, now_unix_s, &pair, err);
+    if (code)
+        return code;
+    keeper_take(keeper, &pair);
+    keeper->names = *names;
+    keeper->version = 0;
+    keeper->shows_own = true;
+    return ERROR_NONE;
+}
+
 static enum error_code keeper_issue(struct pair_keeper *keeper, const struct served_names *names,
                                     uint64_t now_unix_s, struct error *err)
 {
     const struct pair_source *source = &keeper->options.source;
     const uint64_t version = keeper_source_version(keeper);
     struct tls_pair pair = {0};
-    enum error_code code = ERROR_NONE;
-    if (!version && !keeper->own.certificate)
-        code = api_files_own_authority(keeper->options.state_folder, &keeper->own, err);
-    if (!code)
-        code = version ? source->issue(source->self, names, now_unix_s, &pair, err)
-                       : api_authority_issue(&keeper->own, names, now_unix_s, &pair, err);
+    if (!version)
+        return keeper_issue_own(keeper, names, now_unix_s, err);
+    const enum error_code code = source->issue(source->self, names, now_unix_s, &pair, err);
     if (code)
         return code;
     keeper_take(keeper, &pair);
     keeper->names = *names;
     keeper->version = version;
+    keeper->shows_own = false;
+    return ERROR_NONE;
+}
+
+/* The source cannot sign now, and there is nothing to show. */
+static enum error_code keeper_fall_back(struct pair_keeper *keeper,
+                                        const struct served_names *names, uint64_t now_unix_s,
+                                        struct error *err)
+{
+    const struct pair_source *source = &keeper->options.source;
+    struct tls_pair pair = {0};
+    struct error none;
+    if (!source->last || source->last(source->self, now_unix_s, &pair, &none))
+        return keeper_issue_own(keeper, names, now_unix_s, err);
+    keeper_take(keeper, &pair);
     return ERROR_NONE;
 }
 
@@ -138,18 +173,41 @@ static bool keeper_is_due(const struct pair_keeper *keeper, const struct served_
            !served_names_equal(names, &keeper->names);
 }
 
+/* Clients that trust the cluster's authority refuse the machine's own: that is worth saying. */
+static void keeper_say_why(struct pair_keeper *keeper, const struct error *why)
+{
+    char text[sizeof why->text + 128];
+    if (why->code == ERROR_BUSY)
+        return;
+    snprintf(text, sizeof text, "the API %s: %s",
+             keeper->shows_own ? "shows a certificate of this machine's own authority, which "
+                                 "clients of the cluster do not trust"
+                               : "keeps the certificate that it has",
+             why->text);
+    keeper_complain(keeper, text);
+}
+
+/* The source signs not now: what the machine itself has signed follows its names all the same. */
+static bool keeper_renew_own(struct pair_keeper *keeper, const struct served_names *names,
+                             uint64_t now_unix_s)
+{
+    struct error err;
+    const bool lasts =
+        now_unix_s + API_LEAF_RENEW_DAYS * (uint64_t)KEEPER_DAY_S <= keeper->until_unix_s;
+    return keeper->shows_own && (!lasts || !served_names_equal(names, &keeper->names)) &&
+           keeper_issue_own(keeper, names, now_unix_s, &err) == ERROR_NONE;
+}
+
 static bool keeper_step_signed(struct pair_keeper *keeper, uint64_t now_unix_s)
 {
     struct served_names names;
     struct error err;
-    char text[sizeof err.text + 64];
     keeper_gather(keeper, &names);
     if (!keeper_is_due(keeper, &names, now_unix_s))
         return false;
     if (keeper_issue(keeper, &names, now_unix_s, &err)) {
-        snprintf(text, sizeof text, "the API's certificate could not be renewed: %s", err.text);
-        keeper_complain(keeper, text);
-        return false;
+        keeper_say_why(keeper, &err);
+        return keeper_renew_own(keeper, &names, now_unix_s);
     }
     log_line(LOG_INFO, "api", "the API has a new certificate");
     return true;
@@ -171,6 +229,8 @@ enum error_code pair_keeper_init(struct pair_keeper *keeper,
     } else {
         keeper_gather(keeper, &names);
         code = keeper_issue(keeper, &names, now_unix_s, err);
+        if (code)
+            code = keeper_fall_back(keeper, &names, now_unix_s, err);
     }
     if (code)
         pair_keeper_deinit(keeper);
