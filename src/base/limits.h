@@ -142,6 +142,20 @@ enum {
     LIMIT_AUDIT_SEAL_ENTRIES = 256,       /* the leader signs after so many entries, … */
     LIMIT_AUDIT_SEAL_MS = 60 * 60 * 1000, /* … or after so long, if there is a new one */
 
+    /* alerts (alerts/alerts.h) */
+    LIMIT_ALERTS = 256,         /* that are up, in the state: more have to wait */
+    LIMIT_ALERTS_CLEARED = 100, /* that the state remembers; the oldest goes first */
+    LIMIT_ALERT_BYTES = 2048,   /* one alert's record */
+    LIMIT_ALERT_TRACKS = 1024,  /* subjects that a leader follows since their readings are bad */
+    LIMIT_ALERT_GAP_MS = 30 * 1000,          /* without a value a time to hold begins anew … */
+    LIMIT_ALERT_UNKNOWN_MS = 60 * 60 * 1000, /* … and what is up is cleared */
+    LIMIT_ALERT_HOLD_S = 24 * 60 * 60,       /* the longest time to hold */
+    LIMIT_ALERT_TELLS = 256,                 /* readings of its own that a node tells */
+    LIMIT_ALERT_BURST = 32,                  /* raised or cleared at once, in one cluster, … */
+    LIMIT_ALERT_REFILL_MS = 1000,            /* … and one more in such a time */
+    LIMIT_ALERT_MUTES = 64,
+    LIMIT_ALERT_MUTE_S = 30 * 24 * 60 * 60,
+
     /* a running model */
     LIMIT_CONTEXT = 16 * 1024 * 1024, /* tokens of one sequence */
     LIMIT_SEQUENCES = 256,            /* KV slots of one stage */
