@@ -38,6 +38,8 @@ bool claims_event(const Cluster__Event *event, const char *sender)
         return event->instance_placed->placement && event->instance_placed->placement->by_hand;
     case CLUSTER__EVENT__KIND_INSTANCE_ABANDONED:
     case CLUSTER__EVENT__KIND_REFOUNDED:
+    case CLUSTER__EVENT__KIND_ALERT_RAISED:
+    case CLUSTER__EVENT__KIND_ALERT_CLEARED:
         return false;
     case CLUSTER__EVENT__KIND_NODE_JOINED:
     case CLUSTER__EVENT__KIND_NODE_ADMITTED:

@@ -241,6 +241,31 @@ static void describe_audited(const Cluster__Audited *audited, struct buffer *out
         description_put(out, " (", audited->notes[0]->what, ")");
 }
 
+/* A sentence is longer than a name may be. */
+static void put_sentence(struct buffer *out, const char *text)
+{
+    for (size_t n = 0; text && text[n] && n < 256; n++) {
+        const char safe = text[n] >= ' ' && text[n] <= '~' ? text[n] : '?';
+        buffer_append(out, &safe, 1);
+    }
+}
+
+static void describe_raised(const Cluster__Alert *alert, struct buffer *out)
+{
+    buffer_text(out, alert->critical ? "critical alert " : "alert ");
+    description_put(out, "", alert->kind, ": ");
+    put_sentence(out, alert->text);
+}
+
+static void describe_cleared(const Cluster__AlertCleared *cleared, struct buffer *out)
+{
+    description_put(out, "alert ", cleared->kind, " of ");
+    put_sentence(out, cleared->subject);
+    buffer_text(out, " is over");
+    if (cleared->why)
+        description_put(out, ": ", cleared->why, "");
+}
+
 void event_describe(const Cluster__Event *e, struct buffer *out)
 {
     switch (e->kind_case) {
@@ -311,6 +336,12 @@ void event_describe(const Cluster__Event *e, struct buffer *out)
         return;
     case CLUSTER__EVENT__KIND_AUDITED:
         describe_audited(e->audited, out);
+        return;
+    case CLUSTER__EVENT__KIND_ALERT_RAISED:
+        describe_raised(e->alert_raised, out);
+        return;
+    case CLUSTER__EVENT__KIND_ALERT_CLEARED:
+        describe_cleared(e->alert_cleared, out);
         return;
     case CLUSTER__EVENT__KIND__NOT_SET:
     case _CLUSTER__EVENT__KIND__CASE_IS_INT_SIZE:

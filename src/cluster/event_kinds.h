@@ -36,7 +36,9 @@
     X(TOKEN_REVOKED, LATER, ADMIN)                                                                 \
     X(AUDITED, LATER, ANYBODY)                                                                     \
     X(AUTHORITY_ROTATED, LATER, ADMIN)                                                             \
-    X(AUTHORITY_RETIRED, LATER, ADMIN)
+    X(AUTHORITY_RETIRED, LATER, ADMIN)                                                             \
+    X(ALERT_RAISED, LATER, ANYBODY)                                                                \
+    X(ALERT_CLEARED, LATER, ANYBODY)
 
 enum { EVENT_SINCE_LATER, EVENT_SINCE_FIRST };
 enum { EVENT_SIGNED_ANYBODY, EVENT_SIGNED_ADMIN };

@@ -107,6 +107,10 @@ static const char *apply_kind(Cluster__State *s, Cluster__Event *e)
         return apply_token_revoked(s, e);
     case CLUSTER__EVENT__KIND_AUDITED:
         return apply_audited(s, e);
+    case CLUSTER__EVENT__KIND_ALERT_RAISED:
+        return apply_alert_raised(s, e);
+    case CLUSTER__EVENT__KIND_ALERT_CLEARED:
+        return apply_alert_cleared(s, e);
     case CLUSTER__EVENT__KIND__NOT_SET:
     case _CLUSTER__EVENT__KIND__CASE_IS_INT_SIZE:
         break;
@@ -258,7 +262,7 @@ static bool good_snapshot(const Cluster__State *s)
                good_text(s->instances[i]->model) && s->instances[i]->demand;
     for (size_t i = 0; i < s->n_settings && good; i++)
         good = good_text(s->settings[i]->key);
-    return good && good_tokens(s) && good_audit_end(s->audit);
+    return good && good_tokens(s) && good_alerts(s) && good_audit_end(s->audit);
 }
 
 /* Every live epoch is there once, and none is above the last. */

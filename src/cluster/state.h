@@ -67,6 +67,8 @@ const Cluster__Token *state_token(const struct state *state, const uint8_t *hash
 const Cluster__Token *state_token_named(const struct state *state, const char *name);
 /* Whether there was ever a token, though it may have been revoked. */
 bool state_has_had_tokens(const struct state *state);
+/* The alert of that kind (by name) on that subject that is up. */
+const Cluster__Alert *state_alert(const struct state *state, const char *kind, const char *subject);
 const char *state_setting(const struct state *state, const char *key);
 /* Roles began with the first node_role; before, all members are admins. */
 bool state_has_roles(const struct state *state);

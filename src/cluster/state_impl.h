@@ -24,6 +24,10 @@ const char *apply_token_created(Cluster__State *s, Cluster__Event *e); /* state_
 const char *apply_token_revoked(Cluster__State *s, Cluster__Event *e);
 bool good_tokens(const Cluster__State *s); /* of a snapshot */
 
+const char *apply_alert_raised(Cluster__State *s, Cluster__Event *e); /* state_alerts.c */
+const char *apply_alert_cleared(Cluster__State *s, Cluster__Event *e);
+bool good_alerts(const Cluster__State *s); /* of a snapshot */
+
 const char *apply_instance_desired(Cluster__State *s, Cluster__Event *e);
 const char *apply_instance_target(Cluster__State *s, Cluster__Event *e);
 const char *apply_instance_placed(Cluster__State *s, Cluster__Event *e);

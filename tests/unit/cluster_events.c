@@ -120,6 +120,27 @@ static void make_token(Cluster__Event *e, struct buffer *out)
     event_encode(e, out);
 }
 
+/* Few kinds and subjects, so that most are up already, or are cleared again. */
+static void make_alert(Cluster__Event *e, struct buffer *out)
+{
+    Cluster__Alert alert = CLUSTER__ALERT__INIT;
+    Cluster__AlertCleared cleared = CLUSTER__ALERT_CLEARED__INIT;
+    char *kind = name("kind", 3), *subject = name("subject", 40);
+    if (draw(3)) {
+        alert.kind = kind, alert.subject = subject;
+        alert.has_critical = true, alert.critical = draw(2) != 0;
+        alert.has_raised_ms = true, alert.raised_ms = draw(1000000);
+        alert.text = name("text", 99), alert.mend = draw(2) ? name("mend", 99) : NULL;
+        alert.has_cleared_ms = draw(30) == 0;
+        e->kind_case = CLUSTER__EVENT__KIND_ALERT_RAISED, e->alert_raised = &alert;
+    } else {
+        cleared.kind = kind, cleared.subject = subject;
+        cleared.why = draw(3) ? NULL : name("why", 9);
+        e->kind_case = CLUSTER__EVENT__KIND_ALERT_CLEARED, e->alert_cleared = &cleared;
+    }
+    event_encode(e, out);
+}
+
 static void small_event(Cluster__Event *e, struct buffer *out)
 {
     Cluster__NodeName node = CLUSTER__NODE_NAME__INIT;
@@ -135,7 +156,13 @@ static void small_event(Cluster__Event *e, struct buffer *out)
     Cluster__Audited audited = CLUSTER__AUDITED__INIT;
     Cluster__TokenHash revoked = CLUSTER__TOKEN_HASH__INIT;
     uint8_t hash[32] = {0};
-    switch (draw(14)) {
+    switch (draw(18)) {
+    case 14:
+    case 15:
+    case 16:
+    case 17:
+        make_alert(e, out);
+        return;
     case 11:
         hash[31] = (uint8_t)draw(5), hash[0] = (uint8_t)(37 * hash[31]);
         revoked.has_hash = true, revoked.hash.len = draw(20) ? 32 : 3, revoked.hash.data = hash;

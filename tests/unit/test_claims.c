@@ -71,9 +71,10 @@ static void test_own(void **state)
 
 static void test_leaders(void **state)
 {
-    static const Cluster__Event__KindCase kinds[] = {CLUSTER__EVENT__KIND_INSTANCE_PLACED,
-                                                     CLUSTER__EVENT__KIND_INSTANCE_ABANDONED,
-                                                     CLUSTER__EVENT__KIND_REFOUNDED};
+    static const Cluster__Event__KindCase kinds[] = {
+        CLUSTER__EVENT__KIND_INSTANCE_PLACED, CLUSTER__EVENT__KIND_INSTANCE_ABANDONED,
+        CLUSTER__EVENT__KIND_REFOUNDED, CLUSTER__EVENT__KIND_ALERT_RAISED,
+        CLUSTER__EVENT__KIND_ALERT_CLEARED};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         Cluster__InstancePlaced placed = CLUSTER__INSTANCE_PLACED__INIT;
         Cluster__Placement placement = CLUSTER__PLACEMENT__INIT;

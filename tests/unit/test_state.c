@@ -181,6 +181,92 @@ static void fields_of_a_newer_node_survive(void **unused)
     state_deinit(&copy);
 }
 
+/* ---- alerts ---- */
+
+static const char *say_raised(struct state *state, const char *kind, const char *subject)
+{
+    Cluster__Alert alert = CLUSTER__ALERT__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    static uint64_t index;
+    struct buffer bytes = {0};
+    struct state_outcome outcome;
+    alert.kind = (char *)(uintptr_t)kind, alert.subject = (char *)(uintptr_t)subject;
+    event.kind_case = CLUSTER__EVENT__KIND_ALERT_RAISED, event.alert_raised = &alert;
+    event_encode(&event, &bytes);
+    apply_ok(state, ++index, &bytes, &outcome);
+    buffer_deinit(&bytes);
+    return outcome.reason;
+}
+
+static const char *say_cleared(struct state *state, const char *kind, const char *subject,
+                               uint64_t time_ms, const char *why)
+{
+    Cluster__AlertCleared cleared = CLUSTER__ALERT_CLEARED__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    static uint64_t index = 10000;
+    struct buffer bytes = {0};
+    struct state_outcome outcome;
+    cleared.kind = (char *)(uintptr_t)kind, cleared.subject = (char *)(uintptr_t)subject;
+    cleared.why = (char *)(uintptr_t)why;
+    event.kind_case = CLUSTER__EVENT__KIND_ALERT_CLEARED, event.alert_cleared = &cleared;
+    event.has_time_ms = true, event.time_ms = time_ms;
+    event_encode(&event, &bytes);
+    apply_ok(state, ++index, &bytes, &outcome);
+    buffer_deinit(&bytes);
+    return outcome.reason;
+}
+
+static void alerts_are_raised_once_and_cleared(void **unused)
+{
+    struct state state = {0};
+    assert_string_equal(say_cleared(&state, "hot", "n/gpu0", 1, NULL), "there is no such alert");
+    assert_null(say_raised(&state, "hot", "n/gpu0"));
+    assert_string_equal(say_raised(&state, "hot", "n/gpu0"), "that alert is up already");
+    assert_null(say_raised(&state, "hot", "n/gpu1"));
+    assert_string_equal(say_raised(&state, "hot", ""), "the alert has no kind or subject");
+    assert_non_null(state_alert(&state, "hot", "n/gpu0"));
+    assert_null(say_cleared(&state, "hot", "n/gpu0", 77, "muted"));
+    assert_null(state_alert(&state, "hot", "n/gpu0"));
+    assert_int_equal(state.root->n_alerts, 1);
+    assert_int_equal(state.root->n_cleared_alerts, 1);
+    const Cluster__Alert *over = state.root->cleared_alerts[0];
+    assert_true(over->cleared_ms == 77 && strcmp(over->why, "muted") == 0);
+    assert_string_equal(over->subject, "n/gpu0");
+    assert_null(say_raised(&state, "hot", "n/gpu0"));
+    state_deinit(&state);
+}
+
+static void alerts_are_limited(void **unused)
+{
+    struct state state = {0}, copy = {0};
+    static char text[LIMIT_ALERT_BYTES];
+    char subject[32];
+    memset(text, 'x', LIMIT_CLUSTER_TEXT_BYTES);
+    assert_null(say_raised(&state, "hot", text));
+    text[LIMIT_CLUSTER_TEXT_BYTES] = 'x';
+    assert_non_null(say_raised(&state, "hot", text));
+    for (int i = 1; i < LIMIT_ALERTS; i++) {
+        snprintf(subject, sizeof subject, "n%d", i);
+        assert_null(say_raised(&state, "hot", subject));
+    }
+    assert_string_equal(say_raised(&state, "hot", "one more"), "there are too many alerts");
+    for (int i = 1; i < LIMIT_ALERTS; i++) {
+        snprintf(subject, sizeof subject, "n%d", i);
+        assert_null(say_cleared(&state, "hot", subject, 5, NULL));
+    }
+    assert_int_equal(state.root->n_cleared_alerts, LIMIT_ALERTS_CLEARED);
+    assert_string_equal(state.root->cleared_alerts[LIMIT_ALERTS_CLEARED - 1]->subject, subject);
+    struct buffer snapshot = encoded(&state);
+    assert_int_equal(state_decode(&copy, (const uint8_t *)snapshot.data, snapshot.size, &err),
+                     ERROR_NONE);
+    /* One that is up twice, or over, is from nobody's log. */
+    state.root->cleared_alerts[0]->has_cleared_ms = false;
+    struct buffer bad = encoded(&state);
+    assert_int_equal(state_decode(&copy, (const uint8_t *)bad.data, bad.size, &err), ERROR_INVALID);
+    buffer_deinit(&snapshot), buffer_deinit(&bad);
+    state_deinit(&state), state_deinit(&copy);
+}
+
 static void takes_no_foreign_snapshot(void **unused)
 {
     struct state state = {0};
@@ -384,6 +470,8 @@ int main(void)
         cmocka_unit_test(random_events_lead_to_one_state),
         cmocka_unit_test(nothing_is_half_done_without_memory),
         cmocka_unit_test(fields_of_a_newer_node_survive),
+        cmocka_unit_test(alerts_are_raised_once_and_cleared),
+        cmocka_unit_test(alerts_are_limited),
         cmocka_unit_test(takes_no_foreign_snapshot),
         cmocka_unit_test(record_begins_when_all_know_it),
         cmocka_unit_test(snapshots_carry_the_record),
