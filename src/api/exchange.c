@@ -351,14 +351,17 @@ void exchange_stream_begin(struct exchange *exchange)
 }
 
 /* RFC 9112, section 7.1. */
-static void append_chunk(struct exchange *exchange, const struct buffer *id, const char *before,
-                         const char *data, size_t size)
+static void append_chunk(struct exchange *exchange, const char *name, const struct buffer *id,
+                         const char *before, const char *data, size_t size)
 {
-    static const char id_before[] = "id: ", after[] = "\n\n";
+    static const char id_before[] = "id: ", name_before[] = "event: ", after[] = "\n\n";
     const size_t id_size = id ? sizeof id_before - 1 + id->size + 1 : 0;
+    const size_t name_size = name ? sizeof name_before - 1 + strlen(name) + 1 : 0;
     if (!exchange->http_1_0)
         buffer_printf(&exchange->out, "%zx\r\n",
-                      id_size + strlen(before) + size + sizeof after - 1);
+                      name_size + id_size + strlen(before) + size + sizeof after - 1);
+    if (name)
+        buffer_printf(&exchange->out, "%s%s\n", name_before, name);
     if (id) {
         buffer_text(&exchange->out, id_before);
         buffer_append(&exchange->out, id->data, id->size);
@@ -372,14 +375,31 @@ static void append_chunk(struct exchange *exchange, const struct buffer *id, con
     exchange_count_unread(exchange);
 }
 
+size_t exchange_unread(const struct exchange *exchange)
+{
+    return exchange->out.size - exchange->out_sent;
+}
+
+bool exchange_is_head(const struct exchange *exchange)
+{
+    return exchange->method == METHOD_HEAD;
+}
+
 bool exchange_stream_event(struct exchange *exchange, const struct buffer *id,
+                           const struct buffer *data)
+{
+    return exchange_stream_named(exchange, NULL, id, data);
+}
+
+bool exchange_stream_named(struct exchange *exchange, const char *name, const struct buffer *id,
                            const struct buffer *data)
 {
     if (exchange->dead)
         return false;
     struct api_error ignored;
-    if (exchange->out.size - exchange->out_sent + data->size + (id ? id->size : 0) >
-            EXCHANGE_STREAM_MAX ||
+    const size_t unread = exchange_unread(exchange);
+    /* One that is larger by itself may go into an empty queue. */
+    if ((unread && unread + data->size + (id ? id->size : 0) > EXCHANGE_STREAM_MAX) ||
         (exchange->out.size > EXCHANGE_WRITE_BYTES &&
          !exchange_make_room(exchange, EXCHANGE_ANSWERS, data->size, &ignored)) ||
         data->failed || (id && id->failed)) {
@@ -388,7 +408,7 @@ bool exchange_stream_event(struct exchange *exchange, const struct buffer *id,
         exchange_abort(exchange);
         return false;
     }
-    append_chunk(exchange, id, "data: ", data->data, data->size);
+    append_chunk(exchange, name, id, "data: ", data->data, data->size);
     push_out(exchange);
     exchange->spoke_ns = clock_now_ns();
     return !exchange->dead;
@@ -412,7 +432,7 @@ void exchange_tick(struct exchange *exchange)
     }
     if (!exchange->streaming)
         begin_stream(exchange);
-    append_chunk(exchange, NULL, ": ", exchange->waiting, strlen(exchange->waiting));
+    append_chunk(exchange, NULL, NULL, ": ", exchange->waiting, strlen(exchange->waiting));
     push_out(exchange);
     lws_set_timer_usecs(exchange->wsi, (lws_usec_t)every_ms * 1000);
 }
@@ -424,7 +444,7 @@ void exchange_stream_end(struct exchange *exchange)
     exchange->gone = NULL;
     end_waiting(exchange);
     exchange_set_state(exchange, EXCHANGE_ANSWERED);
-    append_chunk(exchange, NULL, "data: ", "[DONE]", 6);
+    append_chunk(exchange, NULL, NULL, "data: ", "[DONE]", 6);
     if (!exchange->http_1_0)
         buffer_text(&exchange->out, "0\r\n\r\n");
     push_out(exchange);

@@ -20,7 +20,8 @@ struct api_server;
 struct exchange;
 
 enum {
-    EXCHANGE_STREAM_MAX = 1024 * 1024, /* bytes that a slow reader may let pile up */
+    EXCHANGE_STREAM_MAX =
+        1024 * 1024, /* bytes that a slow reader may let pile up, if of several events */
 };
 
 struct api_server *exchange_server(const struct exchange *exchange);
@@ -67,4 +68,11 @@ void exchange_stream_begin(struct exchange *exchange);
  */
 bool exchange_stream_event(struct exchange *exchange, const struct buffer *id,
                            const struct buffer *data);
+/* The same with a name: "event: …". */
+bool exchange_stream_named(struct exchange *exchange, const char *name, const struct buffer *id,
+                           const struct buffer *data);
+/* What the client has not taken yet. */
+size_t exchange_unread(const struct exchange *exchange);
+/* It asks for the head of the answer alone. */
+bool exchange_is_head(const struct exchange *exchange);
 void exchange_stream_end(struct exchange *exchange); /* "data: [DONE]" and the end */

@@ -8,12 +8,14 @@
 #include "api/metrics.h"
 #include "api/request_json.h"
 #include "api/server.h"
+#include "base/live_feed.h"
 #include "base/work_limit.h"
 #include "model/tokenizer.h"
 
 struct access;
 struct access_grant;
 struct exchange;
+struct live_stream;
 struct api_listener;
 struct lws;
 struct lws_context;
@@ -22,6 +24,8 @@ struct server_tls;
 
 struct api_server {
     struct api_models models;
+    struct live_feed live;
+    struct live_stream *live_streams;
     struct api_limits limits;
     struct access *access;
     bool shares_prefixes;
@@ -81,3 +85,5 @@ void chat_completion_handle(struct exchange *exchange); /* /v1/chat/completions 
 void embeddings_handle(struct exchange *exchange);
 void tokenize_handle(struct exchange *exchange);
 void detokenize_handle(struct exchange *exchange);
+void live_handle(struct exchange *exchange);  /* /api/live */
+void live_end_all(struct api_server *server); /* while the server stops */

@@ -214,6 +214,7 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     memcpy(server->host, address.host, sizeof server->host);
     server->port = address.port;
     server->models = options->models;
+    server->live = options->live;
     server->limits = options->limits;
     server->shares_prefixes = options->shares_prefixes;
     server->serves_page = options->serves_page;
@@ -301,6 +302,7 @@ void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void
     server->stop_ns = clock_now_ns();
     server->stopped = stopped;
     server->stopped_arg = arg;
+    live_end_all(server);
     watch_again(server);
     lws_cancel_service(
         server->lws); /* a timer set outside of its callbacks is seen at the next event */

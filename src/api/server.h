@@ -15,6 +15,7 @@
 #include "api/models.h"
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/live_feed.h"
 #include "trust/pair_keeper.h"
 
 #include <stdbool.h>
@@ -40,6 +41,7 @@ struct api_options {
     uint32_t n_hosts;
     const char *name; /* this machine's as a node, which it answers for, too; NULL: none */
     struct api_models models;
+    struct live_feed live;    /* what /api/live shows; zeroed: there is none */
     struct api_limits limits; /* 0: the default */
     struct api_tls_options tls;
     /* Who may use it (access.h). An address that other machines reach needs a token, unless it is

@@ -259,6 +259,8 @@ enum {
     LIMIT_TOP_LOGPROBS = 20,
     LIMIT_REQUEST_ID_BYTES = 128,     /* of an x-request-id */
     LIMIT_LAST_EVENT_ID_BYTES = 8192, /* positions of all choices */
+    LIMIT_LIVE_STREAMS = 64,          /* of /api/live */
+    LIMIT_LIVE_OF_CLIENT = 16,
 };
 
 #define LIMIT_LINK_LOSS_SHARE 0.5 /* a link that loses more packets is not used */

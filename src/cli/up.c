@@ -344,6 +344,7 @@ static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct erro
     if (!up->models)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the API");
     up->api_options.models = up_models_of(up->models);
+    up->api_options.live = daemon_live_feed(up->daemon);
     up->api_options.tls.state_folder = up->folder;
     up->api_options.tls.node_name = daemon_own_name(up->daemon);
     up->api_options.tls.source = daemon_api_source(up->daemon);

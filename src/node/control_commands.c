@@ -27,6 +27,7 @@ control_request_fn control_find(const char *name)
         {"moves", control_moves},
         {"unload", control_unload},
         {"events", control_events},
+        {"live", control_live},
         {"generate", control_generate},
         {"where", control_where},
         {"token", control_token},

@@ -1,8 +1,10 @@
 /* What the cluster has agreed on lately, and what it agrees on now. */
 #include "node/control.h"
 
+#include "base/json_memory.h"
 #include "base/mem.h"
 #include "cluster/event.h"
+#include "node/live.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,10 +22,9 @@ struct events {
     struct event_line lines[EVENTS_KEPT];
 };
 
-static void put_line(struct conversation *conversation, const struct event_line *line)
+static void control_events_put(yyjson_mut_doc *doc, yyjson_mut_val *root,
+                               const struct event_line *line)
 {
-    yyjson_mut_doc *doc;
-    yyjson_mut_val *root = control_object(&doc);
     yyjson_mut_obj_add_uint(doc, root, "index", line->index);
     yyjson_mut_obj_add_uint(doc, root, "time_ms", line->time_ms);
     if (line->by[0])
@@ -33,7 +34,30 @@ static void put_line(struct conversation *conversation, const struct event_line 
     if (line->actor[0])
         yyjson_mut_obj_add_strcpy(doc, root, "actor", line->actor);
     yyjson_mut_obj_add_strcpy(doc, root, "text", line->text);
+}
+
+static void put_line(struct conversation *conversation, const struct event_line *line)
+{
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc);
+    control_events_put(doc, root, line);
     control_answer(conversation, doc);
+}
+
+/* As a text, to be freed with mem_free(); NULL: no memory. */
+static char *control_events_text(const struct event_line *line, size_t *size)
+{
+    yyjson_mut_doc *doc = yyjson_mut_doc_new(&json_memory);
+    yyjson_mut_val *root = doc ? yyjson_mut_obj(doc) : NULL;
+    char *text = NULL;
+    if (root) {
+        yyjson_mut_doc_set_root(doc, root);
+        control_events_put(doc, root, line);
+        text = yyjson_mut_write_opts(doc, YYJSON_WRITE_ALLOW_INVALID_UNICODE, &json_memory, size,
+                                     NULL);
+    }
+    yyjson_mut_doc_free(doc);
+    return text;
 }
 
 /* Ids in a text become names where the state knows them. */
@@ -74,6 +98,28 @@ void control_note_event(struct daemon *daemon, uint64_t index, const Cluster__Ev
     control_events_describe(daemon, event, line);
     if (!applied)
         strncat(line->text, " (ignored)", sizeof line->text - strlen(line->text) - 1);
+    if (!live_is_watched(daemon->live))
+        return;
+    size_t size;
+    char *text = control_events_text(line, &size);
+    if (text)
+        live_note_event(daemon->live, text, size);
+    mem_free(text);
+}
+
+void control_each_event(struct daemon *daemon, uint32_t n,
+                        void (*each)(void *arg, const char *event, size_t size), void *arg)
+{
+    const struct events *events = daemon->events;
+    const uint32_t noted = events ? events->n : 0;
+    const uint32_t kept = noted < EVENTS_KEPT ? noted : EVENTS_KEPT;
+    for (uint32_t i = noted - (n < kept ? n : kept); i < noted; i++) {
+        size_t size;
+        char *text = control_events_text(&events->lines[i % EVENTS_KEPT], &size);
+        if (text)
+            each(arg, text, size);
+        mem_free(text);
+    }
 }
 
 /* The newest line has just been noted. */

@@ -17,6 +17,7 @@
 #include "node/finder.h"
 #include "node/knocks.h"
 #include "node/lead.h"
+#include "node/live.h"
 #include "node/peers.h"
 #include "node/roles.h"
 #include "relay/relay.h"
@@ -80,6 +81,11 @@ void daemon_propose_bytes(void *self, const void *bytes, size_t size)
         return;
     agreement_propose(daemon->agreement, event, NULL, NULL);
     event_free(event);
+}
+
+struct live_feed daemon_live_feed(struct daemon *daemon)
+{
+    return live_feed_of(daemon->live);
 }
 
 void daemon_set_api(struct daemon *daemon, const char *url)
@@ -368,6 +374,8 @@ static enum error_code daemon_open_all(struct daemon *daemon, struct error *err)
     if (!code)
         code = open_agreement(daemon, err);
     if (!code)
+        code = live_open(daemon, &daemon->live, err);
+    if (!code)
         code = control_open(daemon, err);
     if (!code)
         code = finder_open(daemon, &daemon->finder, err);
@@ -436,6 +444,10 @@ static void close_next(struct daemon *daemon)
 {
     if (daemon->control) {
         control_close(daemon, close_next);
+    } else if (daemon->live) {
+        struct live *live = daemon->live;
+        daemon->live = NULL;
+        live_close(live, close_next);
     } else if (daemon->catalogue) {
         struct catalogue *catalogue = daemon->catalogue;
         daemon->catalogue = NULL;

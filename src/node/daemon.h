@@ -16,6 +16,7 @@
 #pragma once
 
 #include "audit/note.h"
+#include "base/live_feed.h"
 #include "engine/activation.h"
 #include "mesh/mesh.h"
 #include "trust/pair_keeper.h"
@@ -73,6 +74,9 @@ void daemon_stop(struct daemon *daemon, void (*stopped)(void *arg), void *arg);
 void daemon_free(struct daemon *daemon);
 /* All of that at once, running the loop: for a process that could not begin. */
 void daemon_close_now(struct daemon *daemon);
+
+/* What is watched live (node/live.h); good as long as the daemon. */
+struct live_feed daemon_live_feed(struct daemon *daemon);
 
 /* For the status: where the HTTP API listens; NULL: nowhere. Copied. */
 void daemon_set_api(struct daemon *daemon, const char *url);

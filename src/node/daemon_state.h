@@ -33,6 +33,7 @@ struct events;
 struct finder;
 struct hosting;
 struct link;
+struct live;
 struct knocks;
 struct lead;
 struct link_events;
@@ -107,6 +108,7 @@ struct daemon {
 
     struct control *control;
     struct events *events; /* the last of them */
+    struct live *live;     /* the view, and who watches it */
 };
 
 uint64_t daemon_now_ms(const struct daemon *daemon);
@@ -188,4 +190,7 @@ void control_event(struct daemon *daemon, uint64_t index, const Cluster__Event *
                    bool applied);
 void control_note_event(struct daemon *daemon, uint64_t index, const Cluster__Event *event,
                         bool applied);
+/* The last `n` that were noted, oldest first, each as a JSON object. */
+void control_each_event(struct daemon *daemon, uint32_t n,
+                        void (*each)(void *arg, const char *event, size_t size), void *arg);
 void control_close(struct daemon *daemon, void (*closed)(struct daemon *daemon));
