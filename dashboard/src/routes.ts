@@ -1,31 +1,67 @@
-// The views, by the hash of the address: `/#/models` is Models. What follows a `?` is the view's.
+/* The views, by the hash of the address; each is loaded when it is first opened. */
 import type { Component } from 'svelte';
-import Activity from './views/Activity.svelte';
-import Benchmark from './views/Benchmark.svelte';
-import Chat from './views/Chat.svelte';
-import Cluster from './views/Cluster.svelte';
-import Connect from './views/Connect.svelte';
-import Join from './views/Join.svelte';
-import Models from './views/Models.svelte';
+import type { Scope } from './lib/types.ts';
+import type { IconName } from './ui/Icon.svelte';
 
-export interface View {
+export interface ViewEntry {
   name: string;
   title: string;
-  component: Component;
+  icon: IconName;
+  scope: Scope; /* who lacks it does not see the view */
+  load: () => Promise<{ default: Component }>;
 }
 
-export const views: View[] = [
-  { name: 'cluster', title: 'Cluster', component: Cluster },
-  { name: 'models', title: 'Models', component: Models },
-  { name: 'chat', title: 'Chat', component: Chat },
-  { name: 'connect', title: 'Connect', component: Connect },
-  { name: 'benchmark', title: 'Benchmark', component: Benchmark },
-  { name: 'activity', title: 'Activity', component: Activity },
-  { name: 'join', title: 'Join', component: Join },
+export const views: ViewEntry[] = [
+  {
+    name: 'cluster',
+    title: 'Cluster',
+    icon: 'cluster',
+    scope: 'read',
+    load: () => import('./cluster/Cluster.svelte'),
+  },
+  {
+    name: 'models',
+    title: 'Models',
+    icon: 'models',
+    scope: 'read',
+    load: () => import('./models/Models.svelte'),
+  },
+  {
+    name: 'chat',
+    title: 'Chat',
+    icon: 'chat',
+    scope: 'generate',
+    load: () => import('./chat/Chat.svelte'),
+  },
+  {
+    name: 'activity',
+    title: 'Activity',
+    icon: 'activity',
+    scope: 'read',
+    load: () => import('./activity/Activity.svelte'),
+  },
+  {
+    name: 'connect',
+    title: 'Connect',
+    icon: 'connect',
+    scope: 'generate',
+    load: () => import('./connect/Connect.svelte'),
+  },
+  {
+    name: 'benchmark',
+    title: 'Benchmark',
+    icon: 'benchmark',
+    scope: 'generate',
+    load: () => import('./benchmark/Benchmark.svelte'),
+  },
+  {
+    name: 'join',
+    title: 'Join',
+    icon: 'join',
+    scope: 'read',
+    load: () => import('./join/Join.svelte'),
+  },
 ];
 
-/** The view of a hash such as `#/join?pass=x`; undefined: there is none. */
-export function findView(hash: string): View | undefined {
-  const name = hash.replace(/^#\/?/, '').split(/[/?]/)[0] || 'cluster';
-  return views.find((view) => view.name === name);
-}
+/** How many of them a phone's bottom bar shows beside "More". */
+export const VIEWS_BELOW = 4;
