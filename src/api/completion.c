@@ -35,8 +35,33 @@ static void completion_release(struct request_work *work)
     mem_free(completion);
 }
 
+void completion_end_record(struct completion *completion, enum record_outcome outcome)
+{
+    struct request_record *record = completion->record;
+    completion->record = NULL;
+    /* While a step runs the choices are its own; and until its driver is done, a choice's item is
+     * the driver's. */
+    for (uint32_t i = 0; record && !completion->work.running && i < completion->n_choices; i++) {
+        const struct completion_choice *choice = &completion->choices[i];
+        if (!choice->running && choice->item.usage.prompt_tokens)
+            api_record_usage(record, &choice->item.usage);
+    }
+    server_end_record(completion->work.server, record, outcome);
+}
+
+static void completion_begin_record(struct completion *completion, const struct exchange *exchange)
+{
+    struct api_server *server = completion->work.server;
+    const uint64_t ago_ms = (clock_now_ns() - completion->started_ns) / 1000000;
+    completion->record =
+        api_record_begin(&server->records, completion->id, exchange_grant(exchange)->name,
+                         completion->started_ns, server_wall_ms() - ago_ms);
+    server_watch_records(server);
+}
+
 static void completion_free(struct completion *completion)
 {
+    completion_end_record(completion, RECORD_CANCELLED);
     for (uint32_t i = 0; i < completion->n_choices; i++)
         inbox_item_deinit(&completion->choices[i].item);
     model_use_end(&completion->use);
@@ -60,6 +85,8 @@ void completion_cancel_choice(struct completion_choice *choice)
 static void completion_gone(void *owner)
 {
     struct completion *completion = owner;
+    completion_end_record(completion,
+                          completion->work.server->stopping ? RECORD_STOPPED : RECORD_CANCELLED);
     request_work_gone(&completion->work);
     /* While a step runs the choices are its own, and the driver has none of them. */
     for (uint32_t i = 0; !completion->work.running && i < completion->n_choices; i++)
@@ -128,6 +155,10 @@ static bool submit_choice(struct completion_choice *choice, struct api_error *er
 static void completion_submit(struct completion *completion)
 {
     struct api_error err;
+    uint64_t n_prompt = 0;
+    for (uint32_t i = 0; i < completion->request.n_prompts; i++)
+        n_prompt += completion->prompts[i].count;
+    api_record_submitted(completion->record, (uint32_t)n_prompt, clock_now_ns());
     for (uint32_t i = 0; i < completion->n_choices; i++) {
         if (submit_choice(&completion->choices[i], &err))
             continue;
@@ -188,6 +219,7 @@ static void completion_opened(struct model_use *use)
         completion_free_when_over(completion);
         return;
     }
+    api_record_opened(completion->record, use->model->id);
     for (uint32_t i = 0; i < completion->n_choices; i++)
         completion->choices[i].text.tokenizer = use->model->tokenizer;
     request_work_step(&completion->work, &step);
@@ -239,6 +271,7 @@ static void completion_parsed(struct request_work *work)
     if (exchange && (work->err.status || !read_positions(completion, exchange, &work->err))) {
         completion_fail(completion, &work->err);
     } else if (exchange) {
+        completion_begin_record(completion, exchange);
         completion->use.owner = completion;
         completion->use.opened = completion_opened;
         model_use_begin(&completion->use, work->exchange, completion->request.model);

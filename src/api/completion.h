@@ -38,7 +38,8 @@ struct completion {
     uint64_t created;
     uint64_t started_ns;
     bool any_token;
-    bool busy; /* a function up the stack uses it: do not free */
+    bool busy;                     /* a function up the stack uses it: do not free */
+    struct request_record *record; /* NULL: none, or it has ended */
     struct token_list *prompts;
     struct buffer *echoes; /* the prompts' texts, where they are asked for; else NULL */
     struct buffer answer;  /* not streamed, in the making */
@@ -68,4 +69,6 @@ void completion_end_choice(struct completion_choice *choice);
 void completion_end_answer(struct completion *completion);
 void completion_fail(struct completion *completion, const struct api_error *err);
 void completion_cancel_choice(struct completion_choice *choice);
+void completion_end_record(struct completion *completion,
+                           enum record_outcome outcome);       /* once; completion.c */
 void completion_free_when_over(struct completion *completion); /* completion.c */

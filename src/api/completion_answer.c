@@ -46,6 +46,8 @@ void completion_fail(struct completion *completion, const struct api_error *err)
 {
     for (uint32_t i = 0; i < completion->n_choices; i++)
         completion_cancel_choice(&completion->choices[i]);
+    completion_end_record(completion,
+                          completion->work.server->stopping ? RECORD_STOPPED : RECORD_FAILED);
     request_work_fail(&completion->work, err); /* as an event if the stream has begun */
 }
 
@@ -184,6 +186,7 @@ static void measure_token(struct completion_choice *choice)
     completion->any_token = true;
     choice->last_token_ns = now;
     metrics->generated_tokens++;
+    api_record_token(completion->record, now);
 }
 
 /* A prompt's logprobs come in pieces: one event of them all could be many MiB. */
@@ -337,6 +340,7 @@ void completion_end_answer(struct completion *completion)
     struct metrics *metrics = &completion->work.server->metrics;
     metrics->prompt_tokens += usage.prompt_tokens;
     metrics->cached_tokens += usage.cached_tokens;
+    completion_end_record(completion, RECORD_DONE);
     if (!completion->request.stream) {
         request_work_step(&completion->work,
                           &(struct request_step){.bytes = whole_bytes(completion),

@@ -6,6 +6,7 @@
 #include "api/gate.h"
 #include "api/inbox.h"
 #include "api/metrics.h"
+#include "api/record.h"
 #include "api/request_json.h"
 #include "api/server.h"
 #include "base/live_feed.h"
@@ -38,6 +39,7 @@ struct api_server {
     struct inbox inbox;
     struct preparer *preparer;
     struct metrics metrics;
+    struct request_records records;
     uint32_t n_jobs; /* completions and the like that are not freed yet */
     struct connections connections;
     struct api_listener *listener;
@@ -57,6 +59,8 @@ struct api_server {
     const char *more_names[LIMIT_API_HOSTS + 1]; /* of its certificate: --host; ended by NULL */
     struct server_timer *token_timer;
     bool watches_tokens;
+    struct server_timer *record_timer;
+    bool watches_records;
     unsigned char *scratch; /* one write */
 };
 
@@ -66,6 +70,11 @@ void server_job_end(struct api_server *server);
 uint64_t server_wall_ms(void); /* since 1970 */
 /* There are requests with a token: it is looked at while they last (ACCESS_SWEEP_MS). */
 void server_watch_tokens(struct api_server *server);
+/* Requests are under way: what computes them is looked at every RECORD_TICK_MS, and at their end.
+ */
+void server_watch_records(struct api_server *server);
+void server_end_record(struct api_server *server, struct request_record *record,
+                       enum record_outcome outcome);
 bool server_is_named(const struct text *text, const char *name); /* name NULL: false */
 /* The error for a name that no model has, naming those that there are for the grant; name->data
  * NULL: none was given. */
@@ -85,5 +94,7 @@ void chat_completion_handle(struct exchange *exchange); /* /v1/chat/completions 
 void embeddings_handle(struct exchange *exchange);
 void tokenize_handle(struct exchange *exchange);
 void detokenize_handle(struct exchange *exchange);
-void live_handle(struct exchange *exchange);  /* /api/live */
-void live_end_all(struct api_server *server); /* while the server stops */
+void live_handle(struct exchange *exchange);     /* /api/live */
+void live_end_all(struct api_server *server);    /* while the server stops */
+void requests_handle(struct exchange *exchange); /* /api/requests */
+void request_handle(struct exchange *exchange);  /* /api/requests/ID */

@@ -44,8 +44,11 @@ static void api_models_release(void *self, struct api_model *model)
 
 struct api_models api_models_of_one(struct api_model *model)
 {
-    return (struct api_models){api_models_list, api_models_open_model, api_models_cancel,
-                               api_models_release, model};
+    return (struct api_models){.list = api_models_list,
+                               .open = api_models_open_model,
+                               .cancel = api_models_cancel,
+                               .release = api_models_release,
+                               .self = model};
 }
 
 void api_model_deinit(struct api_model *model)

@@ -20,6 +20,7 @@
 struct chat_template;
 struct generator;
 struct model;
+struct request_run;
 
 /* A model that was opened: nothing in it changes, and nothing it points at goes, until it is
  * released. */
@@ -61,6 +62,9 @@ struct api_models {
     /* Once for each time that it was opened. No request or thread of the server uses it for that
      * asker any more. */
     void (*release)(void *self, struct api_model *model);
+    /* Optional: what computes the requests of the model with that id now, for their records. Cheap:
+     * it is asked several times a second. */
+    void (*run)(void *self, const char *id, struct request_run *out);
     void *self;
 };
 

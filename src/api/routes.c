@@ -177,6 +177,8 @@ static const struct route routes[] = {
     {METHOD_GET, "/assets/…", 0, page_handle},
     {METHOD_GET, "/icon.svg", 0, page_handle},
     {METHOD_GET, "/manifest.webmanifest", 0, page_handle},
+    {METHOD_GET, "/api/requests", ACCESS_READ, requests_handle},
+    {METHOD_GET, "/api/requests/…", ACCESS_READ, request_handle},
 };
 
 static bool routes_matches(const struct route *route, const char *path)

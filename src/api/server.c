@@ -116,6 +116,36 @@ void server_watch_tokens(struct api_server *server)
                      ACCESS_SWEEP_MS * LWS_US_PER_MS);
 }
 
+/* ---- records of requests under way ---- */
+
+static void server_look_at_records(lws_sorted_usec_list_t *entry)
+{
+    struct api_server *server = lws_container_of(entry, struct server_timer, entry)->server;
+    server->watches_records = false;
+    api_records_see_runs(&server->records, &server->models, clock_now_ns());
+    if (server->records.under_way)
+        server_watch_records(server);
+}
+
+void server_watch_records(struct api_server *server)
+{
+    if (server->watches_records || !server->models.run)
+        return;
+    server->watches_records = true;
+    lws_sul_schedule(server->lws, 0, &server->record_timer->entry, server_look_at_records,
+                     RECORD_TICK_MS * LWS_US_PER_MS);
+}
+
+void server_end_record(struct api_server *server, struct request_record *record,
+                       enum record_outcome outcome)
+{
+    const uint64_t now_ns = clock_now_ns();
+    if (!record)
+        return;
+    api_record_see_last_run(&server->records, record, &server->models, now_ns);
+    api_record_end(&server->records, record, outcome, now_ns);
+}
+
 /* Takes `fd`, which listens. */
 static enum error_code open_context(struct api_server *server, void *uv_loop, int fd,
                                     struct error *err)
@@ -158,6 +188,8 @@ static void server_free(struct api_server *server)
     listener_free(server);
     server_tls_close(server->tls);
     mem_free(server->token_timer);
+    mem_free(server->record_timer);
+    api_records_deinit(&server->records);
     access_free(server->access);
     mem_free(server);
 }
@@ -225,16 +257,17 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     server->scratch = mem_new(LWS_PRE + EXCHANGE_WRITE_BYTES);
     server->timer = mem_new(sizeof *server->timer);
     server->token_timer = mem_new(sizeof *server->token_timer);
+    server->record_timer = mem_new(sizeof *server->record_timer);
     server->access = access_new(&(struct access_options){.tokens = options->access,
                                                          .is_loopback = is_loopback,
                                                          .is_open = options->is_open,
                                                          .requires = options->requires_token});
     if (options->cors_origin)
         server->cors_origin = mem_copy_text(options->cors_origin, strlen(options->cors_origin));
-    if (!server->scratch || !server->timer || !server->token_timer || !server->access ||
-        (options->cors_origin && !server->cors_origin))
+    if (!server->scratch || !server->timer || !server->token_timer || !server->record_timer ||
+        !server->access || (options->cors_origin && !server->cors_origin))
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the server");
-    server->timer->server = server->token_timer->server = server;
+    server->timer->server = server->token_timer->server = server->record_timer->server = server;
     memcpy(server->more_names, options->hosts, options->n_hosts * sizeof *options->hosts);
     code = server_tls_open(&options->tls, server->host, server->more_names, &server->tls, err);
     if (code)
@@ -318,6 +351,7 @@ void api_server_close(struct api_server *server)
     listener_stop(server);
     server_tls_end(server->tls);
     lws_sul_cancel(&server->token_timer->entry);
+    lws_sul_cancel(&server->record_timer->entry);
     lws_context_destroy(server->lws);
 }
 

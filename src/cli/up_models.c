@@ -125,6 +125,11 @@ static void up_models_release(void *self, struct api_model *model)
     (void)model; /* it stays open as long as the node runs */
 }
 
+static void up_models_run(void *self, const char *id, struct request_run *out)
+{
+    daemon_describe_run(((struct up_models *)self)->daemon, id, out);
+}
+
 struct up_models *up_models_new(struct daemon *daemon)
 {
     struct up_models *models = mem_new(sizeof *models);
@@ -148,6 +153,10 @@ void up_models_free(struct up_models *models)
 
 struct api_models up_models_of(struct up_models *models)
 {
-    return (struct api_models){up_models_list, up_models_open_model, up_models_cancel,
-                               up_models_release, models};
+    return (struct api_models){.list = up_models_list,
+                               .open = up_models_open_model,
+                               .cancel = up_models_cancel,
+                               .release = up_models_release,
+                               .run = up_models_run,
+                               .self = models};
 }

@@ -110,6 +110,10 @@ bool daemon_token_may_use(const struct daemon *daemon, const uint8_t *hash, cons
 
 /* ---- the models that can be asked for ---- */
 
+struct request_run;
+/* What computes the model's requests now, and whether they wait: for their records. */
+void daemon_describe_run(struct daemon *daemon, const char *model, struct request_run *out);
+
 void daemon_list_models(struct daemon *daemon, void (*each)(void *arg, const char *name),
                         void *arg);
 

@@ -44,6 +44,13 @@ struct weights;
 
 struct daemon_audit;
 
+enum { RUN_FORECASTS = 8 }; /* instances whose forecasts are kept (daemon_run.h) */
+struct run_forecast {
+    char instance[LIMIT_CLUSTER_ID_BYTES + 1];
+    uint64_t epoch, made_ms;
+    double decode_tokens_per_s, prefill_tokens_per_s; /* 0: unknown */
+};
+
 struct daemon {
     struct daemon_options options;
     uv_loop_t *loop;
@@ -101,6 +108,7 @@ struct daemon {
     struct relay *relay;
     Node__Now *now; /* of this node, as told last; NULL: not yet */
     struct catalogue *catalogue;
+    struct run_forecast run_forecasts[RUN_FORECASTS];
     struct peer *peers;
     bool is_leaving;
     bool has_had_tokens; /* STATE/tokens-made is there */

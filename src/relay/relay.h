@@ -85,6 +85,8 @@ void relay_changed(struct relay *relay);
 
 /* What this node's users ask of every instance, in one call. */
 void relay_use_report(struct relay *relay, struct relay_uses *out);
+/* Whether requests of this node wait for the instance now. Any thread. */
+bool relay_pause_report(struct relay *relay, const char *instance, struct relay_pause *out);
 
 /* ---- the mesh's events: FRAME_REQUEST, both directions ---- */
 void relay_frame(struct relay *relay, struct link *link, const struct frame_header *header,

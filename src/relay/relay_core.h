@@ -119,6 +119,8 @@ struct relay_instance *relay_core_instance(struct relay_core *core, const char *
 struct driver_stats relay_core_stats(const struct relay_core *core,
                                      const struct relay_instance *instance);
 void relay_core_use(struct relay_core *core, uint64_t now_ns, struct relay_uses *out);
+/* False: no request of this node waits for it. */
+bool relay_core_pause(const struct relay_core *core, const char *instance, struct relay_pause *out);
 
 /* ---- requests of this node ---- */
 

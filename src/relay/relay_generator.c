@@ -99,3 +99,11 @@ void relay_use_report(struct relay *relay, struct relay_uses *out)
     relay_core_use(relay->core, clock_now_ns(), out);
     relay_leave(relay);
 }
+
+bool relay_pause_report(struct relay *relay, const char *instance, struct relay_pause *out)
+{
+    relay_enter(relay);
+    const bool waits = relay_core_pause(relay->core, instance, out);
+    relay_leave(relay);
+    return waits;
+}

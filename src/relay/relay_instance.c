@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct relay_instance *relay_instance_find(const struct relay_core *core, const char *id)
@@ -87,6 +88,23 @@ void relay_core_use(struct relay_core *core, uint64_t now_ns, struct relay_uses 
                                .waits = of->n_waiting > 0,
                                .tokens = of->recent_tokens};
     }
+}
+
+bool relay_core_pause(const struct relay_core *core, const char *instance, struct relay_pause *out)
+{
+    const struct relay_ask *first = NULL;
+    for (const struct relay_ask *ask = core->asks; ask; ask = ask->next) {
+        if (ask->state == ASK_WAITING && strcmp(ask->instance->id, instance) == 0 &&
+            (!first || ask->waiting_ns < first->waiting_ns))
+            first = ask;
+    }
+    if (!first)
+        return false;
+    const bool was_lost = first->n_parts && first->error.text[0];
+    out->since_ns = first->waiting_ns;
+    snprintf(out->why, sizeof out->why, "%s%s%s", was_lost ? first->error.text : "",
+             was_lost && first->waits_for.text[0] ? "; " : "", first->waits_for.text);
+    return true;
 }
 
 struct relay_use relay_use_of(const struct relay_uses *uses, const char *instance)

@@ -22,3 +22,9 @@ struct relay_uses {
 };
 struct relay_use relay_use_of(const struct relay_uses *uses,
                               const char *instance); /* zeroed: never used */
+
+/* Requests of this node wait for an instance, which is being loaded or was lost. */
+struct relay_pause {
+    uint64_t since_ns; /* that the first has waited, by clock_now_ns() */
+    char why[192];     /* what was lost, and what is being waited for; cut */
+};

@@ -1,6 +1,7 @@
 #include "models_world.h"
 
 #include "api_world.h"
+#include "base/clock.h"
 #include "pipeline/driver.h"
 
 #include <pthread.h>
@@ -43,6 +44,7 @@ static struct {
     enum error_code answer;
     uv_async_t wake;
     bool stopping;
+    struct request_run run;
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER};
 
 /* On the server's thread, where cmocka's own would not do. */
@@ -190,6 +192,15 @@ static void on_wake(uv_async_t *handle)
     unlock();
 }
 
+static void say_run(void *self, const char *id, struct request_run *out)
+{
+    (void)self;
+    (void)id;
+    lock();
+    *out = world.run;
+    unlock();
+}
+
 static enum error_code service_open(void *arg, void *uv_loop, struct error *err)
 {
     (void)arg;
@@ -236,8 +247,21 @@ void models_world_start(uint32_t waiting_ms)
     }
     world.late = world.stopping = false;
     world.running = true;
-    struct api_models models = {list_models, open_model, cancel, release, NULL};
+    struct api_models models = {.list = list_models,
+                                .open = open_model,
+                                .cancel = cancel,
+                                .release = release,
+                                .run = say_run};
+    world.run = (struct request_run){0};
     api_world_start_with(models, waiting_ms, &service);
+}
+
+void models_world_run(const struct request_run *run)
+{
+    lock();
+    world.run = *run;
+    world.run.paused_ns = run->paused_ns ? clock_now_ns() : 0;
+    unlock();
 }
 
 void models_world_slow(uint32_t token_us)

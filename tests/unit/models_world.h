@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 
+#include "request/request_run.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,3 +27,6 @@ void models_world_slow(uint32_t token_us); /* "first" takes so long for a token 
 uint32_t models_world_cancelled(void);     /* askers that have given up, so far */
 uint32_t models_world_forgotten(
     void); /* models that were gone when their last holder released them, so far */
+/* What is said of "first" and "second" from now on: copied; paused_ns is the time of this call
+ * where it is not 0. */
+void models_world_run(const struct request_run *run);
