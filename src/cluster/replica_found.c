@@ -93,7 +93,8 @@ static void replica_adopt(struct replica *r, struct lineage lineage)
 }
 
 /* Whose lineage it is: the founder and who brings it are members, by our list or by the one that
- * came. After long silence everybody we knew may be gone. */
+ * came. After long silence everybody we knew may be gone. Who has no log takes the first that
+ * comes: its first entries may be older than the leader's own membership. */
 static enum error_code check_lineage(struct replica *r, uint64_t from, struct lineage lineage,
                                      const uint8_t *list, size_t size, struct error *err)
 {
@@ -105,11 +106,11 @@ static enum error_code check_lineage(struct replica *r, uint64_t from, struct li
         return replica_refuse(err, from, "its generation is too far ahead");
     if (!list || members_decode(list, size, members, NULL))
         return replica_refuse(err, from, "its log has no members");
-    if (!empty && replica_is_silent(r, SILENT_ELECTIONS))
+    if (empty || replica_is_silent(r, SILENT_ELECTIONS))
         return ERROR_NONE;
     if (!members_find(members, from) && !replica_is_listed(r, from))
         return replica_turn_away(err, from, "it leads a log in which it is not");
-    if (!empty && !members_find(members, founder) && !replica_is_listed(r, founder))
+    if (!members_find(members, founder) && !replica_is_listed(r, founder))
         return replica_turn_away(err, from, "nobody knows the founder of its log");
     return ERROR_NONE;
 }
