@@ -61,6 +61,8 @@ void api_error_write(const struct api_error *err, struct buffer *out)
 {
     buffer_text(out, "{\"error\":{\"message\":");
     json_out_text(out, err->message);
+    buffer_text(out, ",\"text\":"); /* as docs/control.md has it */
+    json_out_text(out, err->message);
     buffer_text(out, ",\"type\":");
     json_out_text(out, err->type);
     buffer_text(out, ",\"param\":");

@@ -33,6 +33,16 @@ struct text exchange_path(const struct exchange *exchange)
     return (struct text){exchange->path, strlen(exchange->path)};
 }
 
+struct text exchange_body(const struct exchange *exchange)
+{
+    return (struct text){exchange->body.data ? exchange->body.data : "", exchange->body.size};
+}
+
+bool exchange_only_reads(const struct exchange *exchange)
+{
+    return exchange->method == METHOD_GET || exchange->method == METHOD_HEAD;
+}
+
 void exchange_take_body(struct exchange *exchange, struct buffer *out)
 {
     memory_total_add(&exchange->server->memory, -(int64_t)exchange->body.size);
@@ -445,6 +455,50 @@ void exchange_stream_end(struct exchange *exchange)
     end_waiting(exchange);
     exchange_set_state(exchange, EXCHANGE_ANSWERED);
     append_chunk(exchange, NULL, NULL, "data: ", "[DONE]", 6);
+    if (!exchange->http_1_0)
+        buffer_text(&exchange->out, "0\r\n\r\n");
+    push_out(exchange);
+}
+
+/* ---- an answer in pieces ---- */
+
+void exchange_lines_begin(struct exchange *exchange, const char *content_type)
+{
+    exchange->status = 200;
+    exchange->streaming = true;
+    release_body(exchange);
+    exchange_write_head(exchange, content_type, UINT64_MAX);
+    push_out(exchange);
+}
+
+bool exchange_lines_add(struct exchange *exchange, const struct buffer *lines)
+{
+    const size_t unread = exchange->out.size - exchange->out_sent;
+    struct api_error ignored;
+    if (exchange->dead)
+        return false;
+    if (lines->failed || (unread && unread + lines->size > EXCHANGE_STREAM_MAX) ||
+        (exchange->out.size > EXCHANGE_WRITE_BYTES &&
+         !exchange_make_room(exchange, EXCHANGE_ANSWERS, lines->size, &ignored))) {
+        exchange_abort(exchange);
+        return false;
+    }
+    if (!exchange->http_1_0)
+        buffer_printf(&exchange->out, "%zx\r\n", lines->size);
+    buffer_append(&exchange->out, lines->data, lines->size);
+    if (!exchange->http_1_0)
+        buffer_text(&exchange->out, "\r\n");
+    exchange_count_unread(exchange);
+    push_out(exchange);
+    return !exchange->dead;
+}
+
+void exchange_lines_end(struct exchange *exchange)
+{
+    if (exchange->dead)
+        return;
+    exchange->gone = NULL;
+    exchange_set_state(exchange, EXCHANGE_ANSWERED);
     if (!exchange->http_1_0)
         buffer_text(&exchange->out, "0\r\n\r\n");
     push_out(exchange);

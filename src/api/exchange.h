@@ -30,6 +30,9 @@ const struct api_client *exchange_client(const struct exchange *exchange);
 /* What its token grants; good as long as the exchange. */
 const struct access_grant *exchange_grant(const struct exchange *exchange);
 struct text exchange_path(const struct exchange *exchange); /* decoded, without the query */
+/* Good until the answer begins or an owner is set; size 0: there is none. */
+struct text exchange_body(const struct exchange *exchange);
+bool exchange_only_reads(const struct exchange *exchange); /* GET or HEAD */
 /* The body becomes the caller's; it stays counted in the server's body_bytes. */
 void exchange_take_body(struct exchange *exchange, struct buffer *out);
 uint64_t exchange_started_ns(const struct exchange *exchange);
@@ -76,3 +79,9 @@ size_t exchange_unread(const struct exchange *exchange);
 /* It asks for the head of the answer alone. */
 bool exchange_is_head(const struct exchange *exchange);
 void exchange_stream_end(struct exchange *exchange); /* "data: [DONE]" and the end */
+
+/* An answer of status 200 that comes in pieces. */
+void exchange_lines_begin(struct exchange *exchange, const char *content_type);
+/* False: over the limit, as with exchange_stream_event(). */
+bool exchange_lines_add(struct exchange *exchange, const struct buffer *lines);
+void exchange_lines_end(struct exchange *exchange);

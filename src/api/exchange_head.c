@@ -94,6 +94,10 @@ void exchange_write_head(struct exchange *exchange, const char *content_type, ui
         add_header(&writer, "transfer-encoding:", "chunked");
     if (length == UINT64_MAX)
         add_header(&writer, "cache-control:", "no-cache");
+    else if (route_is_private(exchange->route))
+        add_header(&writer, "cache-control:", "no-store");
+    if (route_is_private(exchange->route))
+        add_header(&writer, "x-content-type-options:", "nosniff");
     if (exchange->status == 405 || exchange->method == METHOD_OPTIONS)
         add_header(&writer, "allow:", exchange->allow);
     if (exchange->status == 429 || exchange->status == 503)

@@ -8,6 +8,7 @@
 #include "api/internal.h"
 #include "api/resume.h"
 #include "api/routes.h"
+#include "api/site.h"
 
 enum {
     EXCHANGE_WRITE_BYTES = 64 * 1024,             /* of one lws_write() */
@@ -50,6 +51,8 @@ struct exchange {
     char *last_event_id; /* NULL with has_last_event_id: nothing that could be read */
     uint64_t started_ns;
     bool http_1_0;
+    bool is_json; /* its Content-Type says so */
+    enum site site;
     bool websocket; /* it asked for one */
     uint64_t body_expected, body_seen;
     uint64_t body_ticked; /* body_seen at the last tick */

@@ -27,6 +27,7 @@ struct api_server {
     struct api_models models;
     struct live_feed live;
     struct live_stream *live_streams;
+    struct api_bridge bridge;
     struct api_limits limits;
     struct access *access;
     bool shares_prefixes;

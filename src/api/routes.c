@@ -1,6 +1,7 @@
 #include "api/routes.h"
 
 #include "api/access.h"
+#include "api/bridge.h"
 #include "api/exchange.h"
 #include "api/internal.h"
 #include "api/json_out.h"
@@ -179,6 +180,30 @@ static const struct route routes[] = {
     {METHOD_GET, "/manifest.webmanifest", 0, page_handle},
     {METHOD_GET, "/api/requests", ACCESS_READ, requests_handle},
     {METHOD_GET, "/api/requests/…", ACCESS_READ, request_handle},
+
+    /* What the node is asked (docs/control.md). */
+    {METHOD_GET, "/api/status", ACCESS_READ, bridge_handle},
+    {METHOD_GET, "/api/nodes", ACCESS_READ, bridge_handle},
+    {METHOD_GET, "/api/links", ACCESS_READ, bridge_handle},
+    {METHOD_GET, "/api/cluster", ACCESS_READ, bridge_handle},
+    {METHOD_GET, "/api/moves", ACCESS_READ, bridge_handle},
+    {METHOD_POST, "/api/place", ACCESS_MODELS, bridge_handle},
+    {METHOD_POST, "/api/unload", ACCESS_MODELS, bridge_handle},
+    {METHOD_POST, "/api/move", ACCESS_MODELS, bridge_handle},
+    {METHOD_POST, "/api/moves", ACCESS_MODELS, bridge_handle},
+    {METHOD_POST, "/api/add", ACCESS_MODELS, bridge_handle},
+    {METHOD_POST, "/api/forget", ACCESS_MODELS, bridge_handle},
+    {METHOD_POST, "/api/where", ACCESS_MODELS, bridge_handle},
+    {METHOD_POST, "/api/drain", ACCESS_ADMIN, bridge_handle},
+    {METHOD_POST, "/api/invite", ACCESS_ADMIN, bridge_handle},
+    {METHOD_POST, "/api/join", ACCESS_ADMIN, bridge_handle},
+    {METHOD_POST, "/api/admit", ACCESS_ADMIN, bridge_handle},
+    {METHOD_POST, "/api/remove", ACCESS_ADMIN, bridge_handle},
+    {METHOD_POST, "/api/role", ACCESS_ADMIN, bridge_handle},
+    {METHOD_POST, "/api/leave", ACCESS_ADMIN, bridge_handle},
+    {METHOD_POST, "/api/authority", ACCESS_ADMIN, bridge_handle},
+    {METHOD_POST, "/api/token", ACCESS_ADMIN, bridge_handle},
+    {METHOD_POST, "/api/audit", ACCESS_ADMIN, bridge_handle},
 };
 
 static bool routes_matches(const struct route *route, const char *path)
@@ -190,16 +215,36 @@ static bool routes_matches(const struct route *route, const char *path)
     return strncmp(route->path, path, prefix) == 0 && path[prefix];
 }
 
+/* By the methods of a path: bit 0 GET, bit 1 POST, bit 2 DELETE. */
+static const char *const routes_allow[] = {
+    "",
+    "GET, HEAD, OPTIONS",
+    "POST, OPTIONS",
+    "GET, HEAD, POST, OPTIONS",
+    "DELETE, OPTIONS",
+    "GET, HEAD, DELETE, OPTIONS",
+    "POST, DELETE, OPTIONS",
+    "GET, HEAD, POST, DELETE, OPTIONS",
+};
+
 const struct route *route_find(enum http_method method, const char *path, const char **allow)
 {
-    *allow = "";
+    const enum http_method wanted = method == METHOD_HEAD ? METHOD_GET : method;
+    const struct route *found = NULL;
+    unsigned methods = 0;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         if (!routes_matches(&routes[i], path))
             continue;
-        *allow = routes[i].method == METHOD_GET ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
-        bool same =
-            routes[i].method == method || (routes[i].method == METHOD_GET && method == METHOD_HEAD);
-        return same ? &routes[i] : NULL;
+        methods |= 1U << routes[i].method;
+        if (routes[i].method == wanted)
+            found = &routes[i];
     }
-    return NULL;
+    *allow = routes_allow[methods];
+    return found;
+}
+
+bool route_is_private(const struct route *route)
+{
+    static const char before[] = "/api/";
+    return route && strncmp(route->path, before, sizeof before - 1) == 0;
 }

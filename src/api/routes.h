@@ -6,7 +6,14 @@
 
 struct exchange;
 
-enum http_method { METHOD_GET, METHOD_POST, METHOD_HEAD, METHOD_OPTIONS, METHOD_OTHER };
+enum http_method {
+    METHOD_GET,
+    METHOD_POST,
+    METHOD_DELETE,
+    METHOD_HEAD,
+    METHOD_OPTIONS,
+    METHOD_OTHER,
+};
 
 struct route {
     enum http_method method; /* a GET route answers HEAD too */
@@ -18,3 +25,8 @@ struct route {
 /* The route of a path and method; NULL: none. *allow is then the methods that the path has, "" for
  * an unknown path. */
 const struct route *route_find(enum http_method method, const char *path, const char **allow);
+
+/* Whether it is below /api/: what only this server's own page and programs may ask, not a web page
+ * of another origin, --cors or not, unless it shows a token. Bodies are JSON, of at most
+ * BRIDGE_BODY_BYTES, and answers are not kept by caches. NULL: no. */
+bool route_is_private(const struct route *route);

@@ -247,6 +247,7 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     server->port = address.port;
     server->models = options->models;
     server->live = options->live;
+    server->bridge = options->bridge;
     server->limits = options->limits;
     server->shares_prefixes = options->shares_prefixes;
     server->serves_page = options->serves_page;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "api/access.h"
+#include "api/bridge.h"
 #include "api/limits.h"
 #include "api/models.h"
 #include "base/error.h"
@@ -42,6 +43,7 @@ struct api_options {
     const char *name; /* this machine's as a node, which it answers for, too; NULL: none */
     struct api_models models;
     struct live_feed live;    /* what /api/live shows; zeroed: there is none */
+    struct api_bridge bridge; /* what the node is asked; zeroed: nothing */
     struct api_limits limits; /* 0: the default */
     struct api_tls_options tls;
     /* Who may use it (access.h). An address that other machines reach needs a token, unless it is

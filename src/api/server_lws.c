@@ -28,7 +28,7 @@ static const struct {
     {WSI_TOKEN_OPTIONS_URI, "OPTIONS", METHOD_OPTIONS, false},
     {WSI_TOKEN_PUT_URI, "PUT", METHOD_OTHER, true},
     {WSI_TOKEN_PATCH_URI, "PATCH", METHOD_OTHER, true},
-    {WSI_TOKEN_DELETE_URI, "DELETE", METHOD_OTHER, false},
+    {WSI_TOKEN_DELETE_URI, "DELETE", METHOD_DELETE, false},
     {WSI_TOKEN_HEAD_URI, "HEAD", METHOD_HEAD, false},
 };
 
@@ -67,10 +67,25 @@ static const char *copy_token(struct lws *wsi, enum lws_token_indexes token, cha
     return out;
 }
 
+/* A header that libwebsockets has no token for, `name` with its colon; NULL: there is none, it is
+ * longer than that, or there is no memory. To be freed. */
+static char *copy_header(struct lws *wsi, const char *name, int size_max)
+{
+    const int name_size = (int)strlen(name);
+    const int size = lws_hdr_custom_length(wsi, name, name_size);
+    if (size <= 0 || size > size_max)
+        return NULL;
+    char *text = mem_new((size_t)size + 1);
+    if (text && lws_hdr_custom_copy(wsi, text, size + 1, name, name_size) != size)
+        text[0] = '\0';
+    return text;
+}
+
 /* What of a head the gate reads, and where the texts are while it does. */
 struct head_copy {
     struct gate_head head;
     char host[GATE_NAME_MAX + 16], origin[256], length[32], encoding[32], arrived[NI_MAXHOST];
+    char type[64];
 };
 
 /* The address at which the connection arrived. */
@@ -103,11 +118,54 @@ static void copy_head(const struct exchange *exchange, bool body_assumed, struct
     head->arrived = copy_arrived(wsi, copy->arrived, sizeof copy->arrived);
 }
 
+/* Whose page it comes from, and whether it brings JSON. */
+static void server_lws_read_site(struct exchange *exchange, struct head_copy *copy)
+{
+    char *fetch_site = copy_header(exchange->wsi, "sec-fetch-site:", 32);
+    exchange->site = site_of(&(struct site_head){.host = copy->head.host,
+                                                 .origin = copy->head.origin,
+                                                 .fetch_site = fetch_site,
+                                                 .only_reads = exchange_only_reads(exchange)});
+    exchange->is_json = site_is_json(
+        copy_token(exchange->wsi, WSI_TOKEN_HTTP_CONTENT_TYPE, copy->type, sizeof copy->type));
+    mem_free(fetch_site);
+}
+
+static uint64_t server_lws_body_max(const struct exchange *exchange)
+{
+    const uint64_t max = exchange->server->limits.body;
+    return route_is_private(exchange->route) && max > BRIDGE_BODY_BYTES ? BRIDGE_BODY_BYTES : max;
+}
+
 static bool body_too_large(const struct exchange *exchange, struct api_error *err)
 {
+    if (route_is_private(exchange->route)) {
+        api_error_set(err, 413, "invalid_request_error", "body_too_large",
+                      "%s takes a body of at most %d bytes", exchange->path, BRIDGE_BODY_BYTES);
+        return false;
+    }
     API_LIMIT_ERROR(err, 413, &exchange->server->limits, body, "the body is too large");
     err->code = "body_too_large";
     return false;
+}
+
+/* A page of another origin can send a body that is not JSON without being asked first. */
+static bool server_lws_check_type(const struct exchange *exchange, bool body_assumed,
+                                  struct api_error *err)
+{
+    return !route_is_private(exchange->route) || !body_assumed || exchange->is_json ||
+           api_error_set(err, 415, "invalid_request_error", "not_json",
+                         "%s takes JSON: send 'Content-Type: application/json'", exchange->path);
+}
+
+/* --cors lets pages use models. What steers the node wants a token of them, or its own page. */
+static bool server_lws_check_site(const struct exchange *exchange, struct api_error *err)
+{
+    return !route_is_private(exchange->route) || exchange->site != SITE_OTHER ||
+           exchange->method == METHOD_OPTIONS || exchange->grant.id ||
+           api_error_set(err, 403, "invalid_request_error", "origin_not_allowed",
+                         "web pages of other origins may not use %s without a token",
+                         exchange->path);
 }
 
 /* What can be refused before a body is read. False: `err` is set. */
@@ -121,22 +179,10 @@ static bool check_head(struct exchange *exchange, bool *length_given, bool body_
     exchange->body_expected = body.expected;
     exchange->chunked = body.chunked;
     *length_given = body.length_given;
+    server_lws_read_site(exchange, &copy);
     return passed &&
-           (body.expected <= exchange->server->limits.body || body_too_large(exchange, err));
-}
-
-/* A header that libwebsockets has no token for, `name` with its colon; NULL: there is none, it is
- * longer than that, or there is no memory. To be freed. */
-static char *copy_header(struct lws *wsi, const char *name, int size_max)
-{
-    const int name_size = (int)strlen(name);
-    const int size = lws_hdr_custom_length(wsi, name, name_size);
-    if (size <= 0 || size > size_max)
-        return NULL;
-    char *text = mem_new((size_t)size + 1);
-    if (text && lws_hdr_custom_copy(wsi, text, size + 1, name, name_size) != size)
-        text[0] = '\0';
-    return text;
+           (body.expected <= server_lws_body_max(exchange) || body_too_large(exchange, err)) &&
+           server_lws_check_type(exchange, body_assumed, err);
 }
 
 /* Without a good id of the client's, one is drawn. */
@@ -310,6 +356,10 @@ static int on_request(struct api_server *server, struct connection *connection, 
         server_lws_refuse_token(exchange, &refusal);
         return 0;
     }
+    if (!server_lws_check_site(exchange, &err)) {
+        refuse_body(exchange, &err);
+        return 0;
+    }
     if (exchange->chunked) {
         exchange->close_after = true; /* libwebsockets does not know where such a body ends */
         lws_set_timer_usecs(wsi, EXCHANGE_BODY_TICK_S * LWS_USEC_PER_SEC);
@@ -339,7 +389,7 @@ static void on_chunks(struct exchange *exchange, const char *bytes, size_t size)
         size_t data_size, used = chunked_decode(decoder, bytes, size, &data, &data_size);
         bytes += used;
         size -= used;
-        if (exchange->body_seen + data_size > exchange->server->limits.body) {
+        if (exchange->body_seen + data_size > server_lws_body_max(exchange)) {
             body_too_large(exchange, &err);
             refuse_body(exchange, &err);
         } else if (decoder->state == CHUNKED_BAD) {

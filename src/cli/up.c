@@ -314,6 +314,24 @@ static bool up_token_may_use(void *self, const uint8_t *hash, const char *model,
     return daemon_token_may_use(self, hash, model, lists, why);
 }
 
+static enum error_code up_ask(void *self, const char *name, const char *body, size_t size,
+                              const char *actor, const struct api_bridge_hearer *hearer, void **out,
+                              struct error *err)
+{
+    const struct daemon_hearer daemon_hearer = {hearer->line, hearer->ended, hearer->self};
+    struct conversation *conversation;
+    enum error_code code =
+        daemon_begin_request(self, name, body, size, actor, &daemon_hearer, &conversation, err);
+    *out = conversation;
+    return code;
+}
+
+static void up_cancel(void *self, void *asked)
+{
+    (void)self;
+    daemon_cancel_request(asked);
+}
+
 static struct api_access up_access_of(struct daemon *daemon)
 {
     return (struct api_access){.find = up_find_token,
@@ -349,6 +367,7 @@ static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct erro
     up->api_options.tls.node_name = daemon_own_name(up->daemon);
     up->api_options.tls.source = daemon_api_source(up->daemon);
     up->api_options.access = up_access_of(up->daemon);
+    up->api_options.bridge = (struct api_bridge){up_ask, up_cancel, up->daemon};
     up->api_options.name = up->node.name;
     up->api_options.serves_page = !up->no_page;
     enum error_code code = api_server_open(uv_loop, &up->api_options, &up->api, err);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,8 @@
 #include <unistd.h>
 
 enum {
-    CONVERSATIONS_MAX = 64,
+    CONVERSATIONS_MAX = 64,       /* of the socket … */
+    CONVERSATIONS_HEARD_MAX = 64, /* … and of daemon_begin_request() */
     LINE_MAX_BYTES = 64 * 1024,
     QUEUE_MAX_BYTES = 32 << 20, /* for one that does not read: then it is hung up */
 };
@@ -47,9 +49,19 @@ static void on_conversation_closed(uv_handle_t *handle)
         at = &(*at)->next;
     *at = conversation->next;
     control->n--;
+    control->n_heard -= conversation->hearer.line != NULL;
     buffer_deinit(&conversation->in);
     mem_free(conversation);
     end_control(control);
+}
+
+/* Of daemon_begin_request(): once. */
+static void control_tell_ended(struct conversation *conversation)
+{
+    void (*ended)(void *self) = conversation->hearer.ended;
+    conversation->hearer.ended = NULL;
+    if (ended)
+        ended(conversation->hearer.self);
 }
 
 static void control_hang_up(struct conversation *conversation)
@@ -60,14 +72,26 @@ static void control_hang_up(struct conversation *conversation)
     if (conversation->calls.gone)
         conversation->calls.gone(conversation);
     conversation->calls = (struct conversation_calls){0};
-    uv_close((uv_handle_t *)&conversation->pipe, on_conversation_closed);
+    control_tell_ended(conversation);
+    uv_close(&conversation->handle, on_conversation_closed);
+}
+
+static void control_on_heard_end(uv_timer_t *timer)
+{
+    control_hang_up((struct conversation *)timer);
 }
 
 void control_end(struct conversation *conversation)
 {
+    if (conversation->closing || (conversation->hearer.line && conversation->ends_when_sent))
+        return;
     conversation->ends_when_sent = true;
-    if (!conversation->queued)
+    if (conversation->hearer.line) { /* who calls still has its data in hand, as while one sends */
+        control_tell_ended(conversation);
+        uv_timer_start(&conversation->timer, control_on_heard_end, 0, 0);
+    } else if (!conversation->queued) {
         control_hang_up(conversation);
+    }
 }
 
 /* ---- answering ------------------------------------------------------------------------------- */
@@ -86,6 +110,10 @@ void control_send(struct conversation *conversation, const void *bytes, size_t s
 {
     if (conversation->closing || conversation->ends_when_sent)
         return;
+    if (conversation->hearer.line) {
+        conversation->hearer.line(conversation->hearer.self, bytes, size);
+        return;
+    }
     struct control_answer *answer =
         conversation->queued + size > QUEUE_MAX_BYTES ? NULL : mem_new(sizeof *answer + size);
     if (!answer) {
@@ -197,13 +225,16 @@ static void control_find_actor(struct conversation *conversation)
     audit_text(conversation->actor, sizeof conversation->actor, actor);
 }
 
-static void take_request(struct conversation *conversation, yyjson_val *root)
+bool control_hears_more(const struct conversation *conversation)
 {
-    const char *name = control_text(root, "do");
+    return !conversation->hearer.line;
+}
+
+static void take_request(struct conversation *conversation, const char *name, yyjson_val *root)
+{
     control_request_fn request = name ? control_find(name) : NULL;
     struct error err;
     conversation->has_asked = true;
-    control_find_actor(conversation);
     if (request) {
         request(conversation, root);
         return;
@@ -222,7 +253,8 @@ static void take_line(struct conversation *conversation, char *line, size_t size
         error_set(&err, ERROR_INVALID, "a request must be one JSON object per line");
         control_fail(conversation, &err);
     } else if (!conversation->has_asked) {
-        take_request(conversation, root);
+        control_find_actor(conversation);
+        take_request(conversation, control_text(root, "do"), root);
     } else if (conversation->calls.line) {
         conversation->calls.line(conversation, root);
     }
@@ -294,6 +326,62 @@ static void control_on_connection(uv_stream_t *server, int status)
                   CONVERSATIONS_MAX);
         control_fail(conversation, &err);
     }
+}
+
+/* ---- requests that come otherwise ------------------------------------------------------------ */
+
+/* One that is counted, and closes as those of the socket do; NULL: no memory. */
+static struct conversation *
+control_begin_heard(struct control *control, const struct daemon_hearer *hearer, const char *actor)
+{
+    struct conversation *conversation = mem_new(sizeof *conversation);
+    if (!conversation)
+        return NULL;
+    conversation->control = control;
+    conversation->daemon = control->daemon;
+    conversation->hearer = *hearer;
+    uv_timer_init(control->daemon->loop, &conversation->timer);
+    conversation->next = control->conversations;
+    control->conversations = conversation;
+    control->n++;
+    control->n_heard++;
+    audit_text(conversation->actor, sizeof conversation->actor, actor);
+    return conversation;
+}
+
+enum error_code daemon_begin_request(struct daemon *daemon, const char *name, const char *body,
+                                     size_t size, const char *actor,
+                                     const struct daemon_hearer *hearer, struct conversation **out,
+                                     struct error *err)
+{
+    struct control *control = daemon->control;
+    assert(size <= LINE_MAX_BYTES && hearer->line && hearer->ended);
+    *out = NULL;
+    if (!control || control->n_heard >= CONVERSATIONS_HEARD_MAX)
+        return error_set(err, ERROR_BUSY,
+                         control ? "%d requests are under way at this node; try again"
+                                 : "this node is stopping",
+                         CONVERSATIONS_HEARD_MAX);
+    yyjson_doc *doc = yyjson_read(size ? body : "{}", size ? size : 2, 0);
+    struct conversation *conversation = NULL;
+    enum error_code code = ERROR_NONE;
+    if (!yyjson_is_obj(yyjson_doc_get_root(doc)))
+        code = error_set(err, ERROR_INVALID, "the body must be one JSON object");
+    else if (!(conversation = control_begin_heard(control, hearer, actor)))
+        code = error_set(err, ERROR_NO_MEMORY, "not enough memory for the request");
+    *out = conversation;
+    if (!code)
+        take_request(conversation, name, yyjson_doc_get_root(doc));
+    if (conversation && (conversation->closing || conversation->ends_when_sent))
+        *out = NULL;
+    yyjson_doc_free(doc);
+    return code;
+}
+
+void daemon_cancel_request(struct conversation *conversation)
+{
+    conversation->hearer.ended = NULL;
+    control_end(conversation);
 }
 
 /* ---- the others' news ------------------------------------------------------------------------ */

@@ -1,9 +1,12 @@
-/* The daemon's control socket: STATE/control.sock, which only its owner may open. Commands of the
- * command line speak here with the node: one JSON object a line, both ways (docs/control.md).
+/* What the node is asked and told: requests of docs/control.md. They come over STATE/control.sock,
+ * which only its owner may open, from commands of the command line: one JSON object a line, both
+ * ways. Or by daemon_begin_request() (daemon.h), from whoever opened the node: one request, and its
+ * lines.
  *
- * Inside: a conversation is one connection. Its first line is the request; most are answered at
- * once and it ends. Those that last (join, place, events …) set `look`, `line` or `gone` and say
- * control_end() when they are over. */
+ * Inside: a conversation is one request. Most are answered at once and it ends. Those that last
+ * (join, place, events …) set `look`, `line` or `gone` and say control_end() when they are over.
+ * A request's function does not know where its conversation comes from, but for
+ * control_hears_more(). */
 #pragma once
 
 #include "node/daemon_state.h"
@@ -24,7 +27,13 @@ struct conversation_calls {
 };
 
 struct conversation {
-    uv_pipe_t pipe; /* first */
+    union { /* first */
+        uv_handle_t handle;
+        uv_pipe_t pipe;
+        uv_timer_t timer; /* of daemon_begin_request(): it ends the conversation in the loop */
+    };
+    struct daemon_hearer
+        hearer; /* of daemon_begin_request(); `line` NULL: it is one of the socket */
     struct conversation *next;
     struct control *control;
     struct daemon *daemon;
@@ -43,11 +52,14 @@ struct control {
     struct conversation *conversations;
     void (*closed)(struct daemon *daemon);
     bool closing, pipe_closed;
-    uint32_t n;
+    uint32_t n, n_heard; /* conversations; of daemon_begin_request() among them */
 };
 
 typedef void (*control_request_fn)(struct conversation *conversation, yyjson_val *root);
 control_request_fn control_find(const char *name); /* control_commands.c; NULL: no such request */
+
+/* Whether a further line may come from the other end, such as `{"agree":true}`. */
+bool control_hears_more(const struct conversation *conversation);
 
 /* ---- answering ---- */
 void control_send(struct conversation *conversation, const void *bytes, size_t size); /* copied */

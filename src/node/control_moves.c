@@ -50,9 +50,14 @@ void control_moves(struct conversation *conversation, yyjson_val *request)
     struct error err;
     if (!control_require_member(conversation))
         return;
+    if (!yyjson_obj_get(request, "on")) {
+        control_answer_text(conversation, "moves",
+                            state_moves(daemon_state(conversation->daemon)) ? "on" : "off");
+        return;
+    }
     if (!yyjson_is_bool(yyjson_obj_get(request, "on")) ||
         state_moves(daemon_state(conversation->daemon)) == on) {
-        error_set(&err, ERROR_INVALID, "`on` is missing, or nothing would change");
+        error_set(&err, ERROR_INVALID, "`on` is true or false, and not what it is already");
         control_fail(conversation, &err);
         return;
     }

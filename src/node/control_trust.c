@@ -132,6 +132,12 @@ void control_join(struct conversation *conversation, yyjson_val *request)
     struct knock_events events = {join_compare, join_ended, conversation};
     struct error err;
     yyjson_mut_doc *doc;
+    if (!control_hears_more(conversation) && !control_text(request, "code")) {
+        error_set(&err, ERROR_INVALID,
+                  "a join code is needed; to join by hand run `medley join` on this machine");
+        control_fail(conversation, &err);
+        return;
+    }
     yyjson_mut_val *root = control_object(&doc);
     yyjson_mut_obj_add_bool(doc, root, "searching", true);
     control_answer(conversation, doc);
@@ -199,12 +205,23 @@ static void admit_look(struct conversation *conversation)
     control_fail(conversation, &err);
 }
 
+static void admit_agree(struct conversation *conversation)
+{
+    struct admitting *admitting = conversation->data;
+    struct daemon *daemon = conversation->daemon;
+    struct error err;
+    snprintf(daemon->admitter, sizeof daemon->admitter, "%s", conversation->actor);
+    daemon->admitted_channel = admitting->id;
+    admitting->agreed = true;
+    if (admission_agree(daemon->admission, admitting->id, &err))
+        control_fail(conversation, &err);
+}
+
 static void admit_line(struct conversation *conversation, yyjson_val *root)
 {
     struct admitting *admitting = conversation->data;
     struct daemon *daemon = conversation->daemon;
     struct error err;
-    enum error_code code;
     if (admitting->agreed)
         return;
     if (!yyjson_is_true(yyjson_obj_get(root, "agree"))) {
@@ -214,12 +231,7 @@ static void admit_line(struct conversation *conversation, yyjson_val *root)
         control_fail(conversation, &err);
         return;
     }
-    snprintf(daemon->admitter, sizeof daemon->admitter, "%s", conversation->actor);
-    daemon->admitted_channel = admitting->id;
-    code = admission_agree(daemon->admission, admitting->id, &err);
-    if (code)
-        control_fail(conversation, &err);
-    admitting->agreed = !code;
+    admit_agree(conversation);
 }
 
 static bool is_named(const struct admission_waiting *waiting, const char *name)
@@ -248,13 +260,36 @@ static enum error_code find_waiting(struct daemon *daemon, const char *name,
                      name ? name : "");
 }
 
+/* The words that the request names, as a person compared them before: those of the machine that
+ * waits now? It stays where it is if not. */
+static bool admit_check_words(const struct conversation *conversation, const char *words,
+                              const struct admission_waiting *waiting, struct error *err)
+{
+    if (words && strcasecmp(words, waiting->words) == 0)
+        return true;
+    if (!words && control_hears_more(conversation))
+        return true;
+    if (!words)
+        error_set(err, ERROR_INVALID,
+                  "`words` is missing: the four words that %.64s shows, which a person compares",
+                  waiting->name);
+    else
+        error_set(err, ERROR_INVALID,
+                  "those are not the words of the machine %.64s that waits now: compare again with "
+                  "what it shows; if they differ, do not let it in",
+                  waiting->name);
+    return false;
+}
+
 void control_admit(struct conversation *conversation, yyjson_val *request)
 {
+    const char *words = control_text(request, "words");
     struct admission_waiting waiting;
     struct error err;
     if (!control_require_admin(conversation))
         return;
-    if (find_waiting(conversation->daemon, control_text(request, "node"), &waiting, &err)) {
+    if (find_waiting(conversation->daemon, control_text(request, "node"), &waiting, &err) ||
+        !admit_check_words(conversation, words, &waiting, &err)) {
         control_fail(conversation, &err);
         return;
     }
@@ -270,6 +305,8 @@ void control_admit(struct conversation *conversation, yyjson_val *request)
     conversation->calls =
         (struct conversation_calls){.line = admit_line, .look = admit_look, .gone = admit_gone};
     put_compare(conversation, waiting.words, "name", waiting.name, admitting->node_id);
+    if (words && !conversation->closing)
+        admit_agree(conversation);
 }
 
 /* ---- remove, leave --------------------------------------------------------------------------- */

@@ -88,6 +88,25 @@ const char *daemon_own_name(const struct daemon *daemon);
 /* Places a model's file over the cluster and says how that went through `say`. */
 void daemon_serve_file(struct daemon *daemon, const char *path);
 
+/* ---- requests of docs/control.md (control.h), asked otherwise than over the socket ---- */
+
+struct conversation;
+struct daemon_hearer {
+    void (*line)(void *self, const char *line, size_t size); /* a JSON object and a line feed */
+    void (*ended)(void *self); /* nothing more comes; not after daemon_cancel_request() */
+    void *self;
+};
+/* Asks `name` with the fields of `body`, a JSON object of at most 64 KiB ("": none). `actor` is who
+ * asks, for the record: "token ci". Lines come at once or later. ERROR_INVALID, ERROR_BUSY,
+ * ERROR_NO_MEMORY: it was not asked, and the hearer hears nothing. *out: to cancel it; NULL: it has
+ * ended already. */
+enum error_code daemon_begin_request(struct daemon *daemon, const char *name, const char *body,
+                                     size_t size, const char *actor,
+                                     const struct daemon_hearer *hearer, struct conversation **out,
+                                     struct error *err);
+/* Nobody listens any more: what it still waits for is let go of. Before it has ended. */
+void daemon_cancel_request(struct conversation *conversation);
+
 /* Where a part of this node tells what is to be recorded (audit/note.h). */
 struct audit_sink daemon_audit_sink(struct daemon *daemon);
 

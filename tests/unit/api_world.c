@@ -30,6 +30,7 @@ static struct {
     struct api_models models;
     uint32_t waiting_ms;
     struct api_limits limits;
+    struct api_bridge bridge;
     struct node_service beside; /* name NULL: none */
     struct api_server *server;
     uint16_t port;
@@ -44,6 +45,7 @@ static enum error_code service_open(void *arg, void *uv_loop, struct error *err)
                                   .serves_page = true,
                                   .models = world.models,
                                   .waiting_ms = world.waiting_ms,
+                                  .bridge = world.bridge,
                                   .limits = world.limits};
     enum error_code code = api_server_open(uv_loop, &options, &world.server, err);
     pthread_mutex_lock(&world.lock);
@@ -105,6 +107,11 @@ void api_world_start_with(struct api_models models, uint32_t waiting_ms,
     while (!world.port)
         pthread_cond_wait(&world.opened, &world.lock);
     pthread_mutex_unlock(&world.lock);
+}
+
+void api_world_bridge(struct api_bridge bridge)
+{
+    world.bridge = bridge;
 }
 
 void api_world_limit(struct api_limits limits)

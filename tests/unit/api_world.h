@@ -1,6 +1,7 @@
 /* A real API server over loopback, with fakes behind it, and a raw HTTP client. */
 #pragma once
 
+#include "api/bridge.h"
 #include "api/limits.h"
 #include "base/buffer.h"
 #include "fake_driver.h"
@@ -17,6 +18,8 @@ void api_world_start_with(struct api_models models, uint32_t waiting_ms,
                           const struct node_service *beside);
 /* For the next start; what is 0 is the default. */
 void api_world_limit(struct api_limits limits);
+/* For the next starts. */
+void api_world_bridge(struct api_bridge bridge);
 void api_world_stop(void); /* a second call does nothing */
 
 int api_connect(void);
