@@ -20,6 +20,7 @@ struct live_stream;
 struct api_listener;
 struct lws;
 struct lws_context;
+struct loop_watch;
 struct preparer;
 struct server_tls;
 
@@ -63,6 +64,7 @@ struct api_server {
     struct server_timer *record_timer;
     bool watches_records;
     unsigned char *scratch; /* one write */
+    struct loop_watch *loop_watch;
 };
 
 /* A job begins or ends: what a stop waits for. */

@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 enum {
-    ACCEPTS = 64,          /* in one turn of the loop */
+    ACCEPTS = 64,          /* in one turn of the loop … */
+    ACCEPTS_TLS = 8,       /* … and where each is followed by a handshake, near 1 ms */
     SWEEP_MS = 1000,       /* between looks for connections that have not asked for anything */
     ACCEPT_RETRY_MS = 100, /* when the system has no descriptor or memory for one more */
     SEND_BUFFER_BYTES =
@@ -230,7 +231,8 @@ static bool listener_accept(struct api_server *server)
 
 void listener_on_readable(struct api_server *server)
 {
-    for (int i = 0; i < ACCEPTS && !server->listener->paused; i++) {
+    const int n = server->tls ? ACCEPTS_TLS : ACCEPTS;
+    for (int i = 0; i < n && !server->listener->paused; i++) {
         if (!listener_accept(server))
             return;
     }

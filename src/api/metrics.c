@@ -28,6 +28,13 @@ void metrics_loop_held(struct metrics *metrics, uint64_t ns)
         metrics->loop_ns_max = ns;
 }
 
+void metrics_loop_turned(struct metrics *metrics, uint64_t cpu_ns)
+{
+    histogram_add(&metrics->turn_seconds, cpu_ns);
+    if (cpu_ns > metrics->turn_ns_max)
+        metrics->turn_ns_max = cpu_ns;
+}
+
 void metrics_request(struct metrics *metrics, const char *route, unsigned status, uint64_t ns)
 {
     histogram_add(&metrics->request_seconds, ns);
@@ -93,6 +100,8 @@ void metrics_write(const struct metrics *metrics, const struct driver_stats *dri
          metrics->memory_bytes_peak},
         {"medley_loop_hold_max_microseconds", "gauge",
          "The longest that the API has held the node's loop.", metrics->loop_ns_max / 1000},
+        {"medley_loop_turn_max_microseconds", "gauge",
+         "The most processor time of one turn of the node's loop.", metrics->turn_ns_max / 1000},
         {"medley_connections", "gauge", "Open connections.", metrics->connections},
         {"medley_slots", "gauge", "Sequences that can run at once.", driver->slots_total},
         {"medley_slots_busy", "gauge", "Sequences that run.", driver->slots_busy},
@@ -118,6 +127,9 @@ void metrics_write(const struct metrics *metrics, const struct driver_stats *dri
     write_histogram("medley_loop_hold_seconds",
                     "For so long a callback of the API has held the node's loop.",
                     &metrics->loop_seconds, out);
+    write_histogram("medley_loop_turn_seconds",
+                    "Processor time of a turn of the node's loop, between two waits.",
+                    &metrics->turn_seconds, out);
     write_histogram("medley_time_to_first_token_seconds",
                     "From a request's headers to its first token.", &metrics->ttft_seconds, out);
     write_histogram("medley_inter_token_seconds", "Between two tokens of a sequence.",

@@ -22,8 +22,8 @@ struct metrics {
         uint64_t count;
     } requests[64];
     uint32_t n_requests;
-    struct histogram request_seconds, ttft_seconds, token_seconds, loop_seconds;
-    uint64_t loop_ns_max;
+    struct histogram request_seconds, ttft_seconds, token_seconds, loop_seconds, turn_seconds;
+    uint64_t loop_ns_max, turn_ns_max;
     uint64_t memory_bytes, memory_bytes_peak, waiting; /* filled in when they are read */
     uint64_t prompt_tokens, cached_tokens, generated_tokens;
     uint64_t cancelled;           /* clients that went away, slow readers */
@@ -35,6 +35,8 @@ struct metrics {
 void histogram_add(struct histogram *histogram, uint64_t ns);
 /* One callback of the server has taken so long, and nothing else of this loop ran. */
 void metrics_loop_held(struct metrics *metrics, uint64_t ns);
+/* A turn of the loop has kept the processor for so long. */
+void metrics_loop_turned(struct metrics *metrics, uint64_t cpu_ns);
 void metrics_request(struct metrics *metrics, const char *route, unsigned status, uint64_t ns);
 /* `driver` is the sum over all models: its counters fall when one goes, which Prometheus takes for
  * a restart. */

@@ -3,6 +3,7 @@
 #include "api/exchange_impl.h"
 #include "api/listen.h"
 #include "api/listener.h"
+#include "api/loop_watch.h"
 #include "api/preparer.h"
 #include "api/server_lws.h"
 #include "api/server_tls.h"
@@ -305,6 +306,7 @@ enum error_code api_server_open(void *uv_loop, const struct api_options *options
         server_free(server);
         return error_wrap(err, "api");
     }
+    server->loop_watch = loop_watch_open(uv_loop, &server->metrics);
     *out = server;
     return ERROR_NONE;
 }
@@ -350,6 +352,8 @@ void api_server_close(struct api_server *server)
     inbox_silence(&server->inbox);
     lws_sul_cancel(&server->timer->entry);
     listener_stop(server);
+    loop_watch_close(server->loop_watch);
+    server->loop_watch = NULL;
     server_tls_end(server->tls);
     lws_sul_cancel(&server->token_timer->entry);
     lws_sul_cancel(&server->record_timer->entry);

@@ -4,3 +4,5 @@
 #include <stdint.h>
 
 uint64_t clock_now_ns(void);
+/* Processor time that the calling thread has had: what it did itself, however busy the machine. */
+uint64_t clock_thread_ns(void);

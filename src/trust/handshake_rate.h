@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 enum {
-    HANDSHAKES_AT_ONCE = 128, /* of all, and of one client: the loop is held by so many at most */
+    HANDSHAKES_AT_ONCE = 64, /* of all, and of one client: the loop is held by so many at most */
     HANDSHAKES_PER_S = 500,
     HANDSHAKES_OF_HOST_PER_S = 250,
     HANDSHAKE_HOSTS = 256,

@@ -204,6 +204,12 @@ def read_answer(connection):
     return Answer(raw)
 
 
+def metric(server, name):
+    """A whole number of /metrics."""
+    found = re.search(rf"^{name} (\d+)", server.ask("GET", "/metrics").body.decode(), re.MULTILINE)
+    return int(found[1])
+
+
 class Prober:
     """Asks for /health again and again on one connection, beside an attack; how long it took is how
     long the server's loop was held."""

@@ -10,11 +10,12 @@ import subprocess
 import threading
 import time
 
-from attack import LONG, PATIENCE, Prober, check, check_equal, read_answer, run, wait
+from attack import (LONG, PATIENCE, Prober, check, check_equal, metric, read_answer, run, wait)
 
 HOST, CLIENT = "192.0.2.7", "192.0.2.99"
 SILENT = 600 if LONG else 120
 FLOOD_S = 20 if LONG else 4
+TURN_MS = 100  # of processor time, in one turn of the server's loop
 HEAD_S = 30  # after that a handshake that has not ended is given up
 
 
@@ -233,6 +234,9 @@ def check_flood(world, server):
                   f"answered; {prober.describe()}")
         check(answered <= 128 + 250 * (seconds + 1), f"{answered} in {seconds:.1f} s")
         check(answered > 100, f"only {answered} were answered")
+        turn_ms = metric(server, "medley_loop_turn_max_microseconds") / 1e3
+        world.say(f"a turn of the loop computes for {turn_ms:.1f} ms at the most")
+        check(turn_ms < TURN_MS * PATIENCE, f"a turn of the loop computed for {turn_ms} ms")
         check(max(prober.seconds) < 2.0 * PATIENCE, prober.describe())
         check_equal(len(prober.failures), 0, "probes that failed")
     with world.step("a client of another address gets in during it"):
