@@ -24,6 +24,9 @@ function sample(): Conversation {
     firstTextMs: 1,
     lastTextMs: 2,
     askedMs: 0,
+    system: 'be kind',
+    owner: 'tab',
+    made: null,
   };
   const answer = { ...user, id: 'a', parent: 'u', role: 'assistant' as const, text: 'ho', answer: facts };
   return messageAdd(messageAdd({ ...conversationNew('m', 5), system: 'be kind' }, user), answer);

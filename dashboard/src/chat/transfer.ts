@@ -2,6 +2,7 @@
  * it, what comes out are whole conversations within limits. What the browser's own store gives goes
  * the same way, for it may be of another version. */
 import type { Usage } from './answer.ts';
+import { madeRead } from './made.ts';
 import { samplingRead } from './sampling.ts';
 import {
   type AnswerFacts,
@@ -59,6 +60,9 @@ function readFacts(value: unknown): AnswerFacts | null {
     firstTextMs: numberOf(value.firstTextMs),
     lastTextMs: numberOf(value.lastTextMs),
     askedMs: numberOf(value.askedMs) ?? 0,
+    system: textOf(value.system),
+    owner: textOf(value.owner),
+    made: madeRead(value.made),
   };
 }
 

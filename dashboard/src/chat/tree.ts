@@ -1,6 +1,7 @@
 /* A conversation: messages in a tree, because a message can be edited or answered again, and what
  * was there before stays. Pure; functions return a new conversation where they change it. */
 import type { Usage } from './answer.ts';
+import type { AnswerMade } from './made.ts';
 import { type Sampling, samplingDefaults } from './sampling.ts';
 
 export type Outcome =
@@ -24,6 +25,9 @@ export interface AnswerFacts {
   firstTextMs: number | null;
   lastTextMs: number | null;
   askedMs: number;
+  system: string; // prompt, as it was when the question was asked
+  owner: string; // the tab that reads the stream
+  made: AnswerMade | null; // by which machines and how fast
 }
 
 export interface Message {
