@@ -460,8 +460,9 @@ static enum error_code open_devices(struct up *up, struct error *err)
     up->gpu_options.skip_other = up->gpu_options.sim_file;
     notice_begin(&notice, "looking at the devices …");
     enum error_code code = gpu_open(&up->gpu_options, &up->gpu, err);
-    if (!code && !up->no_governor)
-        code = heat_open(up->gpu, NULL, &up->heat, err);
+    const struct heat_options watching = {.watch_only = up->no_governor};
+    if (!code)
+        code = heat_open(up->gpu, &watching, &up->heat, err);
     notice_end(&notice);
     if (!code && !up->in_process)
         code = open_children(up, registry, err);

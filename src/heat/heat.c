@@ -22,6 +22,7 @@ struct heat {
     struct heat_snapshot work; /* the telemetry thread's */
     pthread_mutex_t lock;      /* guards `latest` */
     struct heat_snapshot latest;
+    struct recent *recent; /* the same lock's; one for each device */
 };
 
 /* ---- one sample (on the telemetry thread) ------------------------------------------------- */
@@ -136,6 +137,8 @@ static void on_sample(void *arg, const struct sensor_sample *sample)
     }
     pthread_mutex_lock(&heat->lock);
     heat->latest = heat->work;
+    for (uint32_t i = 0; i < heat->work.n_devices; i++)
+        recent_add(&heat->recent[i], heat->work.time_ns, &heat->work.devices[i].readings);
     pthread_mutex_unlock(&heat->lock);
 }
 
@@ -147,7 +150,8 @@ static enum error_code heat_start(struct heat *heat, struct gpu *gpu, struct err
     struct device_info *infos = mem_new_array(n, sizeof *infos);
     heat->governed = mem_new_array(n, sizeof *heat->governed);
     enum error_code code = ERROR_NONE;
-    if (!infos || !heat->governed)
+    heat->recent = mem_new_array(n, sizeof *heat->recent);
+    if (!infos || !heat->governed || !heat->recent)
         code = error_set(err, ERROR_NO_MEMORY, "out of memory");
     for (uint32_t i = 0; i < n && !code; i++) {
         heat->work.devices[i].device = gpu_device(gpu, i);
@@ -155,6 +159,7 @@ static enum error_code heat_start(struct heat *heat, struct gpu *gpu, struct err
         thermal_governor_init(&heat->governed[i].governor, thermal_limits_default(0));
     }
     heat->work.n_devices = code ? 0 : n;
+    heat->work.watches_only = heat->options.watch_only;
     heat->latest = heat->work;
     struct telemetry_options options = {
         .period_ms = heat->options.period_ms, .on_sample = on_sample, .arg = heat};
@@ -195,6 +200,7 @@ void heat_close(struct heat *heat)
     }
     pthread_mutex_destroy(&heat->lock);
     mem_free(heat->governed);
+    mem_free(heat->recent);
     mem_free(heat);
 }
 
@@ -205,4 +211,16 @@ void heat_latest(struct heat *heat, struct heat_snapshot *out)
     pthread_mutex_lock(&heat->lock);
     *out = heat->latest;
     pthread_mutex_unlock(&heat->lock);
+}
+
+uint64_t heat_recent(struct heat *heat, uint32_t device, uint32_t *period_ms,
+                     struct recent_sample out[static RECENT_SAMPLES])
+{
+    *period_ms = heat->options.period_ms ? heat->options.period_ms : TELEMETRY_PERIOD_MS;
+    pthread_mutex_lock(&heat->lock);
+    const struct recent none = {0};
+    const bool is_there = device < heat->latest.n_devices;
+    const uint64_t end_ns = recent_list(is_there ? &heat->recent[device] : &none, *period_ms, out);
+    pthread_mutex_unlock(&heat->lock);
+    return end_ns;
 }

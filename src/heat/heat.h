@@ -16,6 +16,7 @@
 #pragma once
 
 #include "gpu/gpu.h"
+#include "heat/recent.h"
 #include "sensors/telemetry.h"
 #include "thermal/view.h"
 
@@ -43,6 +44,7 @@ struct heat_device {
 struct heat_snapshot {
     uint64_t time_ns; /* 0: nothing has been sampled yet */
     struct sensor_node node;
+    bool watches_only; /* heat_options.watch_only */
     uint32_t n_devices;
     struct heat_device devices[LIMIT_DEVICES];
 };
@@ -55,3 +57,8 @@ enum error_code heat_open(struct gpu *gpu, const struct heat_options *options, s
 void heat_close(struct heat *heat);
 
 void heat_latest(struct heat *heat, struct heat_snapshot *out);
+
+/* The last minute of a device, one sample a period (recent.h). Returns the newest's time; 0: there
+ * is none, or no such device. */
+uint64_t heat_recent(struct heat *heat, uint32_t device, uint32_t *period_ms,
+                     struct recent_sample out[static RECENT_SAMPLES]);

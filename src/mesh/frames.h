@@ -7,10 +7,14 @@ enum node_frame {
     FRAME_RAFT = 32, /* a replica's message (cluster/wire.h) */
     FRAME_ABOUT =
         33, /* Cluster.Node: the sender of itself, when the link is up and when it changes */
-    FRAME_PROPOSE = 34, /* Cluster.Event for the log, to the leader */
-    FRAME_NOW = 35,     /* node.Now: what changes all the time */
-    FRAME_SIGN = 36,    /* node.SignRequest, to an admin */
-    FRAME_SIGNED = 37,  /* node.SignAnswer, back */
+    FRAME_PROPOSE = 34,     /* Cluster.Event for the log, to the leader */
+    FRAME_NOW = 35,         /* node.Now: what changes all the time */
+    FRAME_SIGN = 36,        /* node.SignRequest, to an admin */
+    FRAME_SIGNED = 37,      /* node.SignAnswer, back */
+    FRAME_VITALS = 38,      /* node.Vitals: readings, to the leader and to who watches */
+    FRAME_WATCH = 39,       /* node.Watch: the sender watches, for a while */
+    FRAME_HISTORY_ASK = 40, /* node.HistoryRequest: the last minute of a device */
+    FRAME_HISTORY = 41,     /* node.HistoryAnswer, back */
     /* data: the pipeline */
     FRAME_PIPELINE = 64, /* a micro-batch (pipeline/wire.h) */
     FRAME_REQUEST =

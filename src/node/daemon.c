@@ -20,6 +20,7 @@
 #include "node/live.h"
 #include "node/peers.h"
 #include "node/roles.h"
+#include "node/telling.h"
 #include "relay/relay.h"
 #include "trust/credentials.h"
 #include "trust/identity_files.h"
@@ -233,6 +234,7 @@ static void daemon_on_tick(uv_timer_t *timer)
         renew_certificate(daemon);
     }
     daemon_audit_tick(daemon);
+    telling_tick(daemon);
     finder_dial(daemon->finder);
     roles_step(daemon);
     daemon_look_left(daemon);
@@ -376,6 +378,8 @@ static enum error_code daemon_open_all(struct daemon *daemon, struct error *err)
     if (!code)
         code = live_open(daemon, &daemon->live, err);
     if (!code)
+        code = telling_open(daemon, &daemon->telling, err);
+    if (!code)
         code = control_open(daemon, err);
     if (!code)
         code = finder_open(daemon, &daemon->finder, err);
@@ -448,6 +452,10 @@ static void close_next(struct daemon *daemon)
         struct live *live = daemon->live;
         daemon->live = NULL;
         live_close(live, close_next);
+    } else if (daemon->telling) {
+        struct telling *telling = daemon->telling;
+        daemon->telling = NULL;
+        telling_close(telling, close_next);
     } else if (daemon->catalogue) {
         struct catalogue *catalogue = daemon->catalogue;
         daemon->catalogue = NULL;

@@ -25,7 +25,7 @@ uint64_t daemon_member_of(const struct daemon *daemon, const char *node, uint64_
     return member ? claims_member(daemon_state(daemon), node, member, agreed) : 0;
 }
 
-static uint64_t member_of(const struct daemon *daemon, const struct peer *peer)
+uint64_t daemon_member_of_peer(const struct daemon *daemon, const struct peer *peer)
 {
     return peer->about ? daemon_member_of(daemon, peer->id, peer->about->member) : 0;
 }
@@ -142,7 +142,7 @@ static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct bu
     const uint64_t now = daemon_now_ms(daemon);
     const uint64_t leader = agreement_status(daemon->agreement).leader;
     for (struct peer *peer = daemon->peers; peer && !bytes->failed; peer = peer->next) {
-        if (!peer->link || (!all && leader && member_of(daemon, peer) != leader &&
+        if (!peer->link || (!all && leader && daemon_member_of_peer(daemon, peer) != leader &&
                             now - peer->told_ms < NOW_OTHERS_MS))
             continue;
         daemon_post(peer->link, FRAME_NOW, bytes->data ? bytes->data : "", bytes->size);
@@ -290,7 +290,7 @@ static enum error_code take_proposal(struct daemon *daemon, struct peer *peer, c
 static struct link *link_of_member(struct daemon *daemon, uint64_t member)
 {
     for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        if (member && peer->link && member_of(daemon, peer) == member)
+        if (member && peer->link && daemon_member_of_peer(daemon, peer) == member)
             return peer->link;
     }
     return NULL;
@@ -318,8 +318,9 @@ static enum error_code take_control(struct daemon *daemon, struct peer *peer,
 {
     switch (header->type) {
     case FRAME_RAFT:
-        if (member_of(daemon, peer))
-            agreement_receive(daemon->agreement, member_of(daemon, peer), payload, header->length);
+        if (daemon_member_of_peer(daemon, peer))
+            agreement_receive(daemon->agreement, daemon_member_of_peer(daemon, peer), payload,
+                              header->length);
         return ERROR_NONE;
     case FRAME_ABOUT: {
         enum error_code code = take_about(peer, payload, header->length, err);
@@ -334,6 +335,9 @@ static enum error_code take_control(struct daemon *daemon, struct peer *peer,
         control_changed(daemon);
         return code;
     }
+    case FRAME_VITALS:
+    case FRAME_WATCH:
+        return telling_take(daemon, peer, header, payload, err);
     case FRAME_SIGN:
     case FRAME_SIGNED:
         return sign_take(daemon, peer, header, payload, err);
@@ -358,6 +362,7 @@ static void on_up(void *self, struct link *link)
         link_abort(link, &err);
         return;
     }
+    told_peer_clear(&peer->told);
     peer->link = link;
     peer->n_links++;
     peer->is_silent = false;
@@ -381,6 +386,7 @@ static void on_down(void *self, struct link *link, const struct error *why)
     peer->n_links--;
     if (peer->link == link) {
         peer->link = NULL;
+        told_peer_clear(&peer->told);
         log_line(LOG_INFO, "node", "link to %.8s is down: %s", peer->id, why->text);
     }
     if (!peer->n_links) {
@@ -425,6 +431,8 @@ static void on_frame(void *self, struct link *link, uint32_t channel,
     } else if (header->type == FRAME_WEIGHTS) {
         if (daemon->weights)
             weights_frame(daemon->weights, link, header, payload);
+    } else if (header->type == FRAME_VITALS && link != peer->link) {
+        /* What it continues was told on that link, and forgotten with it. */
     } else if (take_control(daemon, peer, header, payload, &err)) {
         log_line(LOG_WARN, "node", "%.8s broke the protocol: %s", peer->id, err.text);
         link_abort(link, &err);

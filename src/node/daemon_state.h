@@ -7,6 +7,7 @@
 #include "join/join.h"
 #include "node/daemon.h"
 #include "node/daemon_tls.h"
+#include "node/rates.h"
 #include "node/sign.h"
 
 #include "node.pb-c.h"
@@ -40,6 +41,7 @@ struct link_events;
 struct mesh;
 struct peer;
 struct relay;
+struct telling;
 struct weights;
 
 struct daemon_audit;
@@ -117,6 +119,8 @@ struct daemon {
     struct control *control;
     struct events *events; /* the last of them */
     struct live *live;     /* the view, and who watches it */
+    struct telling *telling;
+    struct rates rates, view_rates; /* of what is told of this node; of what is seen of all */
 };
 
 uint64_t daemon_now_ms(const struct daemon *daemon);

@@ -5,6 +5,7 @@
 #include "base/merge_patch.h"
 #include "node/control.h"
 #include "node/lead.h"
+#include "node/telling.h"
 #include "placing/placing.h"
 
 #include <assert.h>
@@ -112,6 +113,7 @@ static void live_rebuild(struct live *live)
 static void live_on_time(uv_timer_t *timer)
 {
     struct live *live = timer->data;
+    telling_ask(live->daemon);
     if (live->view)
         live_rebuild(live);
     else
@@ -130,6 +132,7 @@ static void live_watch(void *self, struct live_watcher *watcher)
         return;
     assert(!live->view);
     live->view = live_view_make(live, live->daemon);
+    telling_begin(live->daemon);
     uv_timer_start(&live->timer, live_on_time, LIVE_PERIOD_MS, LIVE_PERIOD_MS);
 }
 
@@ -147,6 +150,7 @@ static void live_unwatch(void *self, struct live_watcher *watcher)
     if (live->watchers)
         return;
     uv_timer_stop(&live->timer);
+    telling_end(live->daemon);
     yyjson_mut_doc_free(live->view);
     live->view = NULL;
 }

@@ -10,16 +10,15 @@
 #include "node/finder.h"
 #include "node/live_view.h"
 #include "node/peers.h"
+#include "node/telling.h"
 #include "placing/placing.h"
 #include "relay/relay.h"
 #include "topology/link.h"
-#include "weights/weights.h"
+#include "vitals/vitals_sample.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { HEARD_STEP_MS = 1000 }; /* how long a node was not heard is told in such steps */
 
 /* ---- small ----------------------------------------------------------------------------------- */
 
@@ -43,20 +42,20 @@ void view_number(struct live_view *view, yyjson_mut_val *object, const char *key
         yyjson_mut_obj_add_real(view->doc, object, key, value);
 }
 
-static void view_flag(struct live_view *view, yyjson_mut_val *object, const char *key, bool value)
+void view_flag(struct live_view *view, yyjson_mut_val *object, const char *key, bool value)
 {
     yyjson_mut_obj_add_bool(view->doc, object, key, value);
 }
 
 /* A member that is an object; its key is copied. */
-static yyjson_mut_val *view_object(struct live_view *view, yyjson_mut_val *object, const char *key)
+yyjson_mut_val *view_object(struct live_view *view, yyjson_mut_val *object, const char *key)
 {
     yyjson_mut_val *name = yyjson_mut_strcpy(view->doc, key), *made = yyjson_mut_obj(view->doc);
     return name && made && yyjson_mut_obj_put(object, name, made) ? made : NULL;
 }
 
 /* A rate to three digits: more are noise that would be told again and again. */
-static double view_round(double value)
+double view_round(double value)
 {
     if (!(value > 0) || !isfinite(value))
         return 0;
@@ -127,8 +126,35 @@ static double view_decode_rate(const struct cluster_device *device)
     return best;
 }
 
+/* Tenths and the like, as people read them. */
+static void view_scaled(struct live_view *view, yyjson_mut_val *object, const char *key,
+                        int32_t steps, double per_unit)
+{
+    view_number(view, object, key, steps != VITALS_UNKNOWN, steps / per_unit);
+}
+
+static void view_steps(struct live_view *view, yyjson_mut_val *object, const char *key,
+                       int32_t steps, uint64_t unit)
+{
+    view_whole(view, object, key, steps != VITALS_UNKNOWN, (uint64_t)(uint32_t)steps * unit);
+}
+
+static void view_put_readings(struct live_view *view, yyjson_mut_val *item,
+                              const struct vitals_device *now)
+{
+    view_scaled(view, item, "temperature_c", now->temperature_dc, 10);
+    view_scaled(view, item, "use_share", now->use_permille, 1000);
+    view_scaled(view, item, "power_w", now->power_dw, 10);
+    view_steps(view, item, "clock_mhz", now->clock_mhz, 1);
+    view_scaled(view, item, "limit_c", now->limit_dc, 10);
+    view_scaled(view, item, "predicted_c", now->predicted_dc, 10);
+    view_steps(view, item, "seconds_to_limit", now->limit_in_s, 1);
+    view_text(view, item, "governor", vitals_governor_text(now->governor));
+}
+
 static void view_put_device(struct live_view *view, yyjson_mut_val *list, const Cluster__Node *node,
-                            const Cluster__Device *device, const Node__DeviceNow *now)
+                            const Cluster__Device *device, const Node__DeviceNow *now,
+                            const struct vitals_device *vitals)
 {
     struct cluster_device described;
     if (!placing_device_of(device, &described))
@@ -139,9 +165,17 @@ static void view_put_device(struct live_view *view, yyjson_mut_val *list, const 
     view_text(view, item, "kind", device->kind);
     view_text(view, item, "backend", device->backend);
     view_whole(view, item, "memory_bytes", device->has_memory_bytes, device->memory_bytes);
-    view_whole(view, item, "free_bytes", now && now->has_free_bytes, now ? now->free_bytes : 0);
-    view_number(view, item, "duty_share", now && now->has_share_ppm,
-                now ? now->share_ppm / 1e6 : 0);
+    if (vitals && vitals->free_mib != VITALS_UNKNOWN)
+        view_steps(view, item, "free_bytes", vitals->free_mib, UINT64_C(1) << 20);
+    else
+        view_whole(view, item, "free_bytes", now && now->has_free_bytes, now ? now->free_bytes : 0);
+    if (vitals && vitals->duty_permille != VITALS_UNKNOWN)
+        view_scaled(view, item, "duty_share", vitals->duty_permille, 1000);
+    else
+        view_number(view, item, "duty_share", now && now->has_share_ppm,
+                    now ? now->share_ppm / 1e6 : 0);
+    if (vitals)
+        view_put_readings(view, item, vitals);
     view_whole(view, item, "decode_bytes_per_s", rate > 0, (uint64_t)llround(rate));
     view_flag(view, item, "calibrated", described.speed == CLUSTER_MEASURED);
     view_whole(view, item, "stages", true, view_count_stages(view, node->id, device->id));
@@ -156,7 +190,7 @@ static const Node__DeviceNow *view_device_now(const Node__Now *now, const char *
     return NULL;
 }
 
-static const Node__Now *view_now_of(const struct live_view *view, const char *node)
+const Node__Now *view_now_of(const struct live_view *view, const char *node)
 {
     const struct peer *peer = daemon_peer(view->daemon, node);
     return strcmp(node, view->daemon->id) == 0 ? view->daemon->now : peer ? peer->now : NULL;
@@ -168,9 +202,27 @@ static void view_put_devices(struct live_view *view, yyjson_mut_val *item,
 {
     yyjson_mut_val *list = view_object(view, item, "devices");
     const Node__Now *now = is_up ? view_now_of(view, node->id) : NULL;
+    const struct vitals *vitals = is_up ? telling_vitals(view->daemon, node->id) : NULL;
     for (size_t i = 0; i < node->n_devices; i++)
         view_put_device(view, list, node, node->devices[i],
-                        view_device_now(now, node->devices[i]->id));
+                        view_device_now(now, node->devices[i]->id),
+                        vitals_device_of(vitals, node->devices[i]->id));
+}
+
+static void view_put_load(struct live_view *view, yyjson_mut_val *item, const char *node)
+{
+    const struct vitals *now = telling_vitals(view->daemon, node);
+    yyjson_mut_val *load = view_object(view, item, "load");
+    if (!now)
+        return;
+    view_scaled(view, load, "cpu_share", now->cpu_permille, 1000);
+    view_steps(view, load, "memory_bytes", now->memory_mib, UINT64_C(1) << 20);
+    view_steps(view, load, "memory_free_bytes", now->memory_free_mib, UINT64_C(1) << 20);
+    view_scaled(view, load, "memory_pressure_share", now->pressure_permille, 1000);
+    view_steps(view, load, "battery_percent", now->battery_percent, 1);
+    if (now->charging != VITALS_UNKNOWN)
+        view_flag(view, load, "charging", now->charging);
+    view_steps(view, load, "uptime_s", now->uptime_s, 1);
 }
 
 static void view_put_state(struct live_view *view, yyjson_mut_val *item, const Cluster__Node *node,
@@ -187,7 +239,7 @@ static void view_put_state(struct live_view *view, yyjson_mut_val *item, const C
         view_whole(view, item, "heard_ms", true, 0);
     else if (peer && peer->heard_ms) {
         const uint64_t since_ms = daemon_now_ms(daemon) - peer->heard_ms;
-        view_whole(view, item, "heard_ms", true, since_ms - since_ms % HEARD_STEP_MS);
+        view_whole(view, item, "heard_ms", true, since_ms - since_ms % VIEW_SECOND_MS);
     }
 }
 
@@ -209,6 +261,7 @@ static void view_put_node(struct live_view *view, yyjson_mut_val *list, const Cl
     yyjson_mut_val *addresses = yyjson_mut_obj_add_arr(view->doc, item, "addresses");
     for (size_t i = 0; i < node->n_addresses; i++)
         yyjson_mut_arr_add_strcpy(view->doc, addresses, node->addresses[i]);
+    view_put_load(view, item, node->id);
     view_put_devices(view, item, node, is_up);
 }
 
@@ -288,132 +341,6 @@ static void view_put_links(struct live_view *view, yyjson_mut_val *root)
     yyjson_mut_val *list = view_object(view, root, "links");
     for (size_t i = 0; view->daemon->is_member && state && i < state->n_links; i++)
         view_put_link(view, list, state->links[i]);
-}
-
-/* ---- models ---------------------------------------------------------------------------------- */
-
-static void view_put_own_fetch(struct live_view *view, yyjson_mut_val *fetching,
-                               const Cluster__Model *model)
-{
-    struct daemon *daemon = view->daemon;
-    struct digest digest;
-    if (!daemon->weights || !catalogue_manifest_of(model, &digest))
-        return;
-    const struct fetch_progress progress = weights_progress(daemon->weights, &digest);
-    if (!progress.n_wanted)
-        return;
-    yyjson_mut_val *item = view_object(view, fetching, daemon->id);
-    view_whole(view, item, "verified_bytes", true, progress.verified_bytes);
-    view_whole(view, item, "wanted_bytes", true, progress.wanted_bytes);
-}
-
-static bool view_has_model(const Node__Now *now, const char *model)
-{
-    for (size_t i = 0; now && i < now->n_models; i++) {
-        if (strcmp(now->models[i], model) == 0)
-            return true;
-    }
-    return false;
-}
-
-static void view_put_files(struct live_view *view, yyjson_mut_val *files,
-                           const Cluster__Model *model)
-{
-    const Cluster__State *state = daemon_state(view->daemon)->root;
-    for (size_t i = 0; i < state->n_nodes; i++) {
-        const char *id = state->nodes[i]->node->id;
-        if (view_has_model(view_now_of(view, id), model->name))
-            yyjson_mut_obj_add_real(view->doc, files, id, 1);
-    }
-}
-
-static void view_put_models(struct live_view *view, yyjson_mut_val *root)
-{
-    const Cluster__State *state = daemon_state(view->daemon)->root;
-    yyjson_mut_val *list = view_object(view, root, "models");
-    for (size_t i = 0; view->daemon->is_member && state && i < state->n_models; i++) {
-        const Cluster__Model *model = state->models[i];
-        yyjson_mut_val *item = view_object(view, list, model->name);
-        view_whole(view, item, "bytes", model->has_bytes, model->bytes);
-        view_whole(view, item, "n_layers", model->has_n_layers, model->n_layers);
-        view_text(view, item, "architecture", model->architecture);
-        view_whole(view, item, "context_max", model->has_context_tokens, model->context_tokens);
-        view_put_own_fetch(view, view_object(view, item, "fetching"), model);
-        view_put_files(view, view_object(view, item, "files"), model);
-    }
-}
-
-/* ---- instances ------------------------------------------------------------------------------- */
-
-static void view_put_stages(struct live_view *view, yyjson_mut_val *item, const char *key,
-                            const Cluster__Placement *placement)
-{
-    static const char *const states[] = {"loading", "ready", "failed"};
-    yyjson_mut_val *list = yyjson_mut_obj_add_arr(view->doc, item, key);
-    for (size_t i = 0; placement && i < placement->n_stages; i++) {
-        const Cluster__Stage *stage = placement->stages[i];
-        yyjson_mut_val *at = yyjson_mut_arr_add_obj(view->doc, list);
-        view_text(view, at, "node", stage->node);
-        view_text(view, at, "device", stage->device);
-        view_whole(view, at, "first_layer", true, stage->first_layer);
-        view_whole(view, at, "n_layers", true, stage->n_layers);
-        view_text(view, at, "state", states[stage->state <= 2 ? stage->state : 2]);
-        view_text(view, at, "problem", stage->problem);
-    }
-}
-
-/* Requests of all nodes' users that are in it, or wait for it. */
-static uint64_t view_count_requests(const struct live_view *view, const char *instance)
-{
-    uint64_t n = relay_use_of(&view->uses, instance).live;
-    for (const struct peer *peer = view->daemon->peers; peer; peer = peer->next) {
-        const Node__Now *now = peer->link ? peer->now : NULL;
-        for (size_t i = 0; now && i < now->n_uses; i++) {
-            if (now->uses[i]->instance && strcmp(now->uses[i]->instance, instance) == 0)
-                n += now->uses[i]->live < LIMIT_SEQUENCES ? now->uses[i]->live : LIMIT_SEQUENCES;
-        }
-    }
-    return n;
-}
-
-static void view_put_instance(struct live_view *view, yyjson_mut_val *list,
-                              const Cluster__Instance *instance)
-{
-    static const char *const phases[] = {"idle", "placing", "loading", "ready", "failed"};
-    const char *problem = NULL;
-    const enum instance_phase phase = daemon_phase(view->daemon, instance, &problem);
-    const struct live_forecast forecast = live_forecast_of(view->live, instance->id);
-    yyjson_mut_val *item = view_object(view, list, instance->id);
-    view_text(view, item, "model", instance->model);
-    view_text(view, item, "state", phases[phase]);
-    view_text(view, item, "problem", problem);
-    view_whole(view, item, "context", true, instance->demand->context_tokens);
-    view_whole(view, item, "streams", true, instance->demand->streams);
-    if (instance->demand->goal <= PLACEMENT_MIX)
-        view_text(view, item, "goal",
-                  placement_goal_name((enum placement_goal)instance->demand->goal));
-    view_flag(view, item, "active", instance->active);
-    view_whole(view, item, "epoch", instance->current != NULL,
-               instance->current ? instance->current->epoch : 0);
-    view_put_stages(view, item, "stages", instance->current);
-    if (instance->next)
-        view_put_stages(view, item, "next", instance->next);
-    view_number(view, item, "forecast_decode_tokens_per_s", forecast.decode_tokens_per_s > 0,
-                view_round(forecast.decode_tokens_per_s));
-    view_number(view, item, "forecast_prefill_tokens_per_s", forecast.prefill_tokens_per_s > 0,
-                view_round(forecast.prefill_tokens_per_s));
-    view_whole(view, item, "requests_active", true, view_count_requests(view, instance->id));
-}
-
-static void view_put_instances(struct live_view *view, yyjson_mut_val *root)
-{
-    const Cluster__State *state = daemon_state(view->daemon)->root;
-    yyjson_mut_val *list = view_object(view, root, "instances");
-    if (!view->daemon->is_member || !view->daemon->relay)
-        return;
-    relay_use_report(view->daemon->relay, &view->uses);
-    for (size_t i = 0; state && i < state->n_instances; i++)
-        view_put_instance(view, list, state->instances[i]);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */

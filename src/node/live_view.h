@@ -4,6 +4,8 @@
 #include "cluster/replica.h"
 #include "relay/relay_use.h"
 
+#include "node.pb-c.h"
+
 #include <yyjson.h>
 
 struct daemon;
@@ -24,3 +26,17 @@ void view_whole(struct live_view *view, yyjson_mut_val *object, const char *key,
                 uint64_t value);
 void view_number(struct live_view *view, yyjson_mut_val *object, const char *key, bool known,
                  double value);
+void view_flag(struct live_view *view, yyjson_mut_val *object, const char *key, bool value);
+/* A member that is an object; its key is copied. */
+yyjson_mut_val *view_object(struct live_view *view, yyjson_mut_val *object, const char *key);
+/* A rate to three digits: more are noise that would be told again and again. */
+double view_round(double value);
+
+/* What a node told last; NULL: nothing. */
+const Node__Now *view_now_of(const struct live_view *view, const char *node);
+
+enum { VIEW_SECOND_MS = 1000 }; /* durations and beginnings are told in such steps */
+
+/* ---- live_view_models.c ---- */
+void view_put_models(struct live_view *view, yyjson_mut_val *root);
+void view_put_instances(struct live_view *view, yyjson_mut_val *root);

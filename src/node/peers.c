@@ -44,6 +44,7 @@ static void peer_free(struct peer *peer)
 {
     message_free(peer->about ? &peer->about->base : NULL);
     message_free(peer->now ? &peer->now->base : NULL);
+    told_peer_clear(&peer->told);
     mem_free(peer);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "mesh/mesh.h"
+#include "node/telling.h"
 #include "trust/identity.h"
 
 #include "node.pb-c.h"
@@ -30,12 +31,13 @@ struct peer {
     uint64_t silent_ms; /* when it was found to be silent, last */
     uint64_t
         down_ms; /* its last link ended then, and no other came; 0: there is one, or never was */
-    Cluster__Node *about; /* what it says of itself; NULL: nothing yet */
-    Node__Now *now;       /* the same */
-    uint64_t proposed_ms; /* its record for the state, last */
-    uint64_t told_ms;     /* when it was told of what changes all the time, last */
-    uint64_t signed_ms;   /* when something was signed for it, last */
-    uint64_t measured_ms; /* when the link to it was last worth an event; 0: never */
+    Cluster__Node *about;  /* what it says of itself; NULL: nothing yet */
+    Node__Now *now;        /* the same */
+    uint64_t proposed_ms;  /* its record for the state, last */
+    uint64_t told_ms;      /* when it was told of what changes all the time, last */
+    uint64_t signed_ms;    /* when something was signed for it, last */
+    uint64_t measured_ms;  /* when the link to it was last worth an event; 0: never */
+    struct told_peer told; /* readings, both ways (telling.h) */
 };
 
 struct peer *daemon_peer(const struct daemon *daemon, const char *id); /* NULL: unknown */
@@ -45,6 +47,8 @@ struct peer *daemon_peer_of_link(struct daemon *daemon, const struct link *link)
 void daemon_drop_strangers(struct daemon *daemon);
 void daemon_free_peers(struct daemon *daemon);
 
+/* The member id that it says is its; 0: none that it may. */
+uint64_t daemon_member_of_peer(const struct daemon *daemon, const struct peer *peer);
 bool daemon_has_link(const struct daemon *daemon); /* to anybody */
 bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES]);
 uint64_t daemon_link_bytes_per_s(void *self,

@@ -182,7 +182,7 @@ static Node__DeviceNow *describe_device_now(const struct device *device,
     out->has_share_ppm = true;
     out->share_ppm = 1000000;
     for (uint32_t i = 0; heat->time_ns && i < heat->n_devices; i++) {
-        if (heat->devices[i].device != device)
+        if (heat->devices[i].device != device || heat->watches_only)
             continue;
         out->share_ppm = (uint32_t)describe_whole(heat->devices[i].thermal.action.duty * 1e6);
         say_headroom(&heat->devices[i].thermal, out);

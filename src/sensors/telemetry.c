@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { PERIOD_MS = 500, NS_PER_MS = 1000000 };
+enum { NS_PER_MS = 1000000 };
 
 struct telemetry {
     struct telemetry_options options; /* `sensors` in it is not used after opening */
@@ -57,7 +57,7 @@ enum error_code telemetry_open(const struct telemetry_options *options,
     if (options)
         telemetry->options = *options;
     if (!telemetry->options.period_ms)
-        telemetry->options.period_ms = PERIOD_MS;
+        telemetry->options.period_ms = TELEMETRY_PERIOD_MS;
     telemetry->options.sensors.open_in_background = true;
     enum error_code code =
         sensors_open(&telemetry->options.sensors, devices, n_devices, &telemetry->sensors, err);

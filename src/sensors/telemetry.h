@@ -12,9 +12,11 @@
 
 #include "sensors/sensors.h"
 
+enum { TELEMETRY_PERIOD_MS = 500 };
+
 struct telemetry_options {
     struct sensors_options sensors;
-    uint32_t period_ms; /* 0: 500 */
+    uint32_t period_ms; /* 0: TELEMETRY_PERIOD_MS */
     /* Called on the telemetry thread after each sample, which is only borrowed; must not call
      * telemetry_close(). NULL: nobody is told. */
     void (*on_sample)(void *arg, const struct sensor_sample *sample);

@@ -43,6 +43,10 @@ void frame_receive(struct world *w, struct node *node, const struct message *mes
     case FRAME_NOW:
     case FRAME_SIGN:
     case FRAME_SIGNED:
+    case FRAME_VITALS:
+    case FRAME_WATCH:
+    case FRAME_HISTORY_ASK:
+    case FRAME_HISTORY:
     case FRAME_PIPELINE:
     case FRAME_WEIGHTS:
         assert(false); /* nobody sends one yet */

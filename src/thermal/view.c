@@ -17,7 +17,14 @@ struct thermal_state thermal_state_of(const char *id, const struct thermal_gover
     if (governor->has_sensed && !governor->lost)
         state.temperature_mc = reading_of(UNIT_MC, round(governor->temperature_c * 1e3));
     struct thermal_body body;
-    if (state.fit_trusted && thermal_fit_body(&governor->fit, &body))
-        state.ambient_c = reading_of(UNIT_NUMBER, body.ambient_c);
+    if (!state.fit_trusted || !thermal_fit_body(&governor->fit, &body))
+        return state;
+    state.ambient_c = reading_of(UNIT_NUMBER, body.ambient_c);
+    state.is_modelled = governor->has_power && state.temperature_mc.valid;
+    if (state.is_modelled) {
+        state.body = body;
+        state.smooth_c = governor->smooth_c;
+        state.power_w = governor->power_w;
+    }
     return state;
 }

@@ -13,6 +13,9 @@ struct thermal_state {
     struct reading slope_k_per_s; /* over the last 10 s */
     struct reading fit_error_k;
     bool fit_trusted;
+    bool is_modelled; /* what follows is known: the trusted body, and where it starts from */
+    struct thermal_body body;
+    double smooth_c, power_w;
     struct thermal_action action;
 };
 

@@ -1,0 +1,112 @@
+"""What a node shows of the others while somebody watches: their devices' heat and use, what they
+fetch and drive, and who is gone. Order and arrival are checked, never a speed; times are printed."""
+import time
+
+from harness import World, check, check_equal, run, wait
+from live_view import LiveView
+
+NAME = "Medley Stories"
+PROMPT = "Tell me a story about a cat and a dog."
+# Warms by 5 K/s at full load, and settles far above its limit.
+HOT = {
+    "memory": "64MiB",
+    "decode": "60MB/s",
+    "flops": "1GFLOP/s",
+    "clock": "1500MHz",
+    "power_idle": "5W",
+    "power_max": "105W",
+    "thermal_mass": "20J/K",
+    "thermal_resistance": "1.5K/W",
+    "limit": "90C",
+    "throttle": "30%",
+}
+BARE = {"memory": "64MiB", "decode": "26MB/s", "flops": "1GFLOP/s"}  # knows no heat
+
+
+class Governed(World):
+    governed = True
+
+
+def readings_arrive(world, laptop, tower):
+    with world.step("whoever watches sees the readings of all nodes"):
+        live = LiveView(laptop)
+        live.wait(
+            "the tower's temperature", lambda live: "temperature_c" in live.device("tower", "sim:tower")
+        )
+        live.wait("the tower's load", lambda live: "cpu_share" in live.node_named("tower")["load"])
+        hot, bare = live.device("tower", "sim:tower"), live.device("laptop", "sim:laptop")
+        check_equal(hot["governor"], "free", "the tower's governor")
+        check(hot["power_w"] > 0 and hot["clock_mhz"] > 0 and hot["limit_c"] > 0, hot)
+        for unknown in ("temperature_c", "power_w", "clock_mhz", "predicted_c"):
+            check(unknown not in bare, f"unknown is missing: {bare}")
+        check_equal(live.seen["snapshot"], 1, "snapshots")
+    return live
+
+
+def heat_arrives(world, live, laptop, tower):
+    with world.step("heat arrives in the order in which it comes"):
+        cool = live.device("tower", "sim:tower")["temperature_c"]
+        seen, delays = [cool], []
+        end = time.monotonic() + 60
+        while seen[-1] < cool + 15:
+            check(time.monotonic() < end, f"it does not get hot: {seen}")
+            laptop.chat(PROMPT, model=NAME, max_tokens=20)
+            now = live.device("tower", "sim:tower")["temperature_c"]
+            if now != seen[-1]:
+                seen.append(now)
+        live.wait("tokens are counted", measured)
+        world.say(f"temperatures: {seen}; {live.seen}; {live.bytes} bytes; {delays}")
+
+
+def measured(live):
+    instance = live.view["instances"][NAME]
+    return instance.get("measured_decode_tokens_per_s", 0) > 0
+
+
+def down_stays(world, live, tower):
+    with world.step("a node that is gone stays as down, without readings"):
+        tower.kill()
+        live.wait("it is down", lambda live: live.node_named("tower").get("state") == "down")
+        device = live.wait("its device", lambda live: live.device("tower", "sim:tower"))
+        check_equal(device["name"], "tower (simulated)", "its name")
+        live.wait(
+            "no readings", lambda live: "temperature_c" not in live.device("tower", "sim:tower")
+        )
+        pause = live.wait("a pause", lambda live: live.view["instances"][NAME].get("pause"))
+        check("tower" in pause["why"] and pause["since_ms"] > 0, pause)
+    with world.step("and is back with them"):
+        tower.start()
+        live.wait(
+            "the tower's temperature",
+            lambda live: "temperature_c" in live.device("tower", "sim:tower"),
+            30,
+        )
+        live.wait("no pause", lambda live: "pause" not in live.view["instances"][NAME], 60)
+
+
+def scenario(world):
+    with world.step("two nodes; the model is on the one that gets hot"):
+        laptop, tower = world.cluster(
+            "laptop",
+            "tower",
+            laptop=["--sim", world.sim("laptop", **BARE)],
+            tower=["--sim", world.sim("tower", **HOT)],
+        )
+        laptop.medley("place", world.model, "--streams", "1", "-c", "512")
+        wait("it is on the tower", lambda: on_tower(laptop))
+    live = readings_arrive(world, laptop, tower)
+    heat_arrives(world, live, laptop, tower)
+    down_stays(world, live, tower)
+    with world.step("the stream has had no gap"):
+        check_equal(live.problem, None, "the stream")
+        check_equal(live.seen["snapshot"], 1, "snapshots")
+        live.close()
+
+
+def on_tower(node):
+    return [stage["device"] for instance in node.status()["instances"] for stage in instance["stages"]] == [
+        "sim:tower"
+    ]
+
+
+run(scenario, Governed)
