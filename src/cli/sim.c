@@ -25,8 +25,9 @@ static const char usage[] =
     "  --seeds N     how many seeds, one after the other (default 1)\n"
     "  --nodes N     machines (default: 3 to 7, drawn)\n"
     "  --minutes M   of faults, in the cluster's time (default 1)\n"
-    "  --bug NAME    plant a bug in the tested code: half-cache, no-layer, forgets-text or\n"
-    "                hands-on-twice\n"
+    "  --bug NAME    plant a bug in the tested code: half-cache, no-layer, forgets-text,\n"
+    "                hands-on-twice or believes-anybody\n"
+    "  --hostile N   so many more machines are hostile members (at most 4)\n"
     "  --shrink      on a violation, print the smallest scenario found that still has one\n"
     "  --write       print the scenario as a file, and run nothing\n"
     "  -v            print a line for every event\n";
@@ -37,6 +38,7 @@ enum {
     OPTION_NODES,
     OPTION_MINUTES,
     OPTION_BUG,
+    OPTION_HOSTILE,
     OPTION_SHRINK,
     OPTION_WRITE,
     SHRINK_RUNS = 400
@@ -48,6 +50,7 @@ static const struct option long_options[] = {
     {"nodes", required_argument, NULL, OPTION_NODES},
     {"minutes", required_argument, NULL, OPTION_MINUTES},
     {"bug", required_argument, NULL, OPTION_BUG},
+    {"hostile", required_argument, NULL, OPTION_HOSTILE},
     {"shrink", no_argument, NULL, OPTION_SHRINK},
     {"write", no_argument, NULL, OPTION_WRITE},
     {0},
@@ -57,7 +60,7 @@ static const struct command *const self = &command_sim;
 
 struct sim_args {
     uint64_t seed;
-    uint32_t seeds, nodes, minutes;
+    uint32_t seeds, nodes, minutes, hostile;
     enum scenario_bug bug;
     bool has_seed, shrink, write, verbose;
     const char *file;
@@ -66,7 +69,7 @@ struct sim_args {
 struct sums {
     uint64_t violated, events, entries, elections, foundings, placements, failovers, requests,
         answered, failed, tokens, replays, pause_ms, converged_ms, cluster_ms, moves, suspicions,
-        false_alarms, hottest_mc, throttled_ms, handed_over;
+        false_alarms, hottest_mc, throttled_ms, handed_over, forged, refused;
 };
 
 static bool cmd_sim_take_bug(const char *name, enum scenario_bug *out)
@@ -93,6 +96,8 @@ static bool cmd_sim_take_option(struct sim_args *args, int option, const char *v
         return option_u32(self, "--minutes", value, 1, 24 * 60, &args->minutes);
     case OPTION_BUG:
         return cmd_sim_take_bug(value, &args->bug);
+    case OPTION_HOSTILE:
+        return option_u32(self, "--hostile", value, 1, 4, &args->hostile);
     case OPTION_SHRINK:
         return args->shrink = true;
     case OPTION_WRITE:
@@ -118,8 +123,8 @@ static bool cmd_sim_parse(int argc, char **argv, struct sim_args *args)
         return false;
     }
     args->file = argv[optind];
-    if (args->file && (args->nodes || args->minutes)) {
-        command_misused(self, "--nodes and --minutes are for a scenario without a file");
+    if (args->file && (args->nodes || args->minutes || args->hostile)) {
+        command_misused(self, "--nodes, --minutes and --hostile are for a scenario without a file");
         return false;
     }
     return true;
@@ -145,8 +150,10 @@ static enum error_code get_scenario(const struct sim_args *args, uint64_t seed,
                                     struct scenario *out, struct error *err)
 {
     if (!args->file)
-        return scenario_random(
-            &(struct scenario_wish){seed, args->nodes, args->minutes * UINT64_C(60000)}, out, err);
+        return scenario_random(&(struct scenario_wish){seed, args->nodes,
+                                                       args->minutes * UINT64_C(60000),
+                                                       args->hostile},
+                               out, err);
     const enum error_code code = cmd_sim_read_file(args->file, out, err);
     if (!code && args->has_seed)
         out->seed = seed;
@@ -178,6 +185,8 @@ static void cmd_sim_add(struct sums *sums, const struct sim_result *r)
     sums->suspicions += r->suspicions;
     sums->false_alarms += r->false_alarms;
     sums->handed_over += r->handed_over;
+    sums->forged += r->forged;
+    sums->refused += r->refused;
     sums->throttled_ms += r->throttled_ms;
     sums->hottest_mc = r->hottest_mc > sums->hottest_mc ? r->hottest_mc : sums->hottest_mc;
     sums->pause_ms = r->longest_pause_ms > sums->pause_ms ? r->longest_pause_ms : sums->pause_ms;
@@ -202,6 +211,8 @@ static enum error_code print_violation(const struct sim_args *args, struct scena
     printf("  again: medley sim --seed %" PRIu64, seed);
     if (args->nodes)
         printf(" --nodes %u", args->nodes);
+    if (args->hostile)
+        printf(" --hostile %u", args->hostile);
     if (args->bug)
         printf(" --bug %s", scenario_bug_name(args->bug));
     if (args->minutes)
@@ -239,6 +250,9 @@ static void print_sums(const struct sim_args *args, const struct sums *s, double
            " with caches that went along, longest pause %.1f s\n",
            s->requests, s->answered, s->failed, s->tokens, s->replays, s->handed_over,
            (double)s->pause_ms / 1000);
+    if (s->forged)
+        printf("hostile members: %" PRIu64 " messages; %" PRIu64 " times one was refused aloud\n",
+               s->forged, s->refused);
     printf("everything was in order at most %.1f s after the last fault\n",
            (double)s->converged_ms / 1000);
 }

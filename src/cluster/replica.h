@@ -92,6 +92,7 @@ struct replica_options {
     enum error_code (*check_state)(void *self, struct lineage lineage, const uint8_t *bytes,
                                    size_t size, struct error *err);
     void *self;
+    bool believes_anybody; /* planted by the simulator's tests; never in the product */
 };
 struct replica_options replica_options_default(void); /* without id and seed */
 

@@ -95,6 +95,7 @@ struct event world_pop(struct world *w)
 
 void world_new_member(struct world *w, struct node *node)
 {
+    node->former_member = node->member;
     node->member = world_draw(w, UINT64_MAX - 1) + 1;
     uint64_t at = node->member;
     while (w->by_member[at % WORLD_MEMBERS])

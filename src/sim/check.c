@@ -102,6 +102,11 @@ bool check_init(struct world *w)
 
 void check_deinit(struct world *w)
 {
+    while (w->asked) {
+        struct wanted_change *asked = w->asked;
+        w->asked = asked->next;
+        mem_free(asked);
+    }
     if (!w->facts)
         return;
     mem_free(w->facts->table);
@@ -112,8 +117,8 @@ void check_deinit(struct world *w)
 void check_leader(struct world *w, const struct node *node, const struct replica_status *status)
 {
     if (status->applied > status->commit || status->commit > status->last)
-        world_violated(w, "%s has applied %" PRIu64 ", committed %" PRIu64 " of %" PRIu64, node->id,
-                       status->applied, status->commit, status->last);
+        world_violated(w, "%s has applied %" PRIu64 ", committed %" PRIu64 " of %" PRIu64,
+                       node->name, status->applied, status->commit, status->last);
     if (status->leads)
         check_fact(w,
                    (struct fact){status->lineage, status->term,
@@ -125,7 +130,7 @@ void check_leader(struct world *w, const struct node *node, const struct replica
 void check_applied(struct world *w, struct node *node, const struct replica_effect *e)
 {
     if (e->index <= node->applied)
-        world_violated(w, "%s applies entry %" PRIu64 " after %" PRIu64, node->id, e->index,
+        world_violated(w, "%s applies entry %" PRIu64 " after %" PRIu64, node->name, e->index,
                        node->applied);
     check_fact(w,
                (struct fact){e->lineage, e->index,
@@ -142,7 +147,7 @@ void check_state(struct world *w, struct node *node, struct lineage lineage, uin
     const Cluster__State *root = party_applied(node->party)->root;
     const uint64_t epoch = root ? root->last_epoch : 0;
     if (lineage_compare(node->epoch_lineage, lineage) == 0 && epoch < node->last_epoch)
-        world_violated(w, "%s: the last epoch falls from %" PRIu64 " to %" PRIu64, node->id,
+        world_violated(w, "%s: the last epoch falls from %" PRIu64 " to %" PRIu64, node->name,
                        node->last_epoch, epoch);
     node->epoch_lineage = lineage;
     node->last_epoch = epoch;
@@ -177,7 +182,7 @@ void check_placed(struct world *w, struct node *node, struct lineage lineage,
         hash = hash_bytes(hash, stage->device, strlen(stage->device));
     }
     if (instance && state_epoch(instance) != placed->placement->epoch)
-        world_violated(w, "%s: %s has another epoch than it was just placed with", node->id,
+        world_violated(w, "%s: %s has another epoch than it was just placed with", node->name,
                        placed->id);
     check_fact(w,
                (struct fact){lineage, placed->placement->epoch, hash ^ placed->after_epoch,
@@ -200,6 +205,59 @@ void check_acknowledged(struct world *w, struct node *node, uint64_t index)
         facts->last[facts->n_lineages++] = (struct acknowledged){.lineage = lineage};
     if (facts->last[i].index < index)
         facts->last[i].index = index;
+}
+
+/* ---- what needs an admin ---- */
+
+/* 0: nobody here asks for such a thing. */
+static uint64_t hash_asked(const Cluster__Event *event)
+{
+    const uint64_t kind = (uint64_t)event->kind_case << 8;
+    const char *id = NULL;
+    uint64_t more = 0;
+    if (event->kind_case == CLUSTER__EVENT__KIND_NODE_JOINED)
+        id = event->node_joined->id, more = event->node_joined->member;
+    else if (event->kind_case == CLUSTER__EVENT__KIND_NODE_ADMITTED)
+        id = event->node_admitted->id;
+    else if (event->kind_case == CLUSTER__EVENT__KIND_NODE_REMOVED)
+        id = event->node_removed->id;
+    else if (event->kind_case == CLUSTER__EVENT__KIND_NODE_ROLE)
+        id = event->node_role->id, more = event->node_role->role;
+    return id ? hash_bytes(kind ^ random_mix(more), id, strlen(id)) | 1 : 0;
+}
+
+static const struct wanted_change *find_asked(const struct world *w, uint64_t hash)
+{
+    const struct wanted_change *asked = w->asked;
+    while (asked && asked->hash != hash)
+        asked = asked->next;
+    return asked;
+}
+
+void check_asked(struct world *w, const Cluster__Event *event)
+{
+    const uint64_t hash = hash_asked(event);
+    if (find_asked(w, hash))
+        return;
+    struct wanted_change *asked = mem_new(sizeof *asked);
+    if (!asked) {
+        w->out_of_memory = true;
+        return;
+    }
+    *asked = (struct wanted_change){.next = w->asked, .hash = hash};
+    w->asked = asked;
+}
+
+/* Not by the proofs, which are under test, but by what was asked for. */
+void check_signed(struct world *w, const struct node *node, const Cluster__Event *event)
+{
+    if (w->has_roles && event_needs_admin(event) && !find_asked(w, hash_asked(event)))
+        world_violated(w, "%s applies what no admin asked for, a change of kind %u by %.8s",
+                       node->name, (unsigned)event->kind_case, event->by ? event->by : "?");
+    const bool in_its_name = event->kind_case == CLUSTER__EVENT__KIND_STAGE_REPORTED &&
+                             strcmp(event->stage_reported->node, event->by) != 0;
+    if (w->has_roles && in_its_name)
+        world_violated(w, "%s applies what %.8s reports of another's stage", node->name, event->by);
 }
 
 /* ---- the end ---- */
@@ -242,8 +300,10 @@ static bool nodes_agree(struct world *w, const struct node **leader, char *why, 
     uint32_t leaders = 0;
     for (uint32_t i = 0; i < w->n; i++) {
         struct node *node = &w->nodes[i];
+        if (node->hostile)
+            continue;
         if (!node->joined || !node->party || !party_takes_part(node->party)) {
-            snprintf(why, size, "%s is not there", node->id);
+            snprintf(why, size, "%s is not there", node->name);
             return false;
         }
         const struct replica_status status = party_status(node->party);
@@ -254,7 +314,7 @@ static bool nodes_agree(struct world *w, const struct node **leader, char *why, 
             snprintf(why, size,
                      "%s has generation %" PRIu64 ", entry %" PRIu64 " of %" PRIu64
                      "; n0 has generation %" PRIu64 ", entry %" PRIu64,
-                     node->id, status.lineage.generation, status.applied, status.last,
+                     node->name, status.lineage.generation, status.applied, status.last,
                      first.lineage.generation, first.applied);
             return false;
         }
@@ -274,9 +334,13 @@ bool check_converged(struct world *w, char *why, size_t size)
     if (!nodes_agree(w, &leader, why, size) || !is_all_placed(w, leader, why, size))
         return false;
     const Cluster__State *root = party_applied(leader->party)->root;
-    if (!root || root->n_nodes < w->n || root->n_members < w->n) {
+    uint32_t n = 0; /* the hostile ones are removed in the end */
+    for (uint32_t i = 0; i < w->n; i++)
+        n += !w->nodes[i].hostile;
+    const bool all = root && root->n_nodes >= n && root->n_members >= n;
+    if (!all || (w->has_roles && (root->n_nodes > n || root->n_members > n))) {
         snprintf(why, size, "%zu of %u nodes are let in, %zu are members", root ? root->n_nodes : 0,
-                 w->n, root ? root->n_members : 0);
+                 n, root ? root->n_members : 0);
         return false;
     }
     if (w->open_requests) {

@@ -53,7 +53,7 @@ static void write_first(struct world *w, struct node *node)
     assert(node->writes && node->writes->write.sequence);
     struct error err;
     if (log_saved_write(&node->disk, &node->writes->write, &err))
-        world_violated(w, "%s, write: %s", node->id, err.text);
+        world_violated(w, "%s, write: %s", node->name, err.text);
 }
 
 /* Of the writes under way some of the first may have reached the disk, each of them whole. */
@@ -97,10 +97,11 @@ bool disk_begin_party(struct world *w, struct node *node)
     assert(!node->disk_busy && !node->writes);
     node->term = 0;
     node->applied = 0;
+    node->leader_ms = 0;
     node->epoch_lineage = (struct lineage){0};
     if (party_begin(node->party, w->now_ms, node->member, &node->disk, &err) == ERROR_NONE)
         return true;
-    world_violated(w, "%s does not start: %s", node->id, err.text);
+    world_violated(w, "%s does not start: %s", node->name, err.text);
     return false;
 }
 
@@ -116,8 +117,11 @@ bool log_start(struct world *w, struct node *node)
                                     .states = w->shares ? &w->shared : NULL,
                                     .say = log_party_says,
                                     .self = node};
-    options.replica.grace_ms = w->scenario->grace_ms;
-    options.replica.minority_grace_ms = 3 * w->scenario->grace_ms;
+    options.signer = w->has_roles ? &node->identity : NULL;
+    /* A hostile one never founds the log anew. */
+    options.replica.grace_ms = node->hostile ? NEVER_MS : w->scenario->grace_ms;
+    options.replica.minority_grace_ms = node->hostile ? NEVER_MS : 3 * w->scenario->grace_ms;
+    options.replica.believes_anybody = w->scenario->bug == SCENARIO_BUG_BELIEVES_ANYBODY;
     options.replica.snapshot_after = (uint32_t)w->scenario->snapshot_after;
     options.replica.trailing = options.replica.snapshot_after / 4;
     node->last_write = &node->writes;

@@ -11,9 +11,9 @@
 void node_start(struct world *w, struct node *node)
 {
     assert(node->up == (node->party != NULL));
-    if (node->up)
+    if (node->up || (node->hostile && w->healed))
         return;
-    world_say(w, "%s starts", node->id);
+    world_say(w, "%s starts", node->name);
     node->up = true;
     node->boots++;
     node->up_ms = w->now_ms;
@@ -48,6 +48,7 @@ void node_stop(struct world *w, struct node *node, bool told, bool lost)
     if (lost)
         memset(node->has_weights, 0, sizeof node->has_weights);
     net_node_gone(w, node->index, told);
+    node->changed = false;
 }
 
 /* ---- faults ---- */

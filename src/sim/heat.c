@@ -83,14 +83,14 @@ static void heat_look(struct world *w, struct node *node, uint32_t index)
     const double before = device->duty;
     device->duty = thermal_governor_step(&device->governor, &input).duty;
     if (thermal_permille(before) / 100 != thermal_permille(device->duty) / 100)
-        world_say(w, "%s: d%u has %.1f C, its duty is %u %%", node->id, index,
+        world_say(w, "%s: d%u has %.1f C, its duty is %u %%", node->name, index,
                   device->body.temperature_c, thermal_permille(device->duty) / 10);
     if (device->duty < 1 && host_computes(node, index))
         w->result->throttled_ms += HEAT_MS;
     if (mc > w->result->hottest_mc)
         w->result->hottest_mc = mc;
     if (device->body.throttled)
-        world_violated(w, "%s: device d%u reached its limit of %.0f C", node->id, index,
+        world_violated(w, "%s: device d%u reached its limit of %.0f C", node->name, index,
                        device->plant.limit_c);
 }
 

@@ -6,7 +6,6 @@
 #include "base/mem.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { UNLOAD_MS = 30, LOAD_MS = 50, FETCH_MS = 100, LINK_MIB_PER_S = 110 };
@@ -402,7 +401,7 @@ static enum worker_weights host_weights(void *self, const Cluster__Model *model,
 
 static bool host_read_id(const char *node, uint8_t out[NODE_ID_BYTES])
 {
-    kept_id((uint32_t)atoi(node + 1), out);
+    kept_id(world_index(node), out);
     return true;
 }
 
@@ -528,7 +527,7 @@ void host_check(struct world *w, struct node *node)
     for (uint32_t d = 0; d < is->devices; d++) {
         if (host_used_at_most(node, d) > is->memory_mib << 20 && host_used(node, d) > is->memory_mib
                                                                                           << 20)
-            world_violated(w, "%s: device %s holds more than it has", node->id, host_devices[d]);
+            world_violated(w, "%s: device %s holds more than it has", node->name, host_devices[d]);
     }
     for (const struct hosted *h = node->hosted; h; h = h->next) {
         const char id[] = {'i', (char)('0' + h->instance), 0};
@@ -541,6 +540,6 @@ void host_check(struct world *w, struct node *node)
         if (strcmp(stage->node, node->id) != 0 || host_device(stage->device) != h->device ||
             stage->first_layer != h->first_layer || stage->n_layers != h->n_layers)
             world_violated(w, "%s: stage %u of %s, epoch %llu, is not the one that was placed",
-                           node->id, h->stage, instance->id, (unsigned long long)h->epoch);
+                           node->name, h->stage, instance->id, (unsigned long long)h->epoch);
     }
 }

@@ -85,7 +85,8 @@ static void lead_set_members(struct world *w, struct node *node)
         const uint32_t k = world_node(w, is->id)->index;
         if (!root->nodes[i]->admitted || !is->member)
             continue;
-        const bool self = k == node->index, alive = self || is_heard(w, node, k);
+        const bool self = k == node->index, votes = !w->nodes[k].hostile;
+        const bool alive = self || (votes && is_heard(w, node, k)); /* who is not gets no vote */
         if (!alive)
             node->steady_ms[k] = w->now_ms;
         p->views[n++] = (struct member_view){
@@ -117,10 +118,10 @@ static void note_move(struct world *w, struct node *node, const Cluster__Event *
             return;
     }
     const uint64_t hours = 1 + (w->now_ms - node->leads_since_ms) / HOUR_MS;
-    world_say(w, "%s moves %s: %s", node->id, id, event->instance_placed->placement->why);
+    world_say(w, "%s moves %s: %s", node->name, id, event->instance_placed->placement->why);
     w->result->moves++;
     if (++node->moves[instance_index(id)] > MOVES_PER_HOUR * hours)
-        world_violated(w, "%s moves %s for the %uth time in %llu h", node->id, id,
+        world_violated(w, "%s moves %s for the %uth time in %llu h", node->name, id,
                        node->moves[instance_index(id)], (unsigned long long)hours);
 }
 

@@ -32,12 +32,16 @@ static void log_send(struct world *w, struct node *node, const struct party_effe
     net_send(w, message);
 }
 
-/* Between nodes of one version, which send what they may, nothing is refused. */
+/* Between nodes of one version, which send what they may, nothing is refused. A hostile one may be
+ * refused, and named. */
 void log_party_says(void *self, enum log_level level, const char *text)
 {
     const struct node *node = self;
-    if (level == LOG_WARN || level == LOG_ERROR)
-        world_violated(node->world, "%s: %s", node->id, text);
+    world_say(node->world, "%s says: %s", node->name, text);
+    if (level == LOG_WARN && node->world->has_roles)
+        node->world->result->refused++;
+    else if (level == LOG_WARN || level == LOG_ERROR)
+        world_violated(node->world, "%s: %s", node->name, text);
 }
 
 /* ---- what counts ---- */
@@ -53,9 +57,15 @@ static void log_note_entry(struct world *w, struct node *node, const struct part
                   event->by ? event->by : "?", text.data ? text.data : "");
         buffer_deinit(&text);
     }
+    if (node->hostile) { /* nobody knows what it makes of it */
+        node->applied = e->index;
+        return;
+    }
     check_applied(w, node, e->entry);
     node->applied = e->index;
     if (e->outcome) {
+        if (event && e->outcome->applied)
+            check_signed(w, node, event);
         const bool is_new = e->index > w->result->applied;
         if (event && e->outcome->applied &&
             event->kind_case == CLUSTER__EVENT__KIND_INSTANCE_PLACED) {
@@ -70,9 +80,9 @@ static void log_note_entry(struct world *w, struct node *node, const struct part
 static void log_note_failed(struct world *w, struct node *node, const struct error *why)
 {
     assert(!party_takes_part(node->party));
-    if (why->code != ERROR_IO) /* the disk is full */
-        world_violated(w, "%s: %s", node->id, why->text);
-    world_say(w, "%s takes no part any more: %s", node->id, why->text);
+    if (why->code != ERROR_IO && !node->hostile) /* the disk is full */
+        world_violated(w, "%s: %s", node->name, why->text);
+    world_say(w, "%s takes no part any more: %s", node->name, why->text);
     disk_drop_writes(w, node, 0);
     lead_lost(node);
 }
@@ -98,10 +108,11 @@ static void log_carry_out(struct world *w, struct node *node, struct party_effec
     case PARTY_RESTORED:
         w->result->snapshots++;
         node->applied = e->index;
-        check_state(w, node, party_status(node->party).lineage, e->index);
+        if (!node->hostile)
+            check_state(w, node, party_status(node->party).lineage, e->index);
         break;
     case PARTY_DROPPED:
-        world_say(w, "%s drops its log for a higher lineage", node->id);
+        world_say(w, "%s drops its log for a higher lineage", node->name);
         node->applied = 0;
         break;
     case PARTY_DONE:
@@ -146,7 +157,7 @@ static void log_wish_done(void *arg, enum error_code code, const struct state_ou
     struct node *node = wish->node;
     assert((code == ERROR_NONE) == (outcome != NULL));
     (void)err;
-    if (!code && wish->client)
+    if (!code && wish->client && !node->hostile)
         check_acknowledged(node->world, node, node->applied);
     wish_free(wish);
 }
@@ -156,6 +167,8 @@ void log_propose(struct world *w, struct node *node, Cluster__Event *event, uint
                  bool client)
 {
     assert(node->party);
+    if (w->has_roles && !node->hostile && event_needs_admin(event))
+        check_asked(w, event);
     for (const struct wish *wish = node->wishes; wish && key; wish = wish->next) {
         if (wish->key == key)
             return;
@@ -171,15 +184,28 @@ void log_propose(struct world *w, struct node *node, Cluster__Event *event, uint
                                       log_wish_done, wish, NULL) != ERROR_NONE;
 }
 
+/* As node/daemon_links.c. */
+static uint64_t log_member_of(const struct node *node, const struct node *from, uint64_t member)
+{
+    const bool agreed = party_has_agreed_on(node->party, member);
+    return member ? claims_member(node_state(node), from->id, member, agreed) : 0;
+}
+
 /* As a daemon does: what is not the sender's to say is not taken up. */
 void log_receive_proposal(struct world *w, struct node *node, const struct message *m)
 {
     assert(node->party && m->kind == MESSAGE_PROPOSE);
+    const struct node *from = &w->nodes[m->from];
     Cluster__Event *event = NULL;
     struct error err;
-    if (event_decode(m->bytes, m->size, &event, &err))
-        world_violated(w, "%s: a proposal of n%u: %s", node->id, m->from, err.text);
-    else if (claims_event(event, w->nodes[m->from].id))
+    if (event_decode(m->bytes, m->size, &event, &err)) {
+        if (!m->is_forged)
+            world_violated(w, "%s: a proposal of n%u: %s", node->name, m->from, err.text);
+        return;
+    }
+    const bool is_update = event->kind_case == CLUSTER__EVENT__KIND_NODE_UPDATED;
+    const uint64_t member = is_update ? event->node_updated->member : 0;
+    if (claims_event(event, from->id) && member == log_member_of(node, from, member))
         party_receive_proposal(node->party, m->bytes, m->size);
     event_free(event);
 }
@@ -189,8 +215,13 @@ void log_receive_proposal(struct world *w, struct node *node, const struct messa
 void log_receive(struct world *w, struct node *node, const struct message *m)
 {
     assert(node->party && m->kind == MESSAGE_RAFT);
-    if (m->a == node->member)
-        party_receive(node->party, w->now_ms, m->member, m->bytes, m->size);
+    const struct node *from = &w->nodes[m->from];
+    const uint64_t member = log_member_of(node, from, m->member);
+    if (m->a != node->member || !member || hostile_is_left_out(w, node, m))
+        return;
+    party_receive(node->party, w->now_ms, member, m->bytes, m->size);
+    if (!from->hostile && party_status(node->party).leader == member)
+        node->leader_ms = w->now_ms;
 }
 
 static void log_notice_leader(struct world *w, struct node *node,
@@ -199,7 +230,7 @@ static void log_notice_leader(struct world *w, struct node *node,
     assert(!status->leads || status->term);
     const bool began = status->leads && (!node->leads || status->term != node->term);
     if (began) {
-        world_say(w, "%s leads, term %llu, generation %llu", node->id,
+        world_say(w, "%s leads, term %llu, generation %llu", node->name,
                   (unsigned long long)status->term, (unsigned long long)status->lineage.generation);
         w->result->elections++;
         if (!node->leads)
@@ -224,7 +255,10 @@ void log_turn(struct world *w, struct node *node)
     if (w->over || !party_takes_part(node->party))
         return;
     const struct replica_status status = party_status(node->party);
-    check_leader(w, node, &status);
+    if (status.leads && node->hostile)
+        world_violated(w, "%s leads, and has no vote", node->name);
+    if (!node->hostile)
+        check_leader(w, node, &status);
     log_notice_leader(w, node, &status);
 }
 

@@ -194,6 +194,7 @@ void net_deliver(struct world *w, struct event *event)
     }
     if (net_arrives(w, event)) {
         const enum message_kind kind = event->message->kind;
+        hostile_overhear(node, event->message);
         net_hand_over(w, node, event->message);
         if (kind == MESSAGE_STEP || kind == MESSAGE_RESULT || kind == MESSAGE_FRAME)
             world_turn_beside_log(w, node);

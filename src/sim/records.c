@@ -15,7 +15,8 @@ static void fill_node(const struct world *w, const struct node *about, Cluster__
     static const char *const names[SCENARIO_DEVICES] = {"d0", "d1", "d2", "d3"};
     const struct scenario_node *is = &w->scenario->nodes[about->index];
     cluster__node__init(out);
-    out->id = out->name = (char *)(uintptr_t)about->id;
+    out->id = (char *)(uintptr_t)about->id;
+    out->name = (char *)(uintptr_t)about->name;
     out->has_member = true;
     out->member = about->member;
     out->has_level = true;
@@ -62,7 +63,8 @@ static bool record_node(struct world *w, struct node *node, const struct node *a
     } else {
         return false;
     }
-    node->recorded_ms[about->index] = w->now_ms;
+    if (node->leads)
+        node->recorded_ms[about->index] = w->now_ms;
     log_propose(w, node, &event, UINT64_C(1) << 60 | (uint64_t)event.kind_case << 32 | about->index,
                 false);
     return true;
@@ -80,11 +82,69 @@ void record_all(struct world *w, struct node *node)
         const struct node *about = &w->nodes[i];
         const Cluster__NodeRecord *is = records[i];
         const uint64_t wait = is && is->admitted ? REPROPOSE_MS : LEAD_MS;
+        if (i && w->has_roles && !(is && is->admitted))
+            continue; /* record_members() */
         if (about->joined && net_link(w, node->index, i) &&
             (!node->recorded_ms[i] || w->now_ms - node->recorded_ms[i] >= wait))
             n += record_node(w, node, about, is);
     }
 }
+
+/* ---- with roles ---- */
+
+static void record_role(struct world *w, struct node *node, const struct node *about)
+{
+    static uint8_t cluster[CLUSTER_ID_BYTES] = {1}, authority[PUBLIC_KEY_BYTES] = {1};
+    Cluster__NodeRole to = CLUSTER__NODE_ROLE__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    to.id = (char *)(uintptr_t)about->id;
+    to.has_role = to.has_cluster = to.has_authority = true;
+    to.role = CLUSTER__ROLE__ADMIN;
+    to.cluster = (ProtobufCBinaryData){sizeof cluster, cluster};
+    to.authority = (ProtobufCBinaryData){sizeof authority, authority};
+    event.kind_case = CLUSTER__EVENT__KIND_NODE_ROLE;
+    event.node_role = &to;
+    log_propose(w, node, &event, UINT64_C(4) << 60 | about->index, false);
+}
+
+static void record_removal(struct world *w, struct node *node, const struct node *about)
+{
+    Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    name.id = (char *)(uintptr_t)about->id;
+    event.kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED;
+    event.node_removed = &name;
+    log_propose(w, node, &event, UINT64_C(5) << 60 | about->index, false);
+}
+
+/* The founder begins them. Every honest node becomes an admin, and any admin lets others in; so
+ * several try at once. In the end the hostile ones are removed. */
+void record_members(struct world *w, struct node *node)
+{
+    enum { TRIES_PPM = 250000 };
+    const struct state *state = node_state(node);
+    const Cluster__NodeRecord *self = state_node(state, node->id);
+    if (node->index == 0 && self && self->admitted && !state_has_roles(state))
+        record_role(w, node, node);
+    if (!state_has_roles(state) || !state_is_admin(state, node->id) ||
+        !world_chance_ppm(w, TRIES_PPM))
+        return;
+    for (uint32_t i = 0; i < w->n; i++) {
+        const struct node *about = &w->nodes[i];
+        const Cluster__NodeRecord *is = state_node(state, about->id);
+        if (about->hostile && w->healed) {
+            if (is)
+                record_removal(w, node, about);
+        } else if (!is || !is->admitted) {
+            if (about->joined && net_link(w, node->index, i))
+                record_node(w, node, about, is);
+        } else if (!about->hostile && !state_is_admin(state, about->id)) {
+            record_role(w, node, about);
+        }
+    }
+}
+
+/* ---- models ---- */
 
 void record_model(struct world *w, struct node *node, uint32_t i)
 {

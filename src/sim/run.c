@@ -48,6 +48,8 @@ static bool world_init(struct world *w)
 {
     const struct scenario *s = w->scenario;
     w->n = s->n_nodes;
+    for (uint32_t i = 0; i < w->n; i++)
+        w->has_roles |= s->nodes[i].hostile != 0;
     w->shares = w->n > 16;
     w->shared = views_of(w);
     w->seed = s->seed;
@@ -63,7 +65,12 @@ static bool world_init(struct world *w)
         struct node *node = &w->nodes[i];
         node->index = i;
         node->world = w;
-        snprintf(node->id, sizeof node->id, "n%u", i);
+        snprintf(node->name, sizeof node->name, "n%u", i);
+        memcpy(node->id, node->name, sizeof node->name);
+        if (w->has_roles && keys_make(node, NULL))
+            return false;
+        if (s->nodes[i].hostile && !hostile_init(w, node))
+            return false;
         world_new_member(w, node);
         for (uint32_t k = 0; k < s->n_instances; k++)
             node->has_weights[k] = s->nodes[i].has_weights;
@@ -90,6 +97,8 @@ static void world_deinit(struct world *w)
         lead_lost(node);
         log_saved_clear(&node->disk);
         mem_free(node->devices);
+        hostile_deinit(node);
+        identity_deinit(&node->identity);
     }
     for (size_t i = 0; i < w->n_events; i++)
         message_free_one(w->heap[i].message);

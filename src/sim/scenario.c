@@ -10,8 +10,8 @@ static const char *const fault_names[FAULT_TYPES] = {
     "split",     "loss",   "double", "slow", "slow_disk", "full_disk",
     "lost_disk", "device", "runner", "heat", "memory",    "clock"};
 
-static const char *const bug_names[SCENARIO_BUGS] = {"none", "half-cache", "no-layer",
-                                                     "forgets-text", "hands-on-twice"};
+static const char *const bug_names[SCENARIO_BUGS] = {
+    "none", "half-cache", "no-layer", "forgets-text", "hands-on-twice", "believes-anybody"};
 
 const char *scenario_bug_name(enum scenario_bug bug)
 {
@@ -92,6 +92,11 @@ enum error_code scenario_check(const struct scenario *s, struct error *err)
     if (!s->n_nodes || !s->n_instances)
         return error_set(err, ERROR_INVALID, "a scenario needs a node and an instance");
     for (uint32_t i = 0; i < s->n_nodes; i++) {
+        if (s->nodes[i].hostile && (!i || s->n_nodes > SCENARIO_ROLES_NODES))
+            return error_set(
+                err, ERROR_INVALID,
+                "node %u: the first of all, and one of more than %d, cannot be hostile", i,
+                SCENARIO_ROLES_NODES);
         if (s->nodes[i].load_c && s->nodes[i].load_c < SCENARIO_LOAD_C_MIN)
             return error_set(err, ERROR_INVALID,
                              "node %u: load_c must be 0 or at least %d, because the air has 25", i,
@@ -100,6 +105,8 @@ enum error_code scenario_check(const struct scenario *s, struct error *err)
     for (uint32_t i = 0; i < s->n_streams; i++) {
         if (s->streams[i].node >= s->n_nodes || s->streams[i].instance >= s->n_instances)
             return error_set(err, ERROR_INVALID, "stream %u: there is no such node or instance", i);
+        if (s->nodes[s->streams[i].node].hostile)
+            return error_set(err, ERROR_INVALID, "stream %u: it asks a hostile node", i);
     }
     for (uint32_t i = 0; i < s->n_faults; i++) {
         if (check_fault(s, i, err))

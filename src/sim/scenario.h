@@ -18,6 +18,7 @@ enum {
     SCENARIO_FAULTS = 4096,
     SCENARIO_LOAD_C_MIN = 30, /* or 0 */
     SCENARIO_DEVICES = 4,
+    SCENARIO_ROLES_NODES = 16, /* at most, where one is hostile: each has a key */
     SCENARIO_FILE_BYTES = 1024 * 1024
 };
 
@@ -55,6 +56,7 @@ struct scenario_node {
     uint64_t disk_ms;        /* a durable write takes 1 ms to so much */
     uint64_t joins_ms;       /* when it asks to be let in; the first node founds the cluster */
     uint64_t has_weights;
+    uint64_t hostile; /* a member that says what it should not, until chaos_ms; not the first */
     /* Its devices at full load in air of 25 degrees settle at load_c, half-way in 0.7 tau_s, and
      * throttle themselves at limit_c. load_c 0: they do not get warm. */
     uint64_t load_c, limit_c, tau_s;
@@ -77,10 +79,11 @@ struct scenario_fault {
 /* Faults in the product's own code, which the simulator plants to see that it finds them. */
 enum scenario_bug {
     SCENARIO_BUG_NONE,
-    SCENARIO_BUG_HALF_CACHE,     /* half of a cache that is handed over counts as all of it */
-    SCENARIO_BUG_NO_LAYER,       /* a hand-over leaves a layer out */
-    SCENARIO_BUG_FORGETS_TEXT,   /* a replay leaves out what was generated */
-    SCENARIO_BUG_HANDS_ON_TWICE, /* a relay hands on what was handed on to it */
+    SCENARIO_BUG_HALF_CACHE,       /* half of a cache that is handed over counts as all of it */
+    SCENARIO_BUG_NO_LAYER,         /* a hand-over leaves a layer out */
+    SCENARIO_BUG_FORGETS_TEXT,     /* a replay leaves out what was generated */
+    SCENARIO_BUG_HANDS_ON_TWICE,   /* a relay hands on what was handed on to it */
+    SCENARIO_BUG_BELIEVES_ANYBODY, /* a log does not ask who says it */
     SCENARIO_BUGS
 };
 const char *scenario_bug_name(enum scenario_bug bug);
@@ -125,6 +128,7 @@ struct scenario_wish {
     uint64_t seed;
     uint32_t nodes;    /* 0: 3 to 7 */
     uint64_t chaos_ms; /* 0: a minute */
+    uint32_t hostile;  /* so many more, which are */
 };
 enum error_code scenario_random(const struct scenario_wish *wish, struct scenario *out,
                                 struct error *err);

@@ -17,9 +17,9 @@ static uint64_t scenario_draw(struct dice *d, uint64_t from,
     return from + random_at(d->seed, d->at++) % (to - from + 1);
 }
 
-static void draw_nodes(struct dice *d, struct scenario *s)
+static void draw_nodes(struct dice *d, struct scenario *s, uint32_t first)
 {
-    for (uint32_t i = 0; i < s->n_nodes; i++) {
+    for (uint32_t i = first; i < s->n_nodes; i++) {
         s->nodes[i] = (struct scenario_node){
             .devices = scenario_draw(d, 0, 3) == 0 ? 2 : 1,
             .memory_mib = scenario_draw(d, 2, 24) * 1024,
@@ -31,7 +31,7 @@ static void draw_nodes(struct dice *d, struct scenario *s)
             .has_weights = i == 0 || scenario_draw(d, 0, 2) > 0};
     }
     s->nodes[0].joins_ms = 0;
-    for (uint32_t i = 0; i < s->n_nodes; i++) {
+    for (uint32_t i = first; i < s->n_nodes; i++) {
         struct scenario_node *node = &s->nodes[i];
         node->limit_c = 90, node->tau_s = 60;
         if (scenario_draw(d, 0, 1) == 0)
@@ -148,7 +148,7 @@ enum error_code scenario_random(const struct scenario_wish *wish, struct scenari
     out->n_faults = (uint32_t)(scenario_draw(&d, 1, 2 + out->chaos_ms / 5000));
     if (out->n_faults > SCENARIO_FAULTS)
         out->n_faults = SCENARIO_FAULTS;
-    out->nodes = mem_new_array(out->n_nodes, sizeof *out->nodes);
+    out->nodes = mem_new_array((size_t)out->n_nodes + wish->hostile, sizeof *out->nodes);
     out->instances = mem_new_array(out->n_instances, sizeof *out->instances);
     out->streams = mem_new_array(out->n_streams, sizeof *out->streams);
     out->faults = mem_new_array(out->n_faults, sizeof *out->faults);
@@ -156,10 +156,15 @@ enum error_code scenario_random(const struct scenario_wish *wish, struct scenari
         scenario_deinit(out);
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for a scenario");
     }
-    draw_nodes(&d, out);
+    draw_nodes(&d, out, 0);
     draw_instances(&d, out);
     draw_streams(&d, out);
     for (uint32_t i = 0; i < out->n_faults; i++)
         draw_fault(&d, out, &out->faults[i]);
+    const uint32_t n_honest = out->n_nodes; /* all fits, also without the others */
+    out->n_nodes += wish->hostile;
+    draw_nodes(&d, out, n_honest);
+    for (uint32_t i = n_honest; i < out->n_nodes; i++)
+        out->nodes[i].hostile = 1;
     return ERROR_NONE;
 }

@@ -148,6 +148,8 @@ static const struct request_handlers served_handlers = {seat_on_served_token, se
 static void seat_check_run(struct world *w, const struct node *node, const struct buffer *run)
 {
     struct bytes_reader left = {(const uint8_t *)run->data, run->size, false};
+    if (node->hostile)
+        return;
     const void *bytes;
     size_t size;
     while (!request_next(&left, &bytes, &size, NULL) && bytes) {
@@ -155,7 +157,7 @@ static void seat_check_run(struct world *w, const struct node *node, const struc
         if (*(const uint8_t *)bytes != REQUEST_SUBMIT)
             continue;
         if (request_read(bytes, size, &message, NULL)) {
-            world_violated(w, "%s says what cannot be a request", node->id);
+            world_violated(w, "%s says what cannot be a request", node->name);
             return;
         }
         const struct request *request = &message.submit.request;
@@ -163,7 +165,7 @@ static void seat_check_run(struct world *w, const struct node *node, const struc
         if (client && client->node == node)
             w->result->replays += request->n_prompt > w->scenario->streams[client->stream].prompt;
         if (client && client->node != node && message.submit.onward)
-            world_violated(w, "%s hands on request %llu, which was handed on to it", node->id,
+            world_violated(w, "%s hands on request %llu, which was handed on to it", node->name,
                            (unsigned long long)client->request);
         request_message_deinit(&message);
     }
@@ -192,6 +194,18 @@ static void seat_submit_to_driver(struct world *w, struct node *node, struct rel
     relay_core_submitted(node->relay, effect, code, id, &err, seat_now_ns(w));
 }
 
+/* Of a hostile node it may. */
+static bool seat_give_up(struct world *w, struct node *node, const struct relay_effect *effect)
+{
+    const uint32_t to = (uint32_t)((uintptr_t)effect->link % SCENARIO_NODES);
+    if (!w->nodes[to].hostile)
+        return false;
+    if (effect->link == seat_link_handle(net_link(w, node->index, to), to))
+        net_give_up(w, node->index, to);
+    w->result->refused++;
+    return true;
+}
+
 static void seat_carry_out(struct world *w, struct node *node, struct relay_effect *effect)
 {
     const struct request *request;
@@ -214,7 +228,9 @@ static void seat_carry_out(struct world *w, struct node *node, struct relay_effe
         seat_send_run(w, node, effect);
         break;
     case RELAY_ABORT:
-        world_violated(w, "%s ends a link: %s", node->id, effect->error.text);
+        if (seat_give_up(w, node, effect))
+            break;
+        world_violated(w, "%s ends a link: %s", node->name, effect->error.text);
         break;
     case RELAY_ROW:
     case RELAY_WANTED:

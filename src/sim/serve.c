@@ -109,7 +109,7 @@ static void serve_cut(struct world *w, struct node *node, struct sim_part *part,
     serve_return_all(w, node, part, &lost);
     if (!(effects & REACH_WAIT) || !part->reach.was_found) /* it was only just loaded */
         return;
-    world_say(w, "%s: the driver of i%u, epoch %llu, is lost", node->id, part->instance,
+    world_say(w, "%s: the driver of i%u, epoch %llu, is lost", node->name, part->instance,
               (unsigned long long)part->life.epoch);
     w->result->failovers++;
 }
@@ -190,6 +190,10 @@ enum error_code serve_submit(struct world *w, struct node *node, uint64_t key,
         mem_free(s->tokens);
         mem_free(s);
         return error_set(err, ERROR_CANCELLED, "no slot is free"); /* drivers have a queue */
+    }
+    for (uint32_t i = 0; i < driver->n_route; i++) {
+        if (w->nodes[driver->route[i]].hostile)
+            client_taint(w, s->request);
     }
     s->n_cached = s->n_fed;
     s->part = *id = ++w->n_keys;

@@ -8,7 +8,8 @@
  *   acknowledged stays in its lineage; one placement of an epoch, and epochs grow; no device holds
  *   more than it has; a stage that serves is the one that was placed; every token of a reply is the
  *   reference's, once and in order; every request ends; and some time after the last fault all
- *   nodes agree, and what fits is placed and ready.
+ *   nodes agree, and what fits is placed and ready. Of hostile members (docs/simulator.md) nothing
+ * is asked; nobody is let in, removed or given a role unless an honest admin asked for it.
  *
  * Pure but for the callback; one thread a run. */
 #pragma once
@@ -36,6 +37,7 @@ struct sim_result {
     uint64_t longest_pause_ms; /* between two tokens of one reply */
     uint64_t converged_ms;     /* after the last fault; */
     uint64_t state_bytes;
+    uint64_t forged, refused; /* messages of hostile members; what was said to be refused */
 };
 
 /* ERROR_NO_MEMORY, ERROR_INVALID (the scenario). A violation is a result. */

@@ -9,6 +9,8 @@
 #include <assert.h>
 #include <string.h>
 
+enum { LIES_PPM = 20000 }; /* of a hostile node's results */
+
 /* The slot, cut to where the step begins. NULL: it lacks what stands before. */
 static struct cached *stage_slot(struct world *w, struct hosted *h, const struct message *m)
 {
@@ -101,6 +103,8 @@ void stage_step(struct world *w, struct node *node, const struct message *m)
         memcpy(done->tokens, m->tokens, m->n_tokens * sizeof *m->tokens);
     w->out_of_memory |= !done->tokens;
     done->value = m->stage == 0 || m->value == hash ? hash : random_mix(m->value ^ hash);
+    if (node->hostile && world_chance_ppm(w, LIES_PPM))
+        done->value = random_mix(~done->value);
     world_push(
         w, (struct event){.at_ms = w->now_ms + heat_work_ms(node, h->device,
                                                             stage_work_ms(w, node, h, m->n_tokens)),

@@ -28,13 +28,14 @@ enum {
     PROPOSAL_AGAIN_MS = 1000,
     PROPOSAL_MS = 10000,
     REOPEN_MS = 1000, /* of a store that failed, and longer each time */
-    ID_MAX = 16,
+    NAME_MAX_BYTES = 16,
     WATCHES = 256,
     MISSED_MAX = 16,       /* nodes that one tells the leader of; there are seldom more */
     WORLD_MEMBERS = 16384, /* more than twice the nodes and faults of a scenario */
 };
 
 #define WALL_BEGIN_MS INT64_C(1000000000000) /* so that clocks may be set back */
+#define NEVER_MS (UINT64_C(1) << 50)
 
 /* What a node tells the leader all the time. */
 struct said {
@@ -75,6 +76,7 @@ struct message {
     enum node_frame frame; /* FRAME: what the bytes are */
     uint8_t *bytes;
     size_t size;
+    bool is_forged; /* by a hostile node, on purpose */
 };
 
 enum event_type {
@@ -93,7 +95,8 @@ enum event_type {
     EVENT_STEP,
     EVENT_CHECK,
     EVENT_JOIN,
-    EVENT_RELAY
+    EVENT_RELAY,
+    EVENT_HOSTILE
 };
 
 struct event {
@@ -167,6 +170,11 @@ struct made_up_sequence { /* at a driver: a request, as it was given to it */
     void *arg;
 };
 
+struct wanted_change { /* by an honest admin, of all */
+    struct wanted_change *next;
+    uint64_t hash;
+};
+
 struct client { /* who waits for a reply, at the node that was asked */
     struct client *next;
     struct world *w;
@@ -175,6 +183,7 @@ struct client { /* who waits for a reply, at the node that was asked */
     uint32_t stream, n_tokens, got;
     int32_t *prompt;
     uint64_t reference; /* hash of the tokens so far */
+    bool is_tainted;    /* a hostile node has had a part in it */
     uint64_t heard_ms;
 };
 
@@ -195,8 +204,12 @@ struct made_up_device {
 
 struct node {
     uint32_t index;
-    char id[ID_MAX];
-    uint64_t member;
+    char id[NODE_ID_TEXT];     /* as the others know it: `name`, or with roles its key's hash */
+    char name[NAME_MAX_BYTES]; /* n0, n1 … */
+    struct identity identity;  /* with roles */
+    uint64_t member, former_member; /* 0: its log was never lost */
+    struct hostile *hostile;        /* NULL: it is honest */
+    uint64_t leader_ms;             /* when its log last heard its leader */
     bool joined, up, powered;
     uint64_t paused_until_ms, up_ms, boots, life, full_until_ms, slow_until_ms, slow_ms;
     uint64_t wake_ms, tick_ms, lead_ms;
@@ -271,10 +284,12 @@ struct world {
     uint64_t n_links, n_keys, n_requests;
     struct event *heap;
     size_t n_events, capacity;
+    bool has_roles;
     bool shares; /* one state for all nodes with one log */
     struct party_states shared;
     struct view *views[4096];
     struct facts *facts;
+    struct wanted_change *asked;
     uint32_t open_requests;
     uint64_t *stream_left;
     bool healed;

@@ -21,7 +21,7 @@ void net_heard(struct world *w, struct node *node, uint32_t from)
         return;
     end->heard_ms = w->now_ms;
     if (end->silent)
-        world_say(w, "%s hears n%u again", node->id, from);
+        world_say(w, "%s hears n%u again", node->name, from);
     node->changed |= end->silent;
     end->silent = false;
 }

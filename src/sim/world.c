@@ -61,6 +61,8 @@ static void node_tick(struct world *w, struct node *node)
     node->changed = true;
     node_tell(w, node);
     change_setting(w, node);
+    if (w->has_roles)
+        record_members(w, node);
 }
 
 static void node_set_wake(struct world *w, struct node *node)
@@ -134,6 +136,10 @@ static void world_heal(struct world *w, const struct event *event)
     world_say(w, "all is well again");
     w->healed = true;
     w->healed_ms = w->now_ms;
+    for (uint32_t i = 0; i < w->n; i++) {
+        if (w->nodes[i].hostile) /* it is switched off, for good */
+            node_stop(w, &w->nodes[i], true, false);
+    }
     memset(w->stream_left, 0, w->scenario->n_streams * sizeof *w->stream_left);
     world_push(w, (struct event){.at_ms = w->now_ms + 5000, .type = EVENT_CHECK});
 }
@@ -231,6 +237,9 @@ static void world_handle(struct world *w, struct event *event)
     case EVENT_RELAY:
         if (node->up && event->a == node->boots)
             seat_turn(w, node);
+        break;
+    case EVENT_HOSTILE:
+        hostile_act(w, node);
         break;
     case EVENT_JOIN:
         node->joined = true;

@@ -5,13 +5,16 @@
  * does, records.c what it keeps true, planner.c the problems it solves; host.c stages and devices;
  * heat.c how warm those are; serve.c drivers, stage.c what computes for them, cells.c what their
  * slots contain, cache.c how that goes along with a move; client.c who asks for what; seat.c the
- * relay of a node; check.c what must be so.
+ * relay of a node; keys.c who is who where there are roles, hostile.c what a hostile member does,
+ * forge.c what it makes up; check.c what must be so.
  *
  * An event concerns one node. When it has been handled, world_turn() carries out what the node
  * wants, and sets its timer. */
 #pragma once
 
 #include "sim/types.h"
+
+#include <assert.h>
 
 static inline uint64_t world_wall_ms(const struct world *w, const struct node *node)
 {
@@ -35,12 +38,21 @@ void world_step(struct world *w);
 bool node_runs(const struct world *w, const struct node *node);
 void world_new_member(struct world *w, struct node *node);
 struct node *world_member(const struct world *w, uint64_t member); /* NULL: nobody's */
-static inline struct node *world_node(struct world *w, const char *id)
+/* "n12"; with roles the first byte of a key's hash (keys.c). */
+static inline uint32_t world_index(const char *id)
 {
     uint32_t index = 0;
+    if (*id != 'n')
+        return 16 * (uint32_t)(id[0] - '0') +
+               (uint32_t)(id[1] <= '9' ? id[1] - '0' : id[1] - 'a' + 10);
     for (const char *at = id + 1; *at; at++)
         index = 10 * index + (uint32_t)(*at - '0');
-    return &w->nodes[index];
+    return index;
+}
+static inline struct node *world_node(struct world *w, const char *id)
+{
+    assert(world_index(id) < w->n);
+    return &w->nodes[world_index(id)];
 }
 static inline uint32_t instance_index(const char *id)
 {
@@ -93,6 +105,23 @@ void net_watch_peers(struct world *w, struct node *node);
 void net_look(struct world *w, const struct event *event);
 void net_answer(struct world *w, const struct event *event);
 
+/* ---- keys.c ---- */
+enum error_code keys_make(struct node *node, struct error *err); /* and its id of it */
+
+/* ---- hostile.c ---- */
+bool hostile_init(struct world *w, struct node *node);
+void hostile_deinit(struct node *node);
+void hostile_act(struct world *w, struct node *node);
+void hostile_overhear(struct node *node, const struct message *message); /* any node: it looks */
+/* What a member can do in a cluster that hears no leader (docs/cluster-log.md) is left out. */
+bool hostile_is_left_out(const struct world *w, const struct node *to, const struct message *m);
+
+/* ---- forge.c ---- */
+void forge_log_message(struct world *w, struct node *from, const struct node *to,
+                       struct buffer *out);
+void forge_event(struct world *w, struct node *from, struct buffer *out);
+struct node *forge_honest(struct world *w); /* any of them */
+
 /* ---- faults.c ---- */
 void fault_begin(struct world *w, uint32_t index);
 void fault_end(struct world *w, uint32_t index);
@@ -139,6 +168,7 @@ bool leading_init(struct world *w);
 
 /* ---- records.c ---- */
 void record_all(struct world *w, struct node *node);
+void record_members(struct world *w, struct node *node); /* by admins, where there are roles */
 void record_model(struct world *w, struct node *node, uint32_t instance);
 
 /* ---- planner.c ---- */
@@ -225,6 +255,7 @@ void stage_step(struct world *w, struct node *node, const struct message *messag
 /* ---- client.c ---- */
 void client_begin(struct world *w, struct node *node, uint32_t stream);
 void client_drop_all(struct node *node);
+void client_taint(struct world *w, uint64_t request);
 const struct client *client_find(const struct world *w, uint64_t request); /* NULL: it is over */
 uint64_t reference_fold(uint64_t hash, uint64_t token);
 uint64_t reference_token(uint64_t hash, uint64_t position);
@@ -248,6 +279,9 @@ void check_applied(struct world *w, struct node *node, const struct replica_effe
 void check_state(struct world *w, struct node *node, struct lineage lineage, uint64_t index);
 void check_placed(struct world *w, struct node *node, struct lineage lineage,
                   const Cluster__InstancePlaced *placed);
+/* Of what needs an admin's signature: an honest node asks for it; it counts somewhere. */
+void check_asked(struct world *w, const Cluster__Event *event);
+void check_signed(struct world *w, const struct node *node, const Cluster__Event *event);
 void check_acknowledged(struct world *w, struct node *node, uint64_t index);
 bool check_converged(struct world *w, char *why, size_t size);
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size);

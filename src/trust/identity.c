@@ -45,6 +45,13 @@ enum error_code identity_make(struct identity *out, struct error *err)
     return key ? identity_of_key(key, out, err) : openssl_error(err, "making a key pair");
 }
 
+enum error_code identity_of_seed(const uint8_t seed[32], struct identity *out, struct error *err)
+{
+    *out = (struct identity){0};
+    EVP_PKEY *key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, seed, 32);
+    return key ? identity_of_key(key, out, err) : openssl_error(err, "making a key pair");
+}
+
 void identity_deinit(struct identity *identity)
 {
     if (!identity)

@@ -37,6 +37,10 @@ struct identity {
 /* A new key pair, in memory only. */
 enum error_code identity_make(struct identity *out, struct error *err);
 
+/* The same pair each time, of the 32 bytes that RFC 8032 calls the private key. For the simulator:
+ * who knows the bytes has the key. */
+enum error_code identity_of_seed(const uint8_t seed[32], struct identity *out, struct error *err);
+
 /* Takes over `key` (also on failure), which must be Ed25519 with its private half. */
 enum error_code identity_of_key(EVP_PKEY *key, struct identity *out, struct error *err);
 

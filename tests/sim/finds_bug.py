@@ -7,8 +7,8 @@ import re
 import subprocess
 import sys
 
-medley, bug = sys.argv[1:]
-run = subprocess.run([medley, "sim", "--seeds", "60", "--nodes", "5", "--bug", bug],
+medley, bug, *options = sys.argv[1:]
+run = subprocess.run([medley, "sim", *(options or ["--seeds", "60"]), "--nodes", "5", "--bug", bug],
                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
 violated = re.findall(r"^seed (\d+): ", run.stdout, re.MULTILINE)
 if run.returncode != 1 or not violated:
