@@ -12,7 +12,7 @@ const machine = (name, devices, more = {}) => ({
   problem: null,
   words: null,
   draining: false,
-  heard_ms: Date.now(),
+  heard_ms: 0,
   load: {
     cpu_share: 0.2,
     memory_bytes: 32 * GIB,
@@ -64,7 +64,6 @@ const base = (more) => ({
   version: '0.1.0',
   cluster: {
     id: 'c0ffee',
-    name: 'home',
     leader: 'n0',
     generation: 1,
     term: 3,
@@ -106,7 +105,7 @@ export function homeWorld() {
     }, { load: { cpu_share: 0.4, battery_percent: 62, charging: false, memory_bytes: 16 * GIB, memory_free_bytes: 9 * GIB } }),
     n3: machine('attic', {
       vulkan0: device('AMD Radeon RX 6800', 16, { vendor: 'amd', backend: 'vulkan', free_bytes: 15 * GIB }),
-    }, { state: 'down', heard_ms: Date.now() - 840000 }),
+    }, { state: 'down', heard_ms: 840000 }),
     n4: machine('pi', { cpu: device('Raspberry Pi 5', 8, { kind: 'cpu', backend: 'cpu', vendor: 'arm', ...unknown, calibrated: false }) }),
     n9: { name: 'guest-mac', state: 'waiting', role: null, words: 'amber river tulip seven', addresses: ['192.168.1.77:7979'], devices: {} },
   };
@@ -195,7 +194,7 @@ export function drift(world, tick) {
       const wave = Math.sin((tick + i * 7 + d * 3) / 5);
       devices[key] = { temperature_c: Math.round((one.temperature_c + wave * 3) * 10) / 10, use_share: Math.min(1, Math.max(0, one.use_share + wave * 0.05)), power_w: Math.max(5, one.power_w + wave * 8) };
     });
-    nodes[id] = { heard_ms: Date.now(), devices };
+    nodes[id] = { devices };
   });
   return { time_ms: Date.now(), nodes };
 }

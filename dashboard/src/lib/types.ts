@@ -61,7 +61,7 @@ export interface Machine {
   problem?: Maybe<string>;
   words?: Maybe<string>;
   draining?: boolean;
-  heard_ms?: Maybe<number>;
+  heard_ms?: Maybe<number>; /* since it was last heard; 0 while it is up */
   load?: Maybe<Load>;
   devices?: Record<string, Device>;
 }
@@ -151,7 +151,6 @@ export interface View {
   version?: string;
   cluster: Maybe<{
     id?: Maybe<string>;
-    name?: Maybe<string>;
     leader?: Maybe<NodeId>;
     generation?: number;
     term?: number;
