@@ -198,8 +198,7 @@ void fetch_refused(struct fetch *fetch, uint64_t now_ns, uint32_t peer_index, ui
         part_set_remove(&peer->has, part);
         fetch->parts[part].n_sources--;
     }
-    if (fetch->parts[part].is_single && fetch->parts[part].owner == peer_index)
-        fetch_part_reset(fetch, part);
+    fetch_part_lacks(fetch, peer_index, part);
 }
 
 /* Those who sent the part: one is the liar; of several nobody knows which. */

@@ -84,6 +84,10 @@ void fetch_peer_has(struct fetch *fetch, uint64_t now_ns, uint32_t peer, const s
 {
     copy_set(&fetch->peers[peer].has, has);
     fetch->moved_ns = now_ns;
+    for (uint32_t i = 0; i < fetch->manifest->n_parts; i++) {
+        if (!part_set_has(has, i))
+            fetch_part_lacks(fetch, peer, i);
+    }
     fetch_count_sources(fetch);
 }
 
@@ -169,6 +173,17 @@ void fetch_part_reset(struct fetch *fetch, uint32_t i)
     part->state = PART_OPEN;
     part->is_announced = false;
     fetch->first_open = i < fetch->first_open ? i : fetch->first_open;
+}
+
+void fetch_part_lacks(struct fetch *fetch, uint32_t peer, uint32_t i)
+{
+    const struct fetch_part *part = &fetch->parts[i];
+    if (part->state != PART_OPEN || !part->is_single || part->owner != peer)
+        return;
+    fetch->peers[peer].losses += part->got_bytes != 0;
+    fetch_part_reset(fetch, i);
+    if (fetch->peers[peer].losses > LOSSES_MAX)
+        fetch_peer_out(fetch, peer);
 }
 
 void fetch_peer_release(struct fetch *fetch, uint32_t peer, bool tell)

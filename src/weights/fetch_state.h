@@ -93,6 +93,9 @@ void fetch_peer_late(struct fetch *fetch, uint32_t peer, uint64_t now_ns);
 void fetch_peer_out(struct fetch *fetch, uint32_t peer);
 /* Nothing of the part counts any more. */
 void fetch_part_reset(struct fetch *fetch, uint32_t part);
+/* That peer does not have the part any more. If it was its alone, it is begun anew, by whoever has
+ * it; who does that too often is asked no more. */
+void fetch_part_lacks(struct fetch *fetch, uint32_t peer, uint32_t part);
 void fetch_count_sources(struct fetch *fetch);
 
 /* Chooses the next request and registers it; false: none. */
