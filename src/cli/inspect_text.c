@@ -117,6 +117,18 @@ static void print_window(const struct hyperparameters *h)
         inspect_text_line("sliding window", "none");
 }
 
+static void print_experts(const struct hyperparameters *h)
+{
+    char where[64] = "each layer";
+    uint32_t n_mixtures = 0;
+    for (uint32_t i = 0; i < h->n_layers; i++)
+        n_mixtures += h->layers[i].is_mixture;
+    if (n_mixtures < h->n_layers)
+        snprintf(where, sizeof where, "%u of the %u layers", n_mixtures, h->n_layers);
+    inspect_text_line("experts", "%u in %s, %u used for a token", h->n_experts, where,
+                      h->n_experts_used);
+}
+
 static void print_shape(const struct model *model)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
@@ -125,8 +137,13 @@ static void print_shape(const struct model *model)
     inspect_text_line("width", "%u, feed-forward %u", h->n_embd,
                       h->n_experts ? h->n_ff_expert : h->n_ff);
     if (h->n_experts)
-        inspect_text_line("experts", "%u in each layer, %u used for a token", h->n_experts,
-                          h->n_experts_used);
+        print_experts(h);
+    if (h->n_layers_file > h->n_layers)
+        inspect_text_line("not run", "%u layers at the end, which predict further tokens",
+                          h->n_layers_file - h->n_layers);
+    if (h->n_latent_kv)
+        inspect_text_line("latent attention", "%u values a token%s", h->n_latent_kv + h->n_rot,
+                          h->is_latent_absorbed ? "" : ", cached as keys and values of each head");
     if (h->n_head_dim_k == h->n_head_dim_v)
         inspect_text_line("heads", "%u of %u, %u for KV", h->n_head, h->n_head_dim_k, h->n_head_kv);
     else

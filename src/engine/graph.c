@@ -42,7 +42,22 @@ struct ggml_tensor *graph_linear_of(struct graph_build *b, struct ggml_tensor *m
 struct ggml_tensor *graph_norm(struct graph_build *b, struct ggml_tensor *x,
                                struct ggml_tensor *weight)
 {
-    return ggml_mul(b->ctx, ggml_rms_norm(b->ctx, x, b->h->rms_epsilon), weight);
+    return ggml_mul(b->ctx, ggml_rms_norm(b->ctx, x, b->h->norm_epsilon), weight);
+}
+
+const struct layer_form *graph_layer_form(const struct graph_build *b, uint32_t index)
+{
+    return &b->h->layers[b->source->weights->first_layer + index];
+}
+
+/* The family's norm of the block's and the output's inputs; `bias` may be NULL. */
+static struct ggml_tensor *block_norm(struct graph_build *b, struct ggml_tensor *x,
+                                      struct ggml_tensor *weight, struct ggml_tensor *bias)
+{
+    struct ggml_tensor *y = b->h->norm == NORM_LAYER
+                                ? ggml_mul(b->ctx, ggml_norm(b->ctx, x, b->h->norm_epsilon), weight)
+                                : graph_norm(b, x, weight);
+    return bias ? ggml_add(b->ctx, y, bias) : y;
 }
 
 static struct ggml_tensor *input(struct graph_build *b, enum ggml_type type, int64_t ne0,
@@ -63,6 +78,17 @@ static bool any_layer(const struct graph_build *b, bool windowed)
     return false;
 }
 
+/* What one thread needs for the layer that needs most. */
+static size_t scratch_bytes(const struct graph_build *b)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < b->source->weights->n_layers; i++) {
+        const size_t bytes = attention_scratch_bytes(&b->source->attention[i].form);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 static void make_inputs(struct graph_build *b)
 {
     struct graph *graph = b->graph;
@@ -74,10 +100,15 @@ static void make_inputs(struct graph_build *b)
         graph->hidden = input(b, GGML_TYPE_F32, b->h->n_embd, t, "hidden_in");
     graph->positions = input(b, GGML_TYPE_I32, t, 1, "positions");
     graph->cells = input(b, GGML_TYPE_I64, t, 1, "cells");
+    if (b->h->temperature_scale != 0) {
+        graph->temperatures = ggml_new_tensor_3d(b->ctx, GGML_TYPE_F32, 1, 1, t);
+        ggml_set_input(graph->temperatures);
+        ggml_set_name(graph->temperatures, "temperatures");
+    }
     const struct graph_attention *attention = b->source->attention;
     if (attention)
-        graph->scratch = input(b, GGML_TYPE_I8, (int64_t)attention_scratch_bytes(&attention->form),
-                               attention->n_threads, "attention_scratch");
+        graph->scratch = input(b, GGML_TYPE_I8, (int64_t)scratch_bytes(b), attention->n_threads,
+                               "attention_scratch");
     if (!attention && any_layer(b, false))
         graph->mask = input(b, GGML_TYPE_F16, shape->n_kv, t, "mask");
     if (!attention && any_layer(b, true))
@@ -109,12 +140,31 @@ static struct ggml_tensor *pick_rows(struct graph_build *b, struct ggml_tensor *
     return b->graph->outputs ? ggml_get_rows(b->ctx, x, b->graph->outputs) : x;
 }
 
-static struct ggml_tensor *layer(struct graph_build *b, uint32_t index, struct ggml_tensor *x)
+/* Attention and feed-forward beside each other, of the same normed input. */
+static struct ggml_tensor *parallel_layer(struct graph_build *b, uint32_t index,
+                                          struct ggml_tensor *x, bool very_last)
 {
     struct ggml_tensor **w = b->source->weights->layers[index];
-    bool very_last = b->source->last && index + 1 == b->source->weights->n_layers;
+    struct ggml_tensor *normed =
+        block_norm(b, x, w[TENSOR_ATTENTION_NORM], w[TENSOR_ATTENTION_NORM_BIAS]);
+    struct ggml_tensor *y = graph_attention(b, index, normed);
+    if (very_last) {
+        x = pick_rows(b, x);
+        y = pick_rows(b, y);
+        normed = pick_rows(b, normed);
+    }
+    y = ggml_add(b->ctx, y, graph_ffn(b, index, normed));
+    return add_residual(b, x, y);
+}
+
+static struct ggml_tensor *serial_layer(struct graph_build *b, uint32_t index,
+                                        struct ggml_tensor *x, bool very_last)
+{
+    struct ggml_tensor **w = b->source->weights->layers[index];
     struct ggml_tensor *y =
-        b->architecture->post_norm_only ? x : graph_norm(b, x, w[TENSOR_ATTENTION_NORM]);
+        b->architecture->post_norm_only
+            ? x
+            : block_norm(b, x, w[TENSOR_ATTENTION_NORM], w[TENSOR_ATTENTION_NORM_BIAS]);
     y = graph_attention(b, index, y);
     if (very_last) { /* from here on rows are independent: go on with those that are wanted */
         x = pick_rows(b, x);
@@ -126,20 +176,28 @@ static struct ggml_tensor *layer(struct graph_build *b, uint32_t index, struct g
 
     enum tensor_role norm =
         b->architecture->ffn_norm_is_post ? TENSOR_ATTENTION_POST_NORM : TENSOR_FFN_NORM;
-    y = b->architecture->post_norm_only ? x : graph_norm(b, x, w[norm]);
+    y = b->architecture->post_norm_only ? x : block_norm(b, x, w[norm], w[TENSOR_FFN_NORM_BIAS]);
     y = graph_ffn(b, index, y);
     if (w[TENSOR_FFN_POST_NORM])
         y = graph_norm(b, y, w[TENSOR_FFN_POST_NORM]);
     return add_residual(b, x, y);
 }
 
+static struct ggml_tensor *layer(struct graph_build *b, uint32_t index, struct ggml_tensor *x)
+{
+    bool very_last = b->source->last && index + 1 == b->source->weights->n_layers;
+    return b->architecture->is_parallel ? parallel_layer(b, index, x, very_last)
+                                        : serial_layer(b, index, x, very_last);
+}
+
 /* Hidden states to what the last stage gives: [n_vocab or n_embd, n_outputs] */
 static struct ggml_tensor *head(struct graph_build *b, struct ggml_tensor *x)
 {
-    x = graph_norm(b, x, b->source->weights->outside[TENSOR_OUTPUT_NORM]);
+    struct ggml_tensor *const *outside = b->source->weights->outside;
+    x = block_norm(b, x, outside[TENSOR_OUTPUT_NORM], outside[TENSOR_OUTPUT_NORM_BIAS]);
     if (b->graph->shape.embeddings)
         return x;
-    x = graph_linear(b, b->source->weights->head, NULL, x);
+    x = graph_linear(b, b->source->weights->head, outside[TENSOR_OUTPUT_BIAS], x);
     if (b->h->logit_scale != 1.0f)
         x = ggml_scale(b->ctx, x, b->h->logit_scale);
     if (b->h->final_softcap != 0) { /* cap * tanh(x / cap) */
@@ -152,7 +210,7 @@ static struct ggml_tensor *head(struct graph_build *b, struct ggml_tensor *x)
 static size_t nodes_max(const struct graph_source *source, const struct batch_shape *shape)
 {
     size_t per_layer =
-        72 + 16 * (size_t)shape->n_groups + 2 * (size_t)source->hyperparameters->n_experts_used;
+        136 + 16 * (size_t)shape->n_groups + 2 * (size_t)source->hyperparameters->n_experts_used;
     return 64 + per_layer * source->weights->n_layers;
 }
 

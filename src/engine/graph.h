@@ -26,10 +26,9 @@ struct graph_source { /* what graphs are built from; constant for a stage */
     const struct kv_cache *kv;
     bool first, last;
     bool flash;
-    const struct graph_attention
-        *attention; /* [2]: of layers that see all, of windowed ones; NULL: ggml's */
-    const struct product_kernel *products; /* of K-quants; NULL: ggml's */
-    struct ggml_tensor *rope_factors;      /* NULL: none */
+    const struct graph_attention *attention; /* [n_layers]; NULL: ggml's */
+    const struct product_kernel *products;   /* of K-quants; NULL: ggml's */
+    struct ggml_tensor *rope_factors;        /* NULL: none */
 };
 
 struct graph {
@@ -37,10 +36,11 @@ struct graph {
     struct ggml_cgraph *cgraph;
     struct batch_shape shape;
     /* inputs */
-    struct ggml_tensor *tokens;    /* I32 [t]          the first stage */
-    struct ggml_tensor *hidden;    /* F32 [n_embd, t]  the others */
-    struct ggml_tensor *positions; /* I32 [t] */
-    struct ggml_tensor *cells;     /* I64 [t]          where K and V go */
+    struct ggml_tensor *tokens;       /* I32 [t]          the first stage */
+    struct ggml_tensor *hidden;       /* F32 [n_embd, t]  the others */
+    struct ggml_tensor *positions;    /* I32 [t] */
+    struct ggml_tensor *cells;        /* I64 [t]          where K and V go */
+    struct ggml_tensor *temperatures; /* F32 [1, 1, t] that queries are multiplied by; or NULL */
     struct ggml_tensor *mask; /* F16 [c, t]       0 or -inf; NULL when every layer is windowed, or
                                  `attention` is ours */
     struct ggml_tensor *mask_window; /* F16 [c, t]       for windowed layers; NULL likewise */
@@ -77,6 +77,8 @@ struct ggml_tensor *graph_linear_of(struct graph_build *b, struct ggml_tensor *m
 /* RMS norm over the fastest dimension, times `weight`. */
 struct ggml_tensor *graph_norm(struct graph_build *b, struct ggml_tensor *x,
                                struct ggml_tensor *weight);
-/* Attention and feed-forward of the stage's layer `index` (from 0); x and result [n_embd, t]. */
+/* The form of the stage's layer `index` (from 0). */
+const struct layer_form *graph_layer_form(const struct graph_build *b, uint32_t index);
+/* Attention and feed-forward of that layer; x and result [n_embd, t]. */
 struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struct ggml_tensor *x);
 struct ggml_tensor *graph_ffn(struct graph_build *b, uint32_t index, struct ggml_tensor *x);

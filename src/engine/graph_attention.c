@@ -15,11 +15,12 @@ static struct ggml_tensor *slice(struct graph_build *b, struct ggml_tensor *fuse
                         fused->nb[1], (size_t)offset * element);
 }
 
-static struct qkv project(struct graph_build *b, struct ggml_tensor **w, struct ggml_tensor *x)
+static struct qkv project(struct graph_build *b, struct ggml_tensor **w,
+                          const struct layer_form *form, struct ggml_tensor *x)
 {
     const struct hyperparameters *h = b->h;
-    int64_t dk = h->n_head_dim_k, dv = h->n_head_dim_v, n_head = h->n_head, n_kv = h->n_head_kv,
-            t = x->ne[1];
+    int64_t dk = h->n_head_dim_k, dv = h->n_head_dim_v, n_head = form->n_head,
+            n_kv = form->n_head_kv, t = x->ne[1];
     if (w[TENSOR_QKV]) {
         struct ggml_tensor *fused = graph_linear(b, w[TENSOR_QKV], w[TENSOR_QKV_BIAS], x);
         return (struct qkv){.q = slice(b, fused, dk, n_head, 0),
@@ -38,19 +39,130 @@ static struct qkv project(struct graph_build *b, struct ggml_tensor **w, struct 
                         .v = ggml_reshape_3d(b->ctx, v, dv, n_kv, t)};
 }
 
-static struct ggml_tensor *rotate(struct graph_build *b, struct ggml_tensor *x, bool windowed)
+static struct ggml_tensor *rotate(struct graph_build *b, const struct layer_form *form,
+                                  struct ggml_tensor *x)
 {
     const struct hyperparameters *h = b->h;
+    if (!form->n_rot)
+        return x;
     /* a family whose windowed layers have a base of their own does not scale them */
-    bool own_base = windowed && b->architecture->window_rope_base != 0;
-    float base = windowed ? h->rope_base_window : h->rope_base;
+    bool own_base = form->is_windowed && b->architecture->window_rope_base != 0;
+    bool no_factors = form->is_windowed && b->architecture->full_layers_rotate_half;
+    float base = form->is_windowed ? h->rope_base_window : h->rope_base;
     int mode = b->architecture->rope == ROPE_NEOX ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL;
-    return ggml_rope_ext(b->ctx, x, b->graph->positions, b->source->rope_factors, (int)h->n_rot,
-                         mode, (int)h->n_context_original, base,
-                         own_base ? 1.0f : h->rope_frequency_scale,
-                         own_base ? 0.0f : h->yarn_ext_factor, h->yarn_attn_factor,
-                         h->yarn_beta_fast, h->yarn_beta_slow);
+    return ggml_rope_ext(
+        b->ctx, x, b->graph->positions, no_factors ? NULL : b->source->rope_factors,
+        (int)form->n_rot, mode, (int)h->n_context_original, base,
+        own_base ? 1.0f : h->rope_frequency_scale, own_base ? 0.0f : h->yarn_ext_factor,
+        h->yarn_attn_factor, h->yarn_beta_fast, h->yarn_beta_slow);
 }
+
+static struct qkv norm_heads(struct graph_build *b, struct ggml_tensor **w, struct qkv p)
+{
+    if (b->architecture->qk_norm_whole)
+        return p;
+    p.q = w[TENSOR_Q_NORM] ? graph_norm(b, p.q, w[TENSOR_Q_NORM]) : p.q;
+    p.k = w[TENSOR_K_NORM] ? graph_norm(b, p.k, w[TENSOR_K_NORM]) : p.k;
+    return p;
+}
+
+/* Norms of heads and positions, in the family's order. */
+static struct qkv norm_and_rotate(struct graph_build *b, struct ggml_tensor **w,
+                                  const struct layer_form *form, struct qkv p)
+{
+    if (!b->architecture->qk_norm_after_rope)
+        p = norm_heads(b, w, p);
+    p.q = rotate(b, form, p.q);
+    p.k = rotate(b, form, p.k);
+    if (b->architecture->qk_norm_after_rope)
+        p = norm_heads(b, w, p);
+    if (b->architecture->qk_norm_unweighted && form->n_rot) {
+        p.q = ggml_rms_norm(b->ctx, p.q, b->h->norm_epsilon);
+        p.k = ggml_rms_norm(b->ctx, p.k, b->h->norm_epsilon);
+    }
+    return p;
+}
+
+/* ---- latent attention (DeepSeek V2, arXiv:2405.04434, 2.1) ----------------------------------- */
+
+struct latent {
+    struct ggml_tensor *q_plain;   /* [d - n_rot, n_head, t] a view */
+    struct ggml_tensor *q_rotated; /* [n_rot, n_head, t] */
+    struct ggml_tensor *kv;        /* [n_latent_kv, t] normed */
+    struct ggml_tensor *k_rotated; /* [n_rot, 1, t] */
+};
+
+static struct latent latent_project(struct graph_build *b, struct ggml_tensor **w,
+                                    const struct layer_form *form, struct ggml_tensor *x)
+{
+    const int64_t d = b->h->n_latent_dim_k, n_rot = b->h->n_rot, plain = d - n_rot,
+                  rank = b->h->n_latent_kv, n_head = form->n_head, t = x->ne[1];
+    struct ggml_tensor *q =
+        w[TENSOR_LATENT_Q_DOWN]
+            ? graph_linear(b, w[TENSOR_LATENT_Q_UP], NULL,
+                           graph_norm(b, graph_linear(b, w[TENSOR_LATENT_Q_DOWN], NULL, x),
+                                      w[TENSOR_LATENT_Q_NORM]))
+            : graph_linear(b, w[TENSOR_Q], NULL, x);
+    struct ggml_tensor *down = graph_linear(b, w[TENSOR_LATENT_KV_DOWN], NULL, x);
+    const size_t size = sizeof(float), head = (size_t)d * size;
+    struct ggml_tensor *q_rotated =
+        ggml_view_3d(b->ctx, q, n_rot, n_head, t, head, q->nb[1], (size_t)plain * size);
+    struct ggml_tensor *k_rotated =
+        ggml_view_3d(b->ctx, down, n_rot, 1, t, down->nb[1], down->nb[1], (size_t)rank * size);
+    struct ggml_tensor *kv = ggml_view_2d(b->ctx, down, rank, t, down->nb[1], 0);
+    return (struct latent){
+        .q_plain = ggml_view_3d(b->ctx, q, plain, n_head, t, head, q->nb[1], 0),
+        .q_rotated = rotate(b, form, q_rotated),
+        .kv = graph_norm(b, kv, w[TENSOR_LATENT_KV_NORM]),
+        .k_rotated = rotate(b, form, k_rotated),
+    };
+}
+
+/* The up-projection of keys is taken to the query's side, so that what is cached and attended to
+ * is the latent itself: one head for all, whose value is the beginning of its key. */
+static struct qkv latent_absorbed(struct graph_build *b, struct ggml_tensor **w,
+                                  const struct latent *l)
+{
+    struct ggml_tensor *q = ggml_permute(b->ctx, l->q_plain, 0, 2, 1, 3); /* [plain, t, n_head] */
+    q = ggml_mul_mat(b->ctx, w[TENSOR_LATENT_K_UP], q);                   /* [rank, t, n_head] */
+    ggml_prec_set_acc(q, GGML_PREC_F32);
+    q = ggml_permute(b->ctx, q, 0, 2, 1, 3);
+    struct ggml_tensor *kv = ggml_reshape_3d(b->ctx, l->kv, l->kv->ne[0], 1, l->kv->ne[1]);
+    return (struct qkv){.q = ggml_concat(b->ctx, q, l->q_rotated, 0),
+                        .k = ggml_concat(b->ctx, kv, l->k_rotated, 0)};
+}
+
+/* Keys and values of every head, as older files must have it. */
+static struct qkv latent_unpacked(struct graph_build *b, struct ggml_tensor **w,
+                                  const struct latent *l)
+{
+    const int64_t plain = l->q_plain->ne[0], n_head = l->q_plain->ne[1], t = l->q_plain->ne[2],
+                  dv = b->h->n_latent_dim_v;
+    struct ggml_tensor *kv = graph_linear(b, w[TENSOR_LATENT_KV_UP], NULL, l->kv);
+    const size_t size = sizeof(float), head = (size_t)(plain + dv) * size;
+    struct ggml_tensor *k_plain = ggml_view_3d(b->ctx, kv, plain, n_head, t, head, kv->nb[1], 0);
+    struct ggml_tensor *k_rotated =
+        ggml_repeat_4d(b->ctx, l->k_rotated, l->k_rotated->ne[0], n_head, t, 1);
+    return (struct qkv){
+        .q = ggml_concat(b->ctx, l->q_plain, l->q_rotated, 0),
+        .k = ggml_concat(b->ctx, k_plain, k_rotated, 0),
+        .v = ggml_view_3d(b->ctx, kv, dv, n_head, t, head, kv->nb[1], (size_t)plain * size)};
+}
+
+/* Latents attended to, to values of heads: [dv * n_head, t] */
+static struct ggml_tensor *latent_values(struct graph_build *b, struct ggml_tensor **w,
+                                         const struct layer_form *form, struct ggml_tensor *all)
+{
+    const int64_t t = all->ne[1], dv = b->h->n_latent_dim_v;
+    all = ggml_reshape_3d(b->ctx, all, b->h->n_latent_kv, form->n_head, t);
+    all = ggml_permute(b->ctx, all, 0, 2, 1, 3);            /* [rank, t, n_head] */
+    all = ggml_mul_mat(b->ctx, w[TENSOR_LATENT_V_UP], all); /* [dv, t, n_head] */
+    ggml_prec_set_acc(all, GGML_PREC_F32);
+    all = ggml_cont(b->ctx, ggml_permute(b->ctx, all, 0, 2, 1, 3)); /* [dv, n_head, t] */
+    return ggml_reshape_2d(b->ctx, all, dv * form->n_head, t);
+}
+
+/* ---- the cache ------------------------------------------------------------------------------- */
 
 /* Writes the batch's rows of K or V ([d, n_head_kv, t]) into the cache; the cache with them. */
 static struct ggml_tensor *attention_store(struct graph_build *b, struct ggml_tensor *cache,
@@ -64,11 +176,10 @@ static struct ggml_tensor *attention_store(struct graph_build *b, struct ggml_te
     return stored;
 }
 
-/* The first n_kv cells of the group's slots: [d, c, n_head_kv, s] */
-static struct ggml_tensor *cached(struct graph_build *b, struct ggml_tensor *cache,
-                                  const struct batch_group *group)
+/* The first n_kv cells of the group's slots: [d, c, n_head, s] */
+static struct ggml_tensor *cached(struct graph_build *b, struct ggml_tensor *cache, int64_t d,
+                                  int64_t n_head, const struct batch_group *group)
 {
-    int64_t n_head = b->h->n_head_kv, d = cache->ne[0] / n_head;
     size_t slot = cache->nb[1] * b->source->kv->cells;
     struct ggml_tensor *view =
         ggml_view_4d(b->ctx, cache, d, n_head, b->graph->shape.n_kv, group->n_slots,
@@ -132,18 +243,21 @@ static struct ggml_tensor *attend_plain(struct graph_build *b, struct ggml_tenso
 
 /* Groups of slots, each one operation of ggml's: [d_v * n_head, t] */
 static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tensor *q,
-                                         uint32_t index, bool windowed)
+                                         uint32_t index)
 {
     const struct kv_cache *kv = b->source->kv;
     const struct batch_shape *shape = &b->graph->shape;
+    const struct layer_form *form = graph_layer_form(b, index);
+    struct ggml_tensor *v_cache = kv->v[index] ? kv->v[index] : kv->k[index];
     struct ggml_tensor *sinks = b->source->weights->layers[index][TENSOR_ATTENTION_SINKS],
                        *all = NULL;
     for (uint32_t i = 0; i < shape->n_groups; i++) {
         const struct batch_group *group = &shape->groups[i];
         struct ggml_tensor *mask =
-            group_mask(b, windowed ? b->graph->mask_window : b->graph->mask, group);
+            group_mask(b, form->is_windowed ? b->graph->mask_window : b->graph->mask, group);
         struct ggml_tensor *rows = group_query(b, q, group);
-        struct ggml_tensor *k = cached(b, kv->k[index], group), *v = cached(b, kv->v[index], group);
+        struct ggml_tensor *k = cached(b, kv->k[index], b->h->n_head_dim_k, form->n_head_kv, group);
+        struct ggml_tensor *v = cached(b, v_cache, b->h->n_head_dim_v, form->n_head_kv, group);
         struct ggml_tensor *o = b->source->flash ? attend_flash(b, rows, k, v, mask, sinks)
                                                  : attend_plain(b, rows, k, v, mask, sinks);
         o = ggml_reshape_2d(b->ctx, o, o->ne[0] * o->ne[1], o->ne[2] * o->ne[3]);
@@ -193,7 +307,7 @@ static void attend_share(struct ggml_tensor *out, int ith, int nth, void *attent
 /* All rows, by our own attention: [d_v * n_head, t]. `k` and `v` are the whole caches. */
 static struct ggml_tensor *attend_all(struct graph_build *b, struct ggml_tensor *q,
                                       struct ggml_tensor *k, struct ggml_tensor *v,
-                                      struct ggml_tensor *sinks, bool windowed)
+                                      struct ggml_tensor *sinks, uint32_t index)
 {
     struct ggml_tensor *sources[SOURCES] = {
         [SOURCE_Q] = q,
@@ -204,29 +318,63 @@ static struct ggml_tensor *attend_all(struct graph_build *b, struct ggml_tensor 
         [SOURCE_SCRATCH] = b->graph->scratch,
         [SOURCE_SINKS] = sinks,
     };
-    const struct graph_attention *attention = &b->source->attention[windowed];
-    return ggml_custom_4d(b->ctx, GGML_TYPE_F32, (int64_t)b->h->n_head_dim_v * b->h->n_head,
-                          q->ne[2], 1, 1, sources, sinks ? SOURCES : SOURCE_SINKS, attend_share,
-                          GGML_N_TASKS_MAX, (void *)(uintptr_t)attention);
+    const struct graph_attention *attention = &b->source->attention[index];
+    return ggml_custom_4d(b->ctx, GGML_TYPE_F32,
+                          (int64_t)attention->form.dim_v * attention->form.n_head, q->ne[2], 1, 1,
+                          sources, sinks ? SOURCES : SOURCE_SINKS, attend_share, GGML_N_TASKS_MAX,
+                          (void *)(uintptr_t)attention);
+}
+
+static struct qkv make_qkv(struct graph_build *b, uint32_t index, struct ggml_tensor *x)
+{
+    struct ggml_tensor **w = b->source->weights->layers[index];
+    const struct layer_form *form = graph_layer_form(b, index);
+    struct qkv p;
+    if (b->h->n_latent_kv) {
+        const struct latent latent = latent_project(b, w, form, x);
+        p = b->h->is_latent_absorbed ? latent_absorbed(b, w, &latent)
+                                     : latent_unpacked(b, w, &latent);
+    } else {
+        p = norm_and_rotate(b, w, form, project(b, w, form, x));
+    }
+    if (b->graph->temperatures && !(b->h->temperature_is_unrotated && form->n_rot))
+        p.q = ggml_mul(b->ctx, p.q, b->graph->temperatures);
+    return p;
+}
+
+/* What attention gives, times a sigmoid of the block's input: one for each value, or each head. */
+static struct ggml_tensor *gate_heads(struct graph_build *b, struct ggml_tensor **w,
+                                      const struct layer_form *form, struct ggml_tensor *x,
+                                      struct ggml_tensor *all)
+{
+    if (w[TENSOR_ATTENTION_GATE])
+        return ggml_mul(b->ctx, all,
+                        ggml_sigmoid(b->ctx, graph_linear(b, w[TENSOR_ATTENTION_GATE], NULL, x)));
+    if (!w[TENSOR_ATTENTION_HEAD_GATE])
+        return all;
+    const int64_t t = all->ne[1], width = all->ne[0];
+    struct ggml_tensor *gate =
+        ggml_sigmoid(b->ctx, graph_linear(b, w[TENSOR_ATTENTION_HEAD_GATE], NULL, x));
+    all = ggml_reshape_3d(b->ctx, all, width / form->n_head, form->n_head, t);
+    all = ggml_mul(b->ctx, all, ggml_reshape_3d(b->ctx, gate, 1, form->n_head, t));
+    return ggml_reshape_2d(b->ctx, all, width, t);
 }
 
 struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struct ggml_tensor *x)
 {
     struct ggml_tensor **w = b->source->weights->layers[index];
     const struct kv_cache *kv = b->source->kv;
-    bool windowed = hyperparameters_layer_windowed(b->h, b->source->weights->first_layer + index);
-    struct qkv p = project(b, w, x);
-    if (!b->architecture->qk_norm_whole) {
-        p.q = w[TENSOR_Q_NORM] ? graph_norm(b, p.q, w[TENSOR_Q_NORM]) : p.q;
-        p.k = w[TENSOR_K_NORM] ? graph_norm(b, p.k, w[TENSOR_K_NORM]) : p.k;
-    }
-    p.q = rotate(b, p.q, windowed);
-    p.k = rotate(b, p.k, windowed);
+    const struct layer_form *form = graph_layer_form(b, index);
+    struct qkv p = make_qkv(b, index, x);
     ggml_build_forward_expand(b->cgraph, p.q);
     struct ggml_tensor *k = attention_store(b, kv->k[index], p.k),
-                       *v = attention_store(b, kv->v[index], p.v);
+                       *v = p.v ? attention_store(b, kv->v[index], p.v) : k;
     struct ggml_tensor *all = b->source->attention
-                                  ? attend_all(b, p.q, k, v, w[TENSOR_ATTENTION_SINKS], windowed)
-                                  : attend_groups(b, p.q, index, windowed);
-    return graph_linear(b, w[TENSOR_ATTENTION_OUT], w[TENSOR_ATTENTION_OUT_BIAS], all);
+                                  ? attend_all(b, p.q, k, v, w[TENSOR_ATTENTION_SINKS], index)
+                                  : attend_groups(b, p.q, index);
+    if (b->h->is_latent_absorbed)
+        all = latent_values(b, w, form, all);
+    all = gate_heads(b, w, form, x, all);
+    all = graph_linear(b, w[TENSOR_ATTENTION_OUT], w[TENSOR_ATTENTION_OUT_BIAS], all);
+    return b->h->value_scale != 1.0f ? ggml_scale(b->ctx, all, b->h->value_scale) : all;
 }

@@ -5,10 +5,14 @@
 /* gpt-oss's SwiGLU: x * sigmoid(alpha x) with both halves clamped (openai/gpt-oss, model.py). */
 static const float swiglu_oai_alpha = 1.702f, swiglu_oai_limit = 7.0f;
 
-/* act(gate) * up */
+/* act(gate) * up; `clamp`: of step35's SwiGLU, 0: none */
 static struct ggml_tensor *activate(struct graph_build *b, struct ggml_tensor *gate,
-                                    struct ggml_tensor *up)
+                                    struct ggml_tensor *up, float clamp)
 {
+    if (clamp != 0) {
+        gate = ggml_clamp(b->ctx, ggml_silu(b->ctx, gate), -INFINITY, clamp);
+        return ggml_mul(b->ctx, gate, ggml_clamp(b->ctx, up, -clamp, clamp));
+    }
     switch (b->architecture->activation) {
     case ACT_SILU:
         return ggml_swiglu_split(b->ctx, gate, up);
@@ -25,12 +29,23 @@ static struct ggml_tensor *dense(struct graph_build *b, struct ggml_tensor **w,
 {
     struct ggml_tensor *up = graph_linear(b, w[TENSOR_FFN_UP], w[TENSOR_FFN_UP_BIAS], x);
     struct ggml_tensor *y;
-    if (b->architecture->fused_gate_up) /* [2 n_ff, t]: gate, then up */
+    if (b->architecture->has_no_gate)
+        y = ggml_gelu(b->ctx, up);
+    else if (b->architecture->fused_gate_up) /* [2 n_ff, t]: gate, then up */
         y = b->architecture->activation == ACT_GELU ? ggml_geglu(b->ctx, up)
                                                     : ggml_swiglu(b->ctx, up);
     else
-        y = activate(b, graph_linear(b, w[TENSOR_FFN_GATE], w[TENSOR_FFN_GATE_BIAS], x), up);
+        y = activate(b, graph_linear(b, w[TENSOR_FFN_GATE], w[TENSOR_FFN_GATE_BIAS], x), up, 0);
     return graph_linear(b, w[TENSOR_FFN_DOWN], w[TENSOR_FFN_DOWN_BIAS], y);
+}
+
+/* The expert that every row uses. */
+static struct ggml_tensor *shared_expert(struct graph_build *b, struct ggml_tensor **w,
+                                         struct ggml_tensor *x, float clamp)
+{
+    struct ggml_tensor *up = graph_linear(b, w[TENSOR_SHARED_UP], NULL, x);
+    struct ggml_tensor *gate = graph_linear(b, w[TENSOR_SHARED_GATE], NULL, x);
+    return graph_linear(b, w[TENSOR_SHARED_DOWN], NULL, activate(b, gate, up, clamp));
 }
 
 struct routing {
@@ -38,20 +53,66 @@ struct routing {
     struct ggml_tensor *weights; /* F32 [1, n_used, t] */
 };
 
+/* The logits as scores of all experts: F32 [n_experts, t] */
+static struct ggml_tensor *score(struct graph_build *b, struct ggml_tensor *logits)
+{
+    switch (b->h->gating) {
+    case GATE_SOFTMAX:
+        return ggml_soft_max(b->ctx, logits);
+    case GATE_SOFTMAX_OF_CHOSEN:
+        return logits;
+    case GATE_SIGMOID:
+        return ggml_sigmoid(b->ctx, logits);
+    case GATE_SQRT_SOFTPLUS:
+        return ggml_sqrt(b->ctx, ggml_softplus(b->ctx, logits));
+    }
+    return NULL;
+}
+
+/* Scores of experts outside the best groups become -inf; a group scores the sum of its two best
+ * (DeepSeek V3, arXiv:2412.19437, 2.1.2). */
+static struct ggml_tensor *keep_best_groups(struct graph_build *b, struct ggml_tensor *scores)
+{
+    const int64_t n_groups = b->h->n_expert_groups, t = scores->ne[1];
+    const int64_t per_group = b->h->n_experts / n_groups;
+    struct ggml_tensor *groups = ggml_reshape_3d(b->ctx, scores, per_group, n_groups, t);
+    struct ggml_tensor *best = ggml_argsort_top_k(b->ctx, groups, 2); /* [2, n_groups, t] */
+    struct ggml_tensor *values =
+        ggml_get_rows(b->ctx, ggml_reshape_4d(b->ctx, groups, 1, per_group, n_groups, t), best);
+    values = ggml_sum_rows(b->ctx, ggml_reshape_3d(b->ctx, values, 2, n_groups, t));
+    struct ggml_tensor *kept =
+        ggml_argsort_top_k(b->ctx, ggml_reshape_2d(b->ctx, values, n_groups, t),
+                           (int)b->h->n_expert_groups_used); /* [n_groups_used, t] */
+    struct ggml_tensor *rows = ggml_get_rows(b->ctx, groups, kept);
+    struct ggml_tensor *all =
+        ggml_set_rows(b->ctx, ggml_fill(b->ctx, groups, -INFINITY), rows, kept);
+    return ggml_reshape_2d(b->ctx, all, b->h->n_experts, t);
+}
+
+/* I32 [n_used, t] */
+static struct ggml_tensor *choose_experts(struct graph_build *b, struct ggml_tensor **w,
+                                          struct ggml_tensor *scores)
+{
+    if (w[TENSOR_CHOICE_BIAS]) /* counts for the choice, not for the weight */
+        scores = ggml_add(b->ctx, scores, w[TENSOR_CHOICE_BIAS]);
+    if (b->h->n_expert_groups > 1)
+        scores = keep_best_groups(b, scores);
+    return ggml_argsort_top_k(b->ctx, scores, (int)b->h->n_experts_used);
+}
+
 static struct routing route(struct graph_build *b, struct ggml_tensor **w, struct ggml_tensor *x)
 {
     int64_t n_experts = b->h->n_experts, n_used = b->h->n_experts_used, t = x->ne[1];
-    bool late = b->architecture->gating == GATE_SOFTMAX_OF_CHOSEN;
     struct ggml_tensor *logits =
         graph_linear(b, w[TENSOR_ROUTER], w[TENSOR_ROUTER_BIAS], x); /* [n_experts, t] */
-    struct ggml_tensor *scores = late ? logits : ggml_soft_max(b->ctx, logits);
-    struct ggml_tensor *chosen = ggml_argsort_top_k(b->ctx, scores, (int)n_used);
+    struct ggml_tensor *scores = score(b, logits);
+    struct ggml_tensor *chosen = choose_experts(b, w, scores);
     struct ggml_tensor *weights =
         ggml_get_rows(b->ctx, ggml_reshape_3d(b->ctx, scores, 1, n_experts, t), chosen);
     weights = ggml_reshape_2d(b->ctx, weights, n_used, t);
-    if (late) {
+    if (b->h->gating == GATE_SOFTMAX_OF_CHOSEN) {
         weights = ggml_soft_max(b->ctx, weights);
-    } else if (!b->architecture->keep_expert_sum) {
+    } else if (b->h->expert_sum == EXPERT_SUM_ONE) {
         /* the sum cannot be 0 in exact arithmetic; in F16 on a GPU it can: clamp to F16's smallest
          * normal */
         struct ggml_tensor *sum =
@@ -74,19 +135,23 @@ static struct ggml_tensor *experts_linear(struct graph_build *b, struct ggml_ten
 }
 
 static struct ggml_tensor *mixture(struct graph_build *b, struct ggml_tensor **w,
-                                   struct ggml_tensor *x)
+                                   struct ggml_tensor *x, float clamp)
 {
-    int64_t n_embd = x->ne[0], t = x->ne[1];
+    const bool weighs_input = b->architecture->weighs_input;
+    int64_t n_embd = x->ne[0], n_used = b->h->n_experts_used, t = x->ne[1];
     struct routing r = route(b, w, x);
     ggml_build_forward_expand(b->cgraph, r.weights); /* early, so that GPUs overlap it */
     struct ggml_tensor *rows = ggml_reshape_3d(b->ctx, x, n_embd, 1, t);
+    if (weighs_input)
+        rows = ggml_mul(b->ctx, ggml_repeat_4d(b->ctx, rows, n_embd, n_used, t, 1), r.weights);
     struct ggml_tensor *up =
         experts_linear(b, w[TENSOR_EXPERTS_UP], w[TENSOR_EXPERTS_UP_BIAS], rows, r.chosen);
     struct ggml_tensor *gate =
         experts_linear(b, w[TENSOR_EXPERTS_GATE], w[TENSOR_EXPERTS_GATE_BIAS], rows, r.chosen);
-    struct ggml_tensor *y = activate(b, gate, up);
+    struct ggml_tensor *y = activate(b, gate, up, clamp);
     y = experts_linear(b, w[TENSOR_EXPERTS_DOWN], w[TENSOR_EXPERTS_DOWN_BIAS], y, r.chosen);
-    y = ggml_mul(b->ctx, y, r.weights); /* [n_embd, n_used, t] */
+    if (!weighs_input)
+        y = ggml_mul(b->ctx, y, r.weights); /* [n_embd, n_used, t] */
 
     struct ggml_tensor *sum = NULL;
     for (uint32_t i = 0; i < b->h->n_experts_used; i++) {
@@ -99,5 +164,13 @@ static struct ggml_tensor *mixture(struct graph_build *b, struct ggml_tensor **w
 struct ggml_tensor *graph_ffn(struct graph_build *b, uint32_t index, struct ggml_tensor *x)
 {
     struct ggml_tensor **w = b->source->weights->layers[index];
-    return b->h->n_experts ? mixture(b, w, x) : dense(b, w, x);
+    const struct layer_form *form = graph_layer_form(b, index);
+    if (!form->is_mixture)
+        return dense(b, w, x);
+    struct ggml_tensor *y = mixture(b, w, x, form->experts_clamp);
+    if (w[TENSOR_SHARED_UP])
+        y = ggml_add(b->ctx, y, shared_expert(b, w, x, form->shared_clamp));
+    if (b->architecture->has_dense_beside && w[TENSOR_FFN_UP])
+        y = ggml_scale(b->ctx, ggml_add(b->ctx, dense(b, w, x), y), (float)M_SQRT1_2);
+    return y;
 }

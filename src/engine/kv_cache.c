@@ -5,6 +5,7 @@
 #include "engine/weights_load.h"
 
 #include <ggml-alloc.h>
+#include <string.h>
 
 enum ggml_type kv_ggml_type(enum kv_type type)
 {
@@ -28,8 +29,8 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
     if (heads.dim_k % block || heads.dim_v % block)
         return error_set(err, ERROR_UNSUPPORTED,
                          "a %s KV cache needs heads of a multiple of %lld values, and this model's "
-                         "have %u; use --kv f16",
-                         ggml_type_name(ggml_type), (long long)block, heads.dim_k);
+                         "have %u (K) and %u (V); use --kv f16",
+                         ggml_type_name(ggml_type), (long long)block, heads.dim_k, heads.dim_v);
     *kv = (struct kv_cache){.type = type,
                             .n_layers = options->n_layers,
                             .n_slots = options->n_slots,
@@ -46,11 +47,12 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
     kv->context = ggml_init(params);
     int64_t n_cells = (int64_t)kv->cells * kv->n_slots;
     for (uint32_t i = 0; i < kv->n_layers; i++) {
-        kv->k[i] =
-            ggml_new_tensor_2d(kv->context, ggml_type, (int64_t)heads.n * heads.dim_k, n_cells);
-        kv->v[i] =
-            ggml_new_tensor_2d(kv->context, ggml_type, (int64_t)heads.n * heads.dim_v, n_cells);
+        const int64_t n_heads = heads.layers[i].n_head_kv;
+        kv->k[i] = ggml_new_tensor_2d(kv->context, ggml_type, n_heads * heads.dim_k, n_cells);
         ggml_format_name(kv->k[i], "kv_k.%u", i);
+        if (heads.v_in_k)
+            continue;
+        kv->v[i] = ggml_new_tensor_2d(kv->context, ggml_type, n_heads * heads.dim_v, n_cells);
         ggml_format_name(kv->v[i], "kv_v.%u", i);
     }
     return ERROR_NONE;
@@ -86,48 +88,58 @@ void kv_cache_deinit(struct kv_cache *kv)
     *kv = (struct kv_cache){0};
 }
 
+static size_t kv_row_bytes(const struct ggml_tensor *rows) /* NULL: none */
+{
+    return rows ? rows->nb[1] : 0;
+}
+
+uint64_t kv_cache_row_bytes(const struct kv_cache *kv)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < kv->n_layers; i++) {
+        const uint64_t bytes = kv_row_bytes(kv->k[i]) + kv_row_bytes(kv->v[i]);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 uint64_t kv_cache_slot_bytes(const struct kv_cache *kv, uint32_t length)
 {
-    return (uint64_t)kv->n_layers * length * (kv->k[0]->nb[1] + kv->v[0]->nb[1]);
+    return (uint64_t)kv->n_layers * length * kv_cache_row_bytes(kv);
 }
 
 void kv_cache_export(const struct kv_cache *kv, uint32_t slot, uint32_t length, void *out)
 {
-    char *to = out;
-    for (uint32_t i = 0; i < 2 * kv->n_layers; i++) {
-        struct ggml_tensor *tensor = i % 2 ? kv->v[i / 2] : kv->k[i / 2];
-        size_t row = tensor->nb[1];
-        ggml_backend_tensor_get(tensor, to, (size_t)slot * kv->cells * row, length * row);
-        to += length * row;
-    }
+    const struct kv_run run = {.slot = slot, .n_rows = length};
+    for (uint32_t i = 0; i < kv->n_layers; i++)
+        kv_cache_read(kv, i, &run, (char *)out + i * length * kv_cache_row_bytes(kv));
 }
 
 void kv_cache_import(struct kv_cache *kv, uint32_t slot, uint32_t length, const void *in)
 {
-    const char *from = in;
-    for (uint32_t i = 0; i < 2 * kv->n_layers; i++) {
-        struct ggml_tensor *tensor = i % 2 ? kv->v[i / 2] : kv->k[i / 2];
-        size_t row = tensor->nb[1];
-        ggml_backend_tensor_set(tensor, from, (size_t)slot * kv->cells * row, length * row);
-        from += length * row;
-    }
+    const struct kv_run run = {.slot = slot, .n_rows = length};
+    for (uint32_t i = 0; i < kv->n_layers; i++)
+        kv_cache_write(kv, i, &run, (const char *)in + i * length * kv_cache_row_bytes(kv));
 }
 
 void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out)
 {
-    const size_t k = kv->k[layer]->nb[1], v = kv->v[layer]->nb[1];
-    const size_t cell = (size_t)run->slot * kv->cells + run->first;
-    ggml_backend_tensor_get(kv->k[layer], out, cell * k, run->n_rows * k);
-    ggml_backend_tensor_get(kv->v[layer], (char *)out + run->n_rows * k, cell * v, run->n_rows * v);
+    const size_t k = kv_row_bytes(kv->k[layer]), v = kv_row_bytes(kv->v[layer]);
+    const size_t cell = (size_t)run->slot * kv->cells + run->first, n = run->n_rows;
+    char *to = out;
+    ggml_backend_tensor_get(kv->k[layer], to, cell * k, n * k);
+    if (v)
+        ggml_backend_tensor_get(kv->v[layer], to + n * k, cell * v, n * v);
+    memset(to + n * (k + v), 0, n * (kv_cache_row_bytes(kv) - k - v));
 }
 
 void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in)
 {
-    const size_t k = kv->k[layer]->nb[1], v = kv->v[layer]->nb[1];
-    const size_t cell = (size_t)run->slot * kv->cells + run->first;
-    ggml_backend_tensor_set(kv->k[layer], in, cell * k, run->n_rows * k);
-    ggml_backend_tensor_set(kv->v[layer], (const char *)in + run->n_rows * k, cell * v,
-                            run->n_rows * v);
+    const size_t k = kv_row_bytes(kv->k[layer]), v = kv_row_bytes(kv->v[layer]);
+    const size_t cell = (size_t)run->slot * kv->cells + run->first, n = run->n_rows;
+    ggml_backend_tensor_set(kv->k[layer], in, cell * k, n * k);
+    if (v)
+        ggml_backend_tensor_set(kv->v[layer], (const char *)in + n * k, cell * v, n * v);
 }
 
 enum error_code kv_cache_copy(struct kv_cache *kv, uint32_t from, uint32_t to, uint32_t length,

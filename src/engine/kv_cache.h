@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "engine/stage.h"
+#include "model/architecture.h"
 
 #include <ggml-backend.h>
 #include <ggml.h>
@@ -16,7 +17,8 @@ struct kv_cache {
     struct ggml_context *context;
     ggml_backend_buffer_t buffer;
     ggml_backend_buffer_type_t type;
-    struct ggml_tensor **k, **v; /* [n_layers] */
+    struct ggml_tensor **k; /* [n_layers] */
+    struct ggml_tensor **v; /* [n_layers]; each NULL where a value is the beginning of its key */
     uint32_t n_layers, n_slots, cells;
     uint32_t *lengths; /* [n_slots] */
 };
@@ -24,7 +26,9 @@ struct kv_cache {
 enum ggml_type kv_ggml_type(enum kv_type type);
 
 struct kv_heads {
-    uint32_t n, dim_k, dim_v;
+    const struct layer_form *layers; /* [n_layers of the stage] */
+    uint32_t dim_k, dim_v;
+    bool v_in_k; /* latent attention */
 };
 
 /* ERROR_UNSUPPORTED when a head is not whole blocks of a quantised cache type. */
@@ -35,11 +39,15 @@ uint64_t kv_cache_bytes(const struct kv_cache *kv);
 enum error_code kv_cache_alloc(struct kv_cache *kv, struct error *err);
 void kv_cache_deinit(struct kv_cache *kv);
 
-/* Cells 0 .. length - 1 of a slot, as bytes: for each layer K rows, then V rows. */
+/* K and V of one cell of the layer that has most of them. */
+uint64_t kv_cache_row_bytes(const struct kv_cache *kv);
+
+/* Cells 0 .. length - 1 of a slot, as bytes: for each layer K rows, then V rows, then zeros where
+ * other layers have wider rows. */
 uint64_t kv_cache_slot_bytes(const struct kv_cache *kv, uint32_t length);
 void kv_cache_export(const struct kv_cache *kv, uint32_t slot, uint32_t length, void *out);
 void kv_cache_import(struct kv_cache *kv, uint32_t slot, uint32_t length, const void *in);
-/* Cells of one layer, counted from this cache's first: K rows, then V rows. */
+/* Cells of one layer, counted from this cache's first, in the same order. */
 void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out);
 void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in);
 enum error_code kv_cache_copy(struct kv_cache *kv, uint32_t from, uint32_t to, uint32_t length,

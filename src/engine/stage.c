@@ -103,7 +103,7 @@ enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, u
 
 uint64_t stage_kv_row_bytes(const struct stage *stage)
 {
-    return stage->kv.k[0]->nb[1] + stage->kv.v[0]->nb[1];
+    return kv_cache_row_bytes(&stage->kv);
 }
 
 static enum error_code check_run(const struct stage *stage, const struct kv_run *run,

@@ -31,6 +31,14 @@ static void set_mask(struct ggml_tensor *tensor, const struct batch *batch, uint
     }
 }
 
+/* Llama 4's temperature of attention: it grows with the logarithm of the position. */
+static float temperature(const struct hyperparameters *h, uint32_t position)
+{
+    const float steps =
+        floorf(((float)position + h->temperature_offset) / (float)h->temperature_length);
+    return 1.0f + h->temperature_scale * logf(1.0f + steps);
+}
+
 void stage_inputs_set(const struct graph *graph, const struct batch *batch,
                       const struct hyperparameters *hyperparameters, uint32_t cells,
                       const float *hidden)
@@ -38,12 +46,15 @@ void stage_inputs_set(const struct graph *graph, const struct batch *batch,
     int32_t *tokens = host_data(graph->tokens), *positions = host_data(graph->positions);
     int32_t *outputs = host_data(graph->outputs);
     int64_t *rows = host_data(graph->cells);
+    float *temperatures = host_data(graph->temperatures);
     for (uint32_t i = 0; i < batch->n_rows; i++) {
         const struct batch_row *row = &batch->rows[i];
         if (tokens)
             tokens[i] = row->token;
         if (positions)
             positions[i] = (int32_t)row->position;
+        if (temperatures)
+            temperatures[i] = temperature(hyperparameters, row->position);
         if (rows)
             rows[i] = (int64_t)row->slot * cells + row->position;
         if (outputs && row->output)

@@ -26,6 +26,12 @@ static enum error_code check_options(const struct model *model, const struct sta
     if (o->context < 1 || o->context > LIMIT_CONTEXT)
         return error_set(err, ERROR_INVALID, "a context of %u tokens; 1 to %d are possible",
                          o->context, LIMIT_CONTEXT);
+    const uint32_t most = model_hyperparameters(model)->n_context_max;
+    if (most && o->context > most)
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "a context of %u tokens: beyond %u tokens this family attends in chunks, "
+                         "which Medley does not compute; use a shorter --context",
+                         o->context, most);
     if (o->rows_max < 1 || o->rows_max > LIMIT_BATCH_ROWS)
         return error_set(err, ERROR_INVALID, "batches of %u rows; 1 to %d are possible",
                          o->rows_max, LIMIT_BATCH_ROWS);
@@ -71,32 +77,37 @@ static enum attention_type attention_type_of(enum kv_type type)
     return ATTENTION_F16;
 }
 
-static void set_attention(struct stage *stage)
+static enum error_code set_attention(struct stage *stage, struct error *err)
 {
     const struct hyperparameters *h = stage->h;
-    for (int windowed = 0; windowed < 2; windowed++) {
-        stage->attention[windowed] = (struct graph_attention){
+    stage->attention = mem_new_array(stage->options.n_layers, sizeof *stage->attention);
+    if (!stage->attention)
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u layers' attention",
+                         stage->options.n_layers);
+    for (uint32_t i = 0; i < stage->options.n_layers; i++) {
+        const struct layer_form *form = &h->layers[stage->options.first_layer + i];
+        stage->attention[i] = (struct graph_attention){
             .kernel = attention_kernel_best(),
             .n_threads = device_threads(stage->device),
-            .form = {.n_head = h->n_head,
-                     .n_head_kv = h->n_head_kv,
+            .form = {.n_head = form->n_head,
+                     .n_head_kv = form->n_head_kv,
                      .dim_k = h->n_head_dim_k,
                      .dim_v = h->n_head_dim_v,
-                     .window = windowed ? h->window : 0,
+                     .window = form->is_windowed ? h->window : 0,
                      .scale = h->attention_scale,
                      .softcap = h->attention_softcap,
                      .type = attention_type_of(stage->options.kv_type)},
         };
     }
     stage->source.attention = stage->attention;
+    return ERROR_NONE;
 }
 
 static enum error_code choose_flash(struct stage *stage, struct error *err)
 {
     if (stage->options.flash != FLASH_OFF && is_cpu(stage)) {
-        set_attention(stage);
         stage->source.flash = true;
-        return ERROR_NONE;
+        return set_attention(stage, err);
     }
     bool has = stage->options.flash != FLASH_OFF && has_flash(stage);
     if (stage->options.flash == FLASH_ON && !has)
@@ -139,7 +150,7 @@ static enum error_code new_scheduler(struct stage *stage, struct error *err)
     ggml_backend_t backends[BACKENDS_MAX];
     uint32_t n_backends = list_backends(stage, backends);
     size_t n_nodes =
-        64 + (96 + 16 * (size_t)stage->options.n_slots + 2 * (size_t)stage->h->n_experts_used) *
+        64 + (160 + 16 * (size_t)stage->options.n_slots + 2 * (size_t)stage->h->n_experts_used) *
                  stage->options.n_layers;
     stage->sched = ggml_backend_sched_new(backends, NULL, (int)n_backends, n_nodes, false, false);
     return stage->sched
@@ -156,8 +167,9 @@ static enum error_code stage_declare(struct stage *stage, struct error *err)
     if (!code)
         code = kv_cache_declare(
             &stage->kv, ggml_backend_get_default_buffer_type(device_ggml_backend(stage->device)),
-            (struct kv_heads){h->n_head_kv, h->n_head_dim_k, h->n_head_dim_v}, &stage->options,
-            err);
+            (struct kv_heads){&h->layers[stage->options.first_layer], h->n_head_dim_k,
+                              h->n_head_dim_v, h->is_latent_absorbed},
+            &stage->options, err);
     if (!code)
         code = new_scheduler(stage, err);
     stage->source.architecture = model_architecture(stage->model);
@@ -416,5 +428,6 @@ void stage_close(struct stage *stage)
     kv_cache_deinit(&stage->kv);
     weights_deinit(&stage->weights);
     device_release(stage->device, stage->reserved_bytes);
+    mem_free(stage->attention);
     mem_free(stage);
 }

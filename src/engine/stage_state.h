@@ -17,7 +17,7 @@ struct stage {
     struct stage_weights weights;
     struct kv_cache kv;
     struct graph_source source;
-    struct graph_attention attention[2]; /* source.attention, where it is ours */
+    struct graph_attention *attention; /* source.attention, where it is ours */
     ggml_backend_sched_t sched;
     struct graph graph; /* of the last batch; reused while the shape stays */
     struct stage_memory memory;

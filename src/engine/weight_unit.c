@@ -31,7 +31,9 @@ static enum ggml_op operation_of(enum tensor_role role, uint32_t n_dims)
     case TENSOR_EXPERTS_DOWN_BIAS:
         return GGML_OP_ADD_ID;
     default:
-        return n_dims == 3 ? GGML_OP_MUL_MAT_ID : n_dims == 2 ? GGML_OP_MUL_MAT : GGML_OP_MUL;
+        return tensor_role_is_of_experts(role) ? GGML_OP_MUL_MAT_ID
+               : n_dims >= 2                   ? GGML_OP_MUL_MAT
+                                               : GGML_OP_MUL;
     }
 }
 
@@ -45,7 +47,7 @@ static bool supported(const struct weight_unit *unit, enum ggml_op op, struct gg
     int64_t n_used = model_hyperparameters(unit->model)->n_experts_used;
     struct ggml_tensor *result, *ids, *rows;
     if (op == GGML_OP_MUL_MAT) {
-        rows = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, weight->ne[0], ROWS);
+        rows = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, weight->ne[0], ROWS, weight->ne[2]);
         result = ggml_mul_mat(ctx, weight, rows);
     } else if (op == GGML_OP_MUL_MAT_ID) {
         rows = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, weight->ne[0], n_used, ROWS);
@@ -142,6 +144,8 @@ static void declare_role(struct weight_unit *unit, enum tensor_role role, bool r
 static void declare_head(struct weight_unit *unit)
 {
     declare_role(unit, TENSOR_OUTPUT_NORM, false);
+    declare_role(unit, TENSOR_OUTPUT_NORM_BIAS, false);
+    declare_role(unit, TENSOR_OUTPUT_BIAS, false);
     const struct gguf_tensor *head = model_tensor(unit->model, TENSOR_OUTPUT, 0);
     if (!head)
         head = model_tensor(unit->model, TENSOR_TOKEN_EMBEDDING, 0);

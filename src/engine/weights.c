@@ -32,6 +32,8 @@ static bool take_ends(struct stage_weights *weights, bool repack)
         rope && last ? weights_take(weights, WEIGHT_UNIT_LAST, repack) : NULL;
     if (end) {
         weights->outside[TENSOR_OUTPUT_NORM] = end->tensors[TENSOR_OUTPUT_NORM];
+        weights->outside[TENSOR_OUTPUT_NORM_BIAS] = end->tensors[TENSOR_OUTPUT_NORM_BIAS];
+        weights->outside[TENSOR_OUTPUT_BIAS] = end->tensors[TENSOR_OUTPUT_BIAS];
         weights->head = end->head;
     }
     return rope && (begin || !first) && (end || !last);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,10 +16,15 @@ struct gguf_file;
 
 enum rope_kind { ROPE_NORM, ROPE_NEOX }; /* rotated pairs (2i, 2i+1), or (i, i + n/2) */
 enum activation { ACT_SILU, ACT_GELU, ACT_SWIGLU_OAI };
+enum norm_kind { NORM_RMS, NORM_LAYER }; /* x / rms(x); (x - mean(x)) / deviation(x) */
+/* How the router's logits become the experts' weights. */
 enum gating {
-    GATE_SOFTMAX,
-    GATE_SOFTMAX_OF_CHOSEN
-}; /* experts' weights: softmax over all then chosen, or over the chosen */
+    GATE_SOFTMAX,           /* over all experts, then chosen */
+    GATE_SOFTMAX_OF_CHOSEN, /* over the chosen */
+    GATE_SIGMOID,           /* of each by itself */
+    GATE_SQRT_SOFTPLUS      /* sqrt(ln(1 + e^x)) of each by itself */
+};
+enum expert_sum { EXPERT_SUM_ONE, EXPERT_SUM_KEPT }; /* chosen weights are divided by their sum */
 enum rope_scaling {
     ROPE_SCALING_NONE,
     ROPE_SCALING_LINEAR,
@@ -30,11 +36,14 @@ enum rope_scaling {
 enum tensor_role {
     TENSOR_TOKEN_EMBEDDING,
     TENSOR_OUTPUT_NORM,
+    TENSOR_OUTPUT_NORM_BIAS,
     TENSOR_OUTPUT,
+    TENSOR_OUTPUT_BIAS,
     TENSOR_ROPE_FREQS,
     TENSOR_ROPE_FACTORS_LONG,
     TENSOR_ROPE_FACTORS_SHORT,
     TENSOR_ATTENTION_NORM,
+    TENSOR_ATTENTION_NORM_BIAS,
     TENSOR_Q,
     TENSOR_K,
     TENSOR_V,
@@ -48,8 +57,19 @@ enum tensor_role {
     TENSOR_ATTENTION_OUT,
     TENSOR_ATTENTION_OUT_BIAS,
     TENSOR_ATTENTION_SINKS,
+    TENSOR_ATTENTION_GATE,
+    TENSOR_ATTENTION_HEAD_GATE,
     TENSOR_ATTENTION_POST_NORM,
+    TENSOR_LATENT_Q_DOWN,
+    TENSOR_LATENT_Q_NORM,
+    TENSOR_LATENT_Q_UP,
+    TENSOR_LATENT_KV_DOWN,
+    TENSOR_LATENT_KV_NORM,
+    TENSOR_LATENT_KV_UP,
+    TENSOR_LATENT_K_UP,
+    TENSOR_LATENT_V_UP,
     TENSOR_FFN_NORM,
+    TENSOR_FFN_NORM_BIAS,
     TENSOR_FFN_GATE,
     TENSOR_FFN_UP,
     TENSOR_FFN_DOWN,
@@ -59,14 +79,20 @@ enum tensor_role {
     TENSOR_FFN_POST_NORM,
     TENSOR_ROUTER,
     TENSOR_ROUTER_BIAS,
+    TENSOR_CHOICE_BIAS,
     TENSOR_EXPERTS_GATE,
     TENSOR_EXPERTS_UP,
     TENSOR_EXPERTS_DOWN,
     TENSOR_EXPERTS_GATE_BIAS,
     TENSOR_EXPERTS_UP_BIAS,
     TENSOR_EXPERTS_DOWN_BIAS,
+    TENSOR_SHARED_GATE,
+    TENSOR_SHARED_UP,
+    TENSOR_SHARED_DOWN,
     TENSOR_ROLE_COUNT,
 };
+
+enum { WINDOW_AS_FILE = UINT32_MAX }; /* a window_period: only as the file's pattern says */
 
 /* A set of roles: bit `role` is set. */
 #define ROLE_BIT(role) (UINT64_C(1) << (role))
@@ -74,44 +100,99 @@ enum tensor_role {
 struct architecture {
     const char *name;        /* general.architecture */
     const char *description; /* for people */
+    uint64_t needs;          /* roles that this family has beyond the plain block's (ROLE_BIT) */
+    uint64_t may_have;       /* roles that some of its files have and others lack */
+
+    /* norms and the way through the block */
+    enum norm_kind norm;
+    bool post_norm_only;   /* olmo2, exaone4: attention and FFN are normed after, not before */
+    bool ffn_norm_is_post; /* the FFN's input norm is stored as post_attention_norm */
+    bool is_parallel;      /* cohere2, phi2: attention and FFN take the same normed input */
+
+    /* attention */
     enum rope_kind rope;
-    enum activation activation;
-    enum gating gating;
-    uint64_t needs;            /* roles that this family has beyond the plain block's (ROLE_BIT) */
-    bool post_norm_only;       /* olmo2: attention and FFN are normed after, not before */
-    bool ffn_norm_is_post;     /* gpt-oss: the FFN's input norm is stored as post_attention_norm */
     bool qk_norm_whole;        /* olmo2: Q/K norm over all heads at once, not per head */
-    bool embedding_scale_sqrt; /* gemma: embeddings times sqrt(n_embd) */
-    bool fused_gate_up;        /* phi3, glm4: ffn_up holds gate and up */
-    bool keep_expert_sum;      /* olmoe: the chosen experts' weights are not divided by their sum */
-    bool ignore_window;        /* phi3: the file's window is not applied, as in llama.cpp */
-    bool logit_scale_divides;  /* granite: logits are divided by logit_scale */
-    uint32_t window_period;    /* sliding window: of every `period` layers the last is full; 0: no
-                                  window, 1: all windowed */
+    bool qk_norm_after_rope;   /* hunyuan */
+    bool qk_norm_unweighted;   /* llama4: of layers that rotate, after the rotation */
+    bool has_latent_attention; /* deepseek2: keys and values come from a latent of few values */
+    bool keeps_yarn_length;    /* deepseek2: YaRN changes no lengths, whatever its log multiplier */
+    float yarn_log_unit;       /* the file's log multiplier is in units of this; 0: not used */
+    bool rotates_only_windowed;    /* layers that see all have no positions, if any is windowed */
+    bool full_layers_rotate_half;  /* step35: of the file's rope.dimension_count */
+    uint32_t unrotated_period;     /* of every `period` layers the last has no positions; 0: none */
+    bool ignore_window;            /* phi3: the file's window is not applied, as in llama.cpp */
+    uint32_t window_period;        /* sliding window: of every `period` layers the last is full; 0:
+                                      no window, 1: all windowed. A pattern in the file goes first */
+    uint32_t window_needs_layers;  /* exaone4: a window only with so many layers; 0: always */
+    float window_rope_base;        /* rope base of windowed layers, which then are not scaled; 0: as
+                                      the others */
     uint32_t layers_of_wide_scale; /* gemma: with so many layers the attention scale is
                                       1/sqrt(n_embd/n_head) */
-    float window_rope_base; /* rope base of windowed layers, which then are not scaled; 0: as the
-                               others */
     float attention_softcap, final_softcap; /* where the file does not say */
+    const char *attention_scale_key;        /* NULL: attention.scale */
+
+    uint32_t context_max; /* llama4: beyond it layers attend by chunks, which is not computed
+                             here; 0: none */
+
+    /* feed-forward */
+    enum activation activation;
+    bool fused_gate_up;         /* phi3, glm4: ffn_up holds gate and up */
+    bool has_no_gate;           /* phi2: down(act(up(x))) */
+    enum gating gating;         /* where the file does not say */
+    enum expert_sum expert_sum; /* likewise */
+    bool has_dense_beside;      /* grok: beside the experts, and the sum divided by sqrt(2) */
+    bool weighs_input;          /* llama4: an expert's input is weighted, not its output */
+
+    /* scales */
+    bool embedding_scale_sqrt;          /* gemma: embeddings times sqrt(n_embd) */
+    bool logit_scale_divides;           /* granite: logits are divided by logit_scale */
+    float embedding_scale, logit_scale; /* where the file does not say; 0: 1 */
+};
+
+/* What differs from layer to layer. */
+struct layer_form {
+    uint32_t n_head, n_head_kv;
+    uint32_t n_rot; /* 0: no positions */
+    bool is_windowed;
+    bool is_mixture;
+    float experts_clamp, shared_clamp; /* SwiGLU's halves are clamped to it; 0: not */
 };
 
 struct hyperparameters {
     uint32_t n_layers, n_embd, n_vocab, n_context_train;
-    uint32_t n_head, n_head_kv, n_head_dim_k, n_head_dim_v;
-    uint32_t n_ff, n_ff_expert, n_experts, n_experts_used;
+    uint32_t n_context_max;     /* a longer one is refused; 0: none is */
+    uint32_t n_layers_file;     /* with those of multi-token prediction, which are not run */
+    uint32_t n_head, n_head_kv; /* the most that a layer has */
+    uint32_t n_head_dim_k, n_head_dim_v; /* as they are cached */
+    uint32_t n_ff, n_ff_expert, n_ff_shared, n_experts, n_experts_used;
+    uint32_t n_expert_groups, n_expert_groups_used; /* 1, 1: no groups */
+    uint32_t n_leading_dense, mixture_period; /* layers before it, and all but every n-th: dense */
     uint32_t n_rot, n_context_original;
     uint32_t window; /* tokens; 0: none */
     uint32_t window_period;
-    float rms_epsilon;
+    uint32_t n_latent_q, n_latent_kv;        /* latent attention; 0: none (q: not compressed) */
+    uint32_t n_latent_dim_k, n_latent_dim_v; /* a head's, unpacked */
+    bool is_latent_absorbed; /* the caches hold the latent itself, one head for all */
+    enum norm_kind norm;
+    float norm_epsilon;
     float rope_base, rope_base_window;
     float rope_frequency_scale; /* 1 / factor for linear and yarn */
     enum rope_scaling rope_scaling;
     float yarn_ext_factor, yarn_attn_factor, yarn_beta_fast, yarn_beta_slow;
+    float yarn_score_scale;                 /* squared in attention_scale already; 1: none */
     float attention_softcap, final_softcap; /* 0: none */
     float attention_scale;                  /* multiplied into Q.K */
+    float value_scale;                      /* of attention's result; 1: none */
+    /* queries are multiplied by 1 + scale ln(1 + floor((position + offset) / length)); 0: not */
+    float temperature_scale, temperature_offset;
+    uint32_t temperature_length;
+    bool temperature_is_unrotated; /* … of layers without positions alone */
     float embedding_scale, residual_scale,
-        logit_scale;           /* 1: none; logits are multiplied by logit_scale */
+        logit_scale; /* 1: none; logits are multiplied by logit_scale */
+    enum gating gating;
+    enum expert_sum expert_sum;
     float expert_weight_scale; /* 1: none */
+    struct layer_form layers[LIMIT_LAYERS];
 };
 
 const struct architecture *architecture_find(const char *name); /* NULL: unknown */
@@ -125,19 +206,26 @@ enum error_code hyperparameters_read(const struct architecture *architecture,
 
 /* True when the layer attends only to the last `window` tokens. */
 bool hyperparameters_layer_windowed(const struct hyperparameters *hyperparameters, uint32_t layer);
+/* After so many layers their forms come again, leading dense ones aside. */
+uint32_t hyperparameters_period(const struct hyperparameters *hyperparameters);
 
 /* The role's name in the file, written out for `layer`. */
 void tensor_role_name(enum tensor_role role, uint32_t layer, char *out, size_t out_size);
+/* The name that some files give it instead. False: there is none. */
+bool tensor_role_other_name(enum tensor_role role, uint32_t layer, char *out, size_t out_size);
+/* One matrix an expert. */
+bool tensor_role_is_of_experts(enum tensor_role role);
 bool tensor_role_per_layer(enum tensor_role role);
 
-/* The shape that the role's tensor must have: ne[0..2], 0 where there is no such dimension. */
+/* The shape that the role's tensor must have in that layer: ne[0..2], 0 where there is no such
+ * dimension. */
 void tensor_role_shape(const struct architecture *architecture,
                        const struct hyperparameters *hyperparameters, enum tensor_role role,
-                       int64_t ne[3]);
+                       uint32_t layer, int64_t ne[3]);
 
-/* Roles that a model of this family must have, and those that it may have. Q, K, V and QKV
- * are in neither: a layer has the three or the one. */
+/* Roles that this layer must have (and the model, outside its layers), and those that it may have.
+ * Q, K, V and QKV are not needed: a layer has the three or the one. */
 uint64_t architecture_roles_needed(const struct architecture *architecture,
-                                   const struct hyperparameters *hyperparameters);
+                                   const struct hyperparameters *hyperparameters, uint32_t layer);
 uint64_t architecture_roles_allowed(const struct architecture *architecture,
-                                    const struct hyperparameters *hyperparameters);
+                                    const struct hyperparameters *hyperparameters, uint32_t layer);

@@ -5,25 +5,26 @@ static uint64_t model_cost_elements(const struct gguf_tensor *tensor)
     return (uint64_t)(tensor->ne[0] * tensor->ne[1] * tensor->ne[2] * tensor->ne[3]);
 }
 
-struct layer_cost model_tensor_cost(const struct model *model, const struct gguf_tensor *tensor)
+struct layer_cost model_tensor_cost(const struct model *model, enum tensor_role role,
+                                    const struct gguf_tensor *tensor)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
     struct layer_cost cost = {.bytes = tensor->size,
                               .bytes_per_token = tensor->size,
                               .flops_per_token = 2 * model_cost_elements(tensor)};
-    if (tensor->n_dims == 3) {
+    if (tensor_role_is_of_experts(role)) {
         cost.bytes_per_token = cost.bytes_per_token / h->n_experts * h->n_experts_used;
         cost.flops_per_token = cost.flops_per_token / h->n_experts * h->n_experts_used;
     }
     return cost;
 }
 
-static void add_weights(struct layer_cost *cost, const struct model *model,
+static void add_weights(struct layer_cost *cost, const struct model *model, enum tensor_role role,
                         const struct gguf_tensor *tensor)
 {
     if (!tensor)
         return;
-    const struct layer_cost more = model_tensor_cost(model, tensor);
+    const struct layer_cost more = model_tensor_cost(model, role, tensor);
     cost->bytes += more.bytes;
     cost->bytes_per_token += more.bytes_per_token;
     cost->flops_per_token += more.flops_per_token;
@@ -35,11 +36,14 @@ struct layer_cost model_layer_cost(const struct model *model, uint32_t layer)
     struct layer_cost cost = {0};
     for (int role = 0; role < TENSOR_ROLE_COUNT; role++) {
         if (tensor_role_per_layer((enum tensor_role)role))
-            add_weights(&cost, model, model_tensor(model, (enum tensor_role)role, layer));
+            add_weights(&cost, model, (enum tensor_role)role,
+                        model_tensor(model, (enum tensor_role)role, layer));
     }
+    const struct layer_form *form = &h->layers[layer];
     cost.flops_per_token_per_context =
-        2 * (uint64_t)h->n_head * (h->n_head_dim_k + h->n_head_dim_v);
-    cost.kv_elements_per_token = (uint64_t)h->n_head_kv * (h->n_head_dim_k + h->n_head_dim_v);
+        2 * (uint64_t)form->n_head * (h->n_head_dim_k + h->n_head_dim_v);
+    cost.kv_elements_per_token = (uint64_t)form->n_head_kv *
+                                 (h->n_head_dim_k + (h->is_latent_absorbed ? 0 : h->n_head_dim_v));
     return cost;
 }
 
@@ -56,8 +60,9 @@ struct layer_cost model_output_cost(const struct model *model)
 {
     const struct gguf_tensor *head = model_tensor(model, TENSOR_OUTPUT, 0);
     struct layer_cost cost = {0};
-    add_weights(&cost, model, model_tensor(model, TENSOR_OUTPUT_NORM, 0));
-    add_weights(&cost, model, head ? head : model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0));
+    add_weights(&cost, model, TENSOR_OUTPUT_NORM, model_tensor(model, TENSOR_OUTPUT_NORM, 0));
+    add_weights(&cost, model, TENSOR_OUTPUT,
+                head ? head : model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0));
     return cost;
 }
 

@@ -91,19 +91,76 @@ static void read_positive_or(struct hyperparameters_reader *reader, const char *
         hyperparameters_fail(reader, suffix, "must be above 0");
 }
 
-static void read_sizes(struct hyperparameters_reader *reader, struct hyperparameters *h)
+/* A count that may differ from layer to layer: `each` gets a layer's. Missing: `otherwise`. */
+static void read_count_of_layers(struct hyperparameters_reader *reader, const char *suffix,
+                                 uint32_t max, uint32_t otherwise, struct hyperparameters *h,
+                                 void (*each)(struct layer_form *form, uint32_t value))
 {
-    enum { WIDTH_MAX = 1 << 20, HEADS_MAX = 4096, HEAD_DIM_MAX = 4096 };
-    hyperparameters_read_count(reader, "block_count", 1, LIMIT_LAYERS, &h->n_layers);
-    hyperparameters_read_count(reader, "embedding_length", 1, WIDTH_MAX, &h->n_embd);
-    read_count_or(reader, "context_length", 1, LIMIT_CONTEXT, &h->n_context_train, 2048);
-    hyperparameters_read_count(reader, "attention.head_count", 1, HEADS_MAX, &h->n_head);
-    read_count_or(reader, "attention.head_count_kv", 1, HEADS_MAX, &h->n_head_kv, h->n_head);
+    char key[128];
+    uint64_t length = 0;
     if (reader->code)
         return;
-    if (h->n_head % h->n_head_kv)
-        hyperparameters_fail(reader, "attention.head_count",
-                             "must be a multiple of attention.head_count_kv");
+    hyperparameters_key_of(reader, suffix, key);
+    const bool is_list =
+        gguf_file_array(reader->file, key, GGUF_ARRAY_U32, &length, NULL) == ERROR_NONE;
+    if (!is_list)
+        read_count_or(reader, suffix, 1, max, &otherwise, otherwise);
+    else if (length < h->n_layers)
+        hyperparameters_fail(reader, suffix, "has fewer values than there are layers");
+    for (uint32_t i = 0; i < h->n_layers && !reader->code; i++) {
+        const uint32_t value = is_list ? gguf_file_array_u32(reader->file, key, i) : otherwise;
+        if (value < 1 || value > max)
+            hyperparameters_fail(reader, suffix, "has a value that is out of range");
+        else
+            each(&h->layers[i], value);
+    }
+}
+
+static void set_n_head(struct layer_form *form, uint32_t value)
+{
+    form->n_head = value;
+}
+
+static void set_n_head_kv(struct layer_form *form, uint32_t value)
+{
+    form->n_head_kv = value;
+}
+
+static void read_heads(struct hyperparameters_reader *reader, struct hyperparameters *h)
+{
+    enum { HEADS_MAX = 4096 };
+    read_count_of_layers(reader, "attention.head_count", HEADS_MAX, 0, h, set_n_head);
+    if (reader->code)
+        return;
+    read_count_of_layers(reader, "attention.head_count_kv", HEADS_MAX, h->layers[0].n_head, h,
+                         set_n_head_kv);
+    for (uint32_t i = 0; i < h->n_layers && !reader->code; i++) {
+        const struct layer_form *form = &h->layers[i];
+        h->n_head = form->n_head > h->n_head ? form->n_head : h->n_head;
+        h->n_head_kv = form->n_head_kv > h->n_head_kv ? form->n_head_kv : h->n_head_kv;
+        if (form->n_head % form->n_head_kv)
+            hyperparameters_fail(reader, "attention.head_count",
+                                 "must be a multiple of attention.head_count_kv");
+    }
+}
+
+static void read_sizes(struct hyperparameters_reader *reader, struct hyperparameters *h)
+{
+    enum { WIDTH_MAX = 1 << 20, HEAD_DIM_MAX = 4096 };
+    uint32_t n_next = 0;
+    hyperparameters_read_count(reader, "block_count", 1, LIMIT_LAYERS, &h->n_layers_file);
+    /* blocks at the end that predict further tokens (DeepSeek V3, arXiv:2412.19437, 2.2) */
+    read_count_or(reader, "nextn_predict_layers", 0, LIMIT_LAYERS, &n_next, 0);
+    if (n_next >= h->n_layers_file)
+        hyperparameters_fail(reader, "nextn_predict_layers", "must be below block_count");
+    hyperparameters_read_count(reader, "embedding_length", 1, WIDTH_MAX, &h->n_embd);
+    read_count_or(reader, "context_length", 1, LIMIT_CONTEXT, &h->n_context_train, 2048);
+    if (reader->code)
+        return;
+    h->n_layers = h->n_layers_file - n_next;
+    read_heads(reader, h);
+    if (reader->code)
+        return;
     if (!hyperparameters_has(reader, "attention.key_length") && h->n_embd % h->n_head)
         hyperparameters_fail(reader, "embedding_length",
                              "must be a multiple of attention.head_count");
@@ -113,29 +170,110 @@ static void read_sizes(struct hyperparameters_reader *reader, struct hyperparame
                   h->n_embd / h->n_head);
 }
 
-static void read_ffn(struct hyperparameters_reader *reader, const struct architecture *a,
-                     struct hyperparameters *h)
+/* ---- feed-forward --------------------------------------------------------------------------- */
+
+static void read_gating(struct hyperparameters_reader *reader, const struct architecture *a,
+                        struct hyperparameters *h)
 {
-    enum { FF_MAX = 1 << 24, EXPERTS_MAX = 4096 };
+    static const enum gating gatings[] = {GATE_SOFTMAX, GATE_SIGMOID, GATE_SOFTMAX_OF_CHOSEN,
+                                          GATE_SQRT_SOFTPLUS};
+    uint32_t function = 0;
     char key[128];
-    bool normalise = true;
-    read_count_or(reader, "feed_forward_length", 0, FF_MAX, &h->n_ff, 0);
-    read_count_or(reader, "expert_count", 0, EXPERTS_MAX, &h->n_experts, 0);
-    read_count_or(reader, "expert_used_count", 0, EXPERTS_MAX, &h->n_experts_used, 0);
-    read_count_or(reader, "expert_feed_forward_length", 1, FF_MAX, &h->n_ff_expert, h->n_ff);
-    if (h->n_experts ? !h->n_ff_expert : !h->n_ff)
-        hyperparameters_fail(reader, "feed_forward_length", "must be above 0");
-    if (h->n_experts && (h->n_experts_used < 1 || h->n_experts_used > h->n_experts))
-        hyperparameters_fail(reader, "expert_used_count", "must be from 1 to expert_count");
-    read_positive_or(reader, "expert_weights_scale", &h->expert_weight_scale, 1.0f);
+    bool normalise = a->expert_sum == EXPERT_SUM_ONE;
+    read_count_or(reader, "expert_gating_func", 0, 4, &function, 0);
+    h->gating = function ? gatings[function - 1] : a->gating;
     if (!reader->code && hyperparameters_has(reader, "expert_weights_norm"))
         reader->code =
             gguf_file_bool(reader->file, hyperparameters_key_of(reader, "expert_weights_norm", key),
                            &normalise, reader->err);
-    if (!normalise && !a->keep_expert_sum)
-        hyperparameters_fail(reader, "expert_weights_norm",
-                             "is false, which this family does not have");
+    h->expert_sum = normalise ? EXPERT_SUM_ONE : EXPERT_SUM_KEPT;
+    read_positive_or(reader, "expert_weights_scale", &h->expert_weight_scale, 1.0f);
 }
+
+static void read_groups(struct hyperparameters_reader *reader, struct hyperparameters *h)
+{
+    read_count_or(reader, "expert_group_count", 0, h->n_experts, &h->n_expert_groups, 1);
+    read_count_or(reader, "expert_group_used_count", 0, h->n_experts, &h->n_expert_groups_used,
+                  h->n_expert_groups);
+    if (reader->code)
+        return;
+    h->n_expert_groups += !h->n_expert_groups;
+    h->n_expert_groups_used += !h->n_expert_groups_used;
+    const uint32_t per_group = h->n_experts / h->n_expert_groups;
+    if (h->n_experts % h->n_expert_groups || per_group < (h->n_expert_groups > 1 ? 2u : 1u))
+        hyperparameters_fail(reader, "expert_group_count",
+                             "must divide expert_count into groups of two or more");
+    else if (h->n_expert_groups_used > h->n_expert_groups ||
+             h->n_expert_groups_used * per_group < h->n_experts_used)
+        hyperparameters_fail(reader, "expert_group_used_count",
+                             "must leave as many experts as are used");
+}
+
+static void read_mixture(struct hyperparameters_reader *reader, const struct architecture *a,
+                         struct hyperparameters *h)
+{
+    enum { FF_MAX = 1 << 24, SHARED_MAX = 256 };
+    uint32_t n_shared = 1;
+    if (h->n_experts_used < 1 || h->n_experts_used > h->n_experts)
+        hyperparameters_fail(reader, "expert_used_count", "must be from 1 to expert_count");
+    read_count_or(reader, "expert_feed_forward_length", 1, FF_MAX, &h->n_ff_expert, h->n_ff);
+    read_count_or(reader, "expert_shared_count", 0, SHARED_MAX, &n_shared, 1);
+    read_count_or(reader, "expert_shared_feed_forward_length", 0, FF_MAX, &h->n_ff_shared,
+                  h->n_ff_expert * (n_shared ? n_shared : 1));
+    read_count_or(reader, "leading_dense_block_count", 0, h->n_layers, &h->n_leading_dense, 0);
+    read_count_or(reader, "interleave_moe_layer_step", 0, h->n_layers, &h->mixture_period, 1);
+    h->mixture_period += !h->mixture_period;
+    read_gating(reader, a, h);
+    if (!reader->code)
+        read_groups(reader, h);
+    for (uint32_t i = 0; i < h->n_layers; i++)
+        h->layers[i].is_mixture = i >= h->n_leading_dense && (i + 1) % h->mixture_period == 0;
+}
+
+/* Numbers of layers; missing: zeros. */
+static void read_clamps(struct hyperparameters_reader *reader, const char *suffix,
+                        struct hyperparameters *h, bool shared)
+{
+    char key[128];
+    uint64_t length = 0;
+    if (reader->code || !hyperparameters_has(reader, suffix))
+        return;
+    hyperparameters_key_of(reader, suffix, key);
+    reader->code = gguf_file_array(reader->file, key, GGUF_ARRAY_F32, &length, reader->err);
+    if (!reader->code && length < h->n_layers)
+        hyperparameters_fail(reader, suffix, "has fewer values than there are layers");
+    for (uint32_t i = 0; i < h->n_layers && !reader->code; i++) {
+        const float value = gguf_file_array_f32(reader->file, key, i);
+        *(shared ? &h->layers[i].shared_clamp : &h->layers[i].experts_clamp) =
+            value > 1e-6f ? value : 0;
+    }
+}
+
+static void read_ffn(struct hyperparameters_reader *reader, const struct architecture *a,
+                     struct hyperparameters *h)
+{
+    enum { FF_MAX = 1 << 24, EXPERTS_MAX = 4096 };
+    h->n_expert_groups = h->n_expert_groups_used = h->mixture_period = 1;
+    h->expert_weight_scale = 1.0f;
+    read_count_or(reader, "feed_forward_length", 0, FF_MAX, &h->n_ff, 0);
+    read_count_or(reader, "expert_count", 0, EXPERTS_MAX, &h->n_experts, 0);
+    read_count_or(reader, "expert_used_count", 0, EXPERTS_MAX, &h->n_experts_used, 0);
+    if (reader->code)
+        return;
+    if (h->n_experts)
+        read_mixture(reader, a, h);
+    else
+        h->n_experts_used = 0;
+    read_clamps(reader, "swiglu_clamp_exp", h, false);
+    read_clamps(reader, "swiglu_clamp_shexp", h, true);
+    bool any_dense = a->has_dense_beside;
+    for (uint32_t i = 0; i < h->n_layers; i++)
+        any_dense |= !h->layers[i].is_mixture;
+    if ((h->n_experts && !h->n_ff_expert) || (any_dense && !h->n_ff))
+        hyperparameters_fail(reader, "feed_forward_length", "must be above 0");
+}
+
+/* ---- positions ------------------------------------------------------------------------------ */
 
 static enum rope_scaling scaling_of(struct hyperparameters_reader *reader)
 {
@@ -156,14 +294,35 @@ static enum rope_scaling scaling_of(struct hyperparameters_reader *reader)
     return ROPE_SCALING_NONE;
 }
 
+/* DeepSeek's YaRN: latent attention's scores are scaled by (1 + m ln factor)^2, m the file's log
+ * multiplier, and what is rotated keeps its length where m is the usual 0.1; ggml would make it
+ * longer by 1 + 0.1 ln factor, which is taken back here. DeepSeek-V2, arXiv:2405.04434; YaRN,
+ * arXiv:2309.00071, 3.4. */
+static void read_yarn_lengths(struct hyperparameters_reader *reader, const struct architecture *a,
+                              struct hyperparameters *h, float factor)
+{
+    float multiplier = 0;
+    read_number_or(reader, "rope.scaling.yarn_log_multiplier", &multiplier, 0);
+    const float log_factor = factor > 1 ? logf(factor) : 0, usual = 1.0f + 0.1f * log_factor;
+    if (multiplier < 0 || reader->code || multiplier == 0)
+        return;
+    h->yarn_attn_factor /= usual;
+    if (!a->keeps_yarn_length)
+        h->yarn_attn_factor *= usual / (1.0f + 0.1f * multiplier / a->yarn_log_unit * log_factor);
+    if (a->has_latent_attention)
+        h->yarn_score_scale = 1.0f + multiplier * log_factor;
+}
+
 static void read_rope(struct hyperparameters_reader *reader, const struct architecture *a,
                       struct hyperparameters *h)
 {
     float factor = 1.0f;
     read_count_or(reader, "rope.dimension_count", 2, h->n_head_dim_k ? h->n_head_dim_k : 2,
                   &h->n_rot, h->n_head_dim_k);
-    if (h->n_rot % 2)
-        hyperparameters_fail(reader, "rope.dimension_count", "must be even");
+    if (h->n_rot % (a->full_layers_rotate_half ? 4 : 2))
+        hyperparameters_fail(reader, "rope.dimension_count",
+                             a->full_layers_rotate_half ? "must be a multiple of 4"
+                                                        : "must be even");
     read_positive_or(reader, "rope.freq_base", &h->rope_base, 10000.0f);
     read_positive_or(reader, "rope.freq_base_swa", &h->rope_base_window,
                      a->window_rope_base != 0 ? a->window_rope_base : h->rope_base);
@@ -181,38 +340,154 @@ static void read_rope(struct hyperparameters_reader *reader, const struct archit
     read_positive_or(reader, "rope.scaling.attn_factor", &h->yarn_attn_factor, 1.0f);
     read_positive_or(reader, "rope.scaling.yarn_beta_fast", &h->yarn_beta_fast, 32.0f);
     read_positive_or(reader, "rope.scaling.yarn_beta_slow", &h->yarn_beta_slow, 1.0f);
+    if (!reader->code && a->yarn_log_unit != 0 && h->yarn_ext_factor != 0)
+        read_yarn_lengths(reader, a, h, factor);
 }
 
-static void read_attention(struct hyperparameters_reader *reader, const struct architecture *a,
-                           struct hyperparameters *h)
+/* Which layers rotate, and how much of a head. */
+static void set_rotations(const struct architecture *a, struct hyperparameters *h)
 {
-    read_positive_or(reader, "attention.layer_norm_rms_epsilon", &h->rms_epsilon, 0);
-    if (a->window_period) {
-        read_count_or(reader, "attention.sliding_window", 0, LIMIT_CONTEXT, &h->window, 0);
-        h->window_period = a->window_period;
-        if (!reader->code && !h->window && a->window_period > 1)
-            hyperparameters_fail(reader, "attention.sliding_window", "is needed");
+    for (uint32_t i = 0; i < h->n_layers; i++) {
+        struct layer_form *form = &h->layers[i];
+        const bool skipped =
+            a->unrotated_period && i % a->unrotated_period + 1 == a->unrotated_period;
+        const bool unseen = a->rotates_only_windowed && h->window && !form->is_windowed;
+        const bool half = a->full_layers_rotate_half && !form->is_windowed;
+        form->n_rot = skipped || unseen ? 0 : half ? h->n_rot / 2 : h->n_rot;
     }
+}
+
+/* A pattern in the file: a flag for each layer, or every how many layers the last sees all. */
+static void read_window_pattern(struct hyperparameters_reader *reader, struct hyperparameters *h)
+{
+    static const char suffix[] = "attention.sliding_window_pattern";
+    char key[128];
+    uint64_t length = 0;
+    hyperparameters_key_of(reader, suffix, key);
+    const bool is_list =
+        gguf_file_array(reader->file, key, GGUF_ARRAY_BOOL, &length, NULL) == ERROR_NONE;
+    if (!is_list)
+        hyperparameters_read_count(reader, suffix, 1, LIMIT_LAYERS, &h->window_period);
+    else if (length < h->n_layers)
+        hyperparameters_fail(reader, suffix, "has fewer values than there are layers");
+    else
+        h->window_period = (uint32_t)(h->n_layers < 8 ? h->n_layers : 8);
+    for (uint32_t i = 0; is_list && i < h->n_layers && !reader->code; i++)
+        h->layers[i].is_windowed = gguf_file_array_bool(reader->file, key, i);
+    for (uint32_t i = 0; !is_list && i < h->n_layers && !reader->code; i++)
+        h->layers[i].is_windowed =
+            h->window_period == 1 || i % h->window_period + 1 < h->window_period;
+}
+
+static void read_window(struct hyperparameters_reader *reader, const struct architecture *a,
+                        struct hyperparameters *h)
+{
+    const bool has_pattern = hyperparameters_has(reader, "attention.sliding_window_pattern");
+    if (!a->window_period || (a->window_needs_layers && h->n_layers != a->window_needs_layers))
+        return;
+    read_count_or(reader, "attention.sliding_window", 0, LIMIT_CONTEXT, &h->window, 0);
+    if (reader->code)
+        return;
+    if (!h->window && a->window_period > 1)
+        hyperparameters_fail(reader, "attention.sliding_window", "is needed");
+    if (!has_pattern && a->window_period == WINDOW_AS_FILE)
+        hyperparameters_fail(reader, "attention.sliding_window_pattern", "is needed");
+    if (has_pattern && h->window) {
+        read_window_pattern(reader, h);
+        return;
+    }
+    h->window_period = a->window_period;
+    for (uint32_t i = 0; h->window && i < h->n_layers; i++)
+        h->layers[i].is_windowed =
+            h->window_period == 1 || i % h->window_period + 1 < h->window_period;
+}
+
+static void read_softcaps(struct hyperparameters_reader *reader, const struct architecture *a,
+                          struct hyperparameters *h)
+{
     read_number_or(reader, "attn_logit_softcapping", &h->attention_softcap, a->attention_softcap);
     read_number_or(reader, "final_logit_softcapping", &h->final_softcap, a->final_softcap);
     if (h->attention_softcap < 0)
         hyperparameters_fail(reader, "attn_logit_softcapping", "must not be negative");
     if (h->final_softcap < 0)
         hyperparameters_fail(reader, "final_logit_softcapping", "must not be negative");
+}
+
+static void read_attention(struct hyperparameters_reader *reader, const struct architecture *a,
+                           struct hyperparameters *h)
+{
+    const bool has_other =
+        a->norm == NORM_LAYER && hyperparameters_has(reader, "attention.layer_norm_epsilon");
+    h->norm = a->norm;
+    read_positive_or(
+        reader, has_other ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
+        &h->norm_epsilon, 0);
+    read_softcaps(reader, a, h);
     bool wide = a->layers_of_wide_scale && h->n_layers == a->layers_of_wide_scale;
-    float per_head = wide ? (float)h->n_embd / (float)h->n_head : (float)h->n_head_dim_k;
-    read_number_or(reader, "attention.scale", &h->attention_scale, 0);
+    const uint32_t dim_k = h->n_latent_kv ? h->n_latent_dim_k : h->n_head_dim_k;
+    float per_head = wide ? (float)h->n_embd / (float)h->n_head : (float)dim_k;
+    read_number_or(reader, a->attention_scale_key ? a->attention_scale_key : "attention.scale",
+                   &h->attention_scale, 0);
     if (h->attention_scale == 0)
         h->attention_scale = 1.0f / sqrtf(per_head);
+    h->attention_scale *= h->yarn_score_scale * h->yarn_score_scale;
+    read_positive_or(reader, "attention.value_scale", &h->value_scale, 1.0f);
+}
+
+/* Llama 4's temperature of attention, which others took over: see temperature_scale. */
+static void read_query_scale(struct hyperparameters_reader *reader, const struct architecture *a,
+                             struct hyperparameters *h)
+{
+    const bool by_family = a->qk_norm_unweighted;
+    read_number_or(reader, "attention.temperature_scale", &h->temperature_scale,
+                   by_family ? 0.1f : 0);
+    if (h->temperature_scale < 0)
+        hyperparameters_fail(reader, "attention.temperature_scale", "must not be negative");
+    read_count_or(reader, "attention.temperature_length", 1, LIMIT_CONTEXT, &h->temperature_length,
+                  by_family ? 8192 : h->n_context_original);
+    h->temperature_offset = by_family ? 1.0f : 0;
+    h->temperature_is_unrotated = by_family;
+}
+
+/* Multi-head latent attention: the file's key_length and value_length are those of the cache where
+ * the up-projections are apart and can be absorbed, else those of a head. */
+static void read_latent(struct hyperparameters_reader *reader, const struct architecture *a,
+                        struct hyperparameters *h)
+{
+    enum { RANK_MAX = 1 << 16, HEAD_DIM_MAX = 4096 };
+    if (!a->has_latent_attention)
+        return;
+    hyperparameters_read_count(reader, "attention.kv_lora_rank", 1, RANK_MAX, &h->n_latent_kv);
+    read_count_or(reader, "attention.q_lora_rank", 0, RANK_MAX, &h->n_latent_q, 0);
+    read_count_or(reader, "attention.key_length_mla", 1, HEAD_DIM_MAX, &h->n_latent_dim_k,
+                  h->n_head_dim_k);
+    read_count_or(reader, "attention.value_length_mla", 1, HEAD_DIM_MAX, &h->n_latent_dim_v,
+                  h->n_head_dim_v);
+    h->is_latent_absorbed = hyperparameters_has(reader, "attention.key_length_mla");
+    if (reader->code)
+        return;
+    if (h->n_rot >= h->n_latent_dim_k)
+        hyperparameters_fail(reader, "rope.dimension_count", "must be below a head's key_length");
+    if (h->is_latent_absorbed ? h->n_head_kv != 1 : h->n_head_kv != h->n_head)
+        hyperparameters_fail(reader, "attention.head_count_kv",
+                             "does not go with latent attention");
+    if (h->is_latent_absorbed &&
+        (h->n_head_dim_k != h->n_latent_kv + h->n_rot || h->n_head_dim_v != h->n_latent_kv))
+        hyperparameters_fail(reader, "attention.key_length",
+                             "must be kv_lora_rank + rope.dimension_count, and value_length "
+                             "kv_lora_rank");
 }
 
 static void read_scales(struct hyperparameters_reader *reader, const struct architecture *a,
                         struct hyperparameters *h)
 {
     read_positive_or(reader, "embedding_scale", &h->embedding_scale,
-                     a->embedding_scale_sqrt ? sqrtf((float)h->n_embd) : 1.0f);
+                     a->embedding_scale_sqrt   ? sqrtf((float)h->n_embd)
+                     : a->embedding_scale != 0 ? a->embedding_scale
+                                               : 1.0f);
     read_positive_or(reader, "residual_scale", &h->residual_scale, 1.0f);
-    read_positive_or(reader, "logit_scale", &h->logit_scale, 1.0f);
+    read_positive_or(reader, "logit_scale", &h->logit_scale,
+                     a->logit_scale != 0 ? a->logit_scale : 1.0f);
     if (a->logit_scale_divides)
         h->logit_scale = 1.0f / h->logit_scale;
 }
@@ -221,7 +496,7 @@ enum error_code hyperparameters_read(const struct architecture *architecture,
                                      const struct gguf_file *file, struct hyperparameters *out,
                                      struct error *err)
 {
-    struct hyperparameters h = {0};
+    struct hyperparameters h = {.yarn_score_scale = 1.0f};
     struct hyperparameters_reader reader = {.file = file, .family = architecture->name, .err = err};
     const struct gguf_tensor *embedding = gguf_file_find_tensor(file, "token_embd.weight");
     if (!embedding || embedding->n_dims != 2 || embedding->ne[1] > LIMIT_VOCAB)
@@ -231,10 +506,17 @@ enum error_code hyperparameters_read(const struct architecture *architecture,
             LIMIT_VOCAB);
     h.n_vocab = (uint32_t)embedding->ne[1];
     read_sizes(&reader, &h);
+    h.n_context_max = architecture->context_max;
+    if (h.n_context_max && h.n_context_train > h.n_context_max)
+        h.n_context_train = h.n_context_max;
     read_ffn(&reader, architecture, &h);
+    read_window(&reader, architecture, &h);
     read_rope(&reader, architecture, &h);
+    read_latent(&reader, architecture, &h);
     read_attention(&reader, architecture, &h);
+    read_query_scale(&reader, architecture, &h);
     read_scales(&reader, architecture, &h);
+    set_rotations(architecture, &h);
     if (reader.code)
         return reader.code;
     *out = h;

@@ -38,11 +38,11 @@ static bool is_matrix_type(enum ggml_type type)
            (ggml_is_quantized(type) && type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K);
 }
 
-static enum error_code check_shape(const struct model *model, enum tensor_role role,
+static enum error_code check_shape(const struct model *model, enum tensor_role role, uint32_t layer,
                                    const struct gguf_tensor *tensor, struct error *err)
 {
     int64_t want[3];
-    tensor_role_shape(model->architecture, &model->hyperparameters, role, want);
+    tensor_role_shape(model->architecture, &model->hyperparameters, role, layer, want);
     uint32_t n_dims = want[2] ? 3 : want[1] ? 2 : 1;
     for (uint32_t i = 0; i < 3; i++) {
         if (tensor->n_dims != n_dims || (want[i] ? want[i] : 1) != tensor->ne[i])
@@ -73,18 +73,23 @@ static enum error_code find_role(const struct model *model, enum tensor_role rol
     char name[96];
     tensor_role_name(role, layer, name, sizeof name);
     *out = gguf_file_find_tensor(model->file, name);
+    char other[96];
+    if (!*out && tensor_role_other_name(role, layer, other, sizeof other))
+        *out = gguf_file_find_tensor(model->file, other);
     if (!*out)
         return needed ? error_set(err, ERROR_INVALID, "tensor %s is missing", name) : ERROR_NONE;
     ++*n_found;
-    return check_shape(model, role, *out, err);
+    return check_shape(model, role, layer, *out, err);
 }
 
 static enum error_code find_roles(struct model *model, uint32_t layer, bool per_layer,
                                   const struct gguf_tensor *tensors[TENSOR_ROLE_COUNT],
                                   uint64_t *n_found, struct error *err)
 {
-    uint64_t needed = architecture_roles_needed(model->architecture, &model->hyperparameters);
-    uint64_t allowed = architecture_roles_allowed(model->architecture, &model->hyperparameters);
+    uint64_t needed =
+        architecture_roles_needed(model->architecture, &model->hyperparameters, layer);
+    uint64_t allowed =
+        architecture_roles_allowed(model->architecture, &model->hyperparameters, layer);
     enum error_code code = ERROR_NONE;
     for (int i = 0; i < TENSOR_ROLE_COUNT && !code; i++) {
         enum tensor_role role = (enum tensor_role)i;
@@ -92,12 +97,20 @@ static enum error_code find_roles(struct model *model, uint32_t layer, bool per_
             code = find_role(model, role, layer, needed & ROLE_BIT(role), &tensors[role], n_found,
                              err);
     }
-    if (!code && per_layer && !tensors[TENSOR_QKV] &&
+    if (!code && per_layer && !model->hyperparameters.n_latent_kv && !tensors[TENSOR_QKV] &&
         !(tensors[TENSOR_Q] && tensors[TENSOR_K] && tensors[TENSOR_V]))
         code =
             error_set(err, ERROR_INVALID,
                       "layer %u has neither attn_qkv nor all of attn_q, attn_k and attn_v", layer);
     return code;
+}
+
+/* Of a block that predicts further tokens: it is not run. */
+static bool is_of_next_tokens(const struct model *model, const struct gguf_tensor *tensor)
+{
+    unsigned layer = 0;
+    return sscanf(tensor->name, "blk.%u.", &layer) == 1 &&
+           layer >= model->hyperparameters.n_layers && layer < model->hyperparameters.n_layers_file;
 }
 
 /* A tensor that no role names would be silently left out of the computation: refuse it instead. */
@@ -107,7 +120,7 @@ static enum error_code refuse_unknown_tensors(const struct model *model, uint64_
     uint64_t n_tensors = gguf_file_tensor_count(model->file);
     for (uint64_t i = 0; i < n_tensors && n_found != n_tensors; i++) {
         const struct gguf_tensor *tensor = gguf_file_tensor(model->file, i);
-        bool known = false;
+        bool known = is_of_next_tokens(model, tensor);
         for (uint32_t layer = 0; layer < model->hyperparameters.n_layers && !known; layer++) {
             for (int role = 0; role < TENSOR_ROLE_COUNT && !known; role++)
                 known = model->layers[layer][role] == tensor || model->outside[role] == tensor;
@@ -143,7 +156,7 @@ static enum error_code find_architecture(struct model *model, struct error *err)
     model->architecture = architecture_find(name);
     if (model->architecture)
         return ERROR_NONE;
-    char known[320] = "";
+    char known[640] = "";
     for (uint32_t i = 0; i < architecture_count(); i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",

@@ -48,7 +48,8 @@ struct layer_cost {
 };
 /* One weight tensor's part in it: a matrix is multiplied once per token, a mixture's experts only
  * the share in use. */
-struct layer_cost model_tensor_cost(const struct model *model, const struct gguf_tensor *tensor);
+struct layer_cost model_tensor_cost(const struct model *model, enum tensor_role role,
+                                    const struct gguf_tensor *tensor);
 struct layer_cost model_layer_cost(const struct model *model, uint32_t layer);
 struct layer_cost
 model_input_cost(const struct model *model); /* token embedding: one row per token */

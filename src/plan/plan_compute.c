@@ -58,7 +58,7 @@ static uint64_t plan_compute_measure_stage(struct measuring *self, uint32_t firs
 static void measure_ends(struct measuring *self)
 {
     const struct hyperparameters *h = model_hyperparameters(self->model);
-    const uint32_t n = (h->window_period > 2 ? h->window_period : 2) + 1;
+    const uint32_t n = hyperparameters_period(h) + 1;
     const uint64_t alone = plan_compute_measure_stage(self, h->n_layers - 1, 1);
     if (n >= h->n_layers) {
         self->result = (struct plan_compute){
@@ -159,7 +159,7 @@ void plan_compute_estimate(const struct model *model, const struct driver_option
     const uint64_t q = (uint64_t)h->n_head * plan_compute_larger(h->n_head_dim_k, h->n_head_dim_v);
     const uint64_t kv = (uint64_t)h->n_head_kv * (h->n_head_dim_k + h->n_head_dim_v);
     const uint64_t experts =
-        (uint64_t)h->n_experts_used * h->n_ff_expert + 2 * (uint64_t)h->n_experts;
+        (uint64_t)h->n_experts_used * h->n_ff_expert + h->n_ff_shared + 2 * (uint64_t)h->n_experts;
     const uint64_t ffn = 3 * plan_compute_larger(h->n_ff, h->n_experts ? experts : 0),
                    attention = 3 * q + 2 * kv;
     out->stage =

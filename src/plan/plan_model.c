@@ -27,7 +27,7 @@ static enum error_code find_type(struct placement_model *out, const struct gguf_
 /* `tensor` may be NULL: the model has none in that role. */
 static enum error_code plan_model_add_tensor(struct placement_model *out,
                                              struct placement_layer *layer,
-                                             const struct model *model,
+                                             const struct model *model, enum tensor_role role,
                                              const struct gguf_tensor *tensor, struct error *err)
 {
     uint32_t type;
@@ -36,7 +36,7 @@ static enum error_code plan_model_add_tensor(struct placement_model *out,
     enum error_code code = find_type(out, tensor, &type, err);
     if (code)
         return code;
-    const struct layer_cost cost = model_tensor_cost(model, tensor);
+    const struct layer_cost cost = model_tensor_cost(model, role, tensor);
     layer->bytes[type] += cost.bytes;
     layer->bytes_per_token[type] += cost.bytes_per_token;
     layer->flops_per_token[type] += (double)cost.flops_per_token;
@@ -50,7 +50,7 @@ static enum error_code add_layer(struct placement_model *out, struct placement_l
     enum error_code code = ERROR_NONE;
     for (int role = 0; role < TENSOR_ROLE_COUNT && !code; role++) {
         if (tensor_role_per_layer((enum tensor_role)role))
-            code = plan_model_add_tensor(out, layer, model,
+            code = plan_model_add_tensor(out, layer, model, (enum tensor_role)role,
                                          model_tensor(model, (enum tensor_role)role, index), err);
     }
     const struct layer_cost cost = model_layer_cost(model, index);
@@ -64,10 +64,11 @@ static enum error_code plan_model_add_ends(struct placement_model *out, const st
 {
     const struct gguf_tensor *embedding = model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0);
     const struct gguf_tensor *head = model_tensor(model, TENSOR_OUTPUT, 0);
-    enum error_code code = plan_model_add_tensor(out, &out->output, model,
+    enum error_code code = plan_model_add_tensor(out, &out->output, model, TENSOR_OUTPUT_NORM,
                                                  model_tensor(model, TENSOR_OUTPUT_NORM, 0), err);
     if (!code)
-        code = plan_model_add_tensor(out, &out->output, model, head ? head : embedding, err);
+        code = plan_model_add_tensor(out, &out->output, model, TENSOR_OUTPUT,
+                                     head ? head : embedding, err);
     if (code || !embedding_counts)
         return code;
     uint32_t type;
@@ -132,9 +133,10 @@ enum error_code plan_model_init(struct plan_model *out, const struct model *mode
     if (!heads_allow(model, options->kv_type))
         return error_set(err, ERROR_UNSUPPORTED,
                          "a %s KV cache needs heads of a multiple of %u values, and this model's "
-                         "have %u; use --kv f16",
+                         "have %u (K) and %u (V); use --kv f16",
                          plan_kv_type(options->kv_type).name,
-                         plan_kv_type(options->kv_type).elements_per_block, h->n_head_dim_k);
+                         plan_kv_type(options->kv_type).elements_per_block, h->n_head_dim_k,
+                         h->n_head_dim_v);
     *out = (struct plan_model){.layers = mem_new_array(h->n_layers, sizeof *out->layers)};
     if (!out->layers)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the costs of %u layers",

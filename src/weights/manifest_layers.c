@@ -52,7 +52,9 @@ static void manifest_layers_add_ends(struct layer_adding *adding, bool first, bo
     if (!last)
         return;
     add_role(adding, TENSOR_OUTPUT_NORM, 0);
+    add_role(adding, TENSOR_OUTPUT_NORM_BIAS, 0);
     add_role(adding, TENSOR_OUTPUT, 0);
+    add_role(adding, TENSOR_OUTPUT_BIAS, 0);
     if (!model_tensor(adding->model, TENSOR_OUTPUT, 0))
         add_role(adding, TENSOR_TOKEN_EMBEDDING, 0);
 }

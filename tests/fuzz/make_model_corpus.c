@@ -27,7 +27,10 @@ static void key_f32(struct gguf_bytes *bytes, const char *family, const char *su
 static void add_keys(struct gguf_bytes *bytes, const struct architecture *architecture)
 {
     const char *family = architecture->name;
-    bool experts = strstr(family, "moe") || strcmp(family, "gpt-oss") == 0;
+    const uint64_t of_mixture = ROLE_BIT(TENSOR_SHARED_UP) | ROLE_BIT(TENSOR_CHOICE_BIAS);
+    bool experts = strstr(family, "moe") || strcmp(family, "gpt-oss") == 0 ||
+                   strcmp(family, "grok") == 0 ||
+                   ((architecture->needs | architecture->may_have) & of_mixture);
     gguf_bytes_text(bytes, "general.architecture", family);
     key_u32(bytes, family, "block_count", LAYERS);
     key_u32(bytes, family, "context_length", 64);
@@ -40,6 +43,17 @@ static void add_keys(struct gguf_bytes *bytes, const struct architecture *archit
     key_f32(bytes, family, "rope.scaling.factor", 4);
     if (architecture->window_period)
         key_u32(bytes, family, "attention.sliding_window", 16);
+    if (architecture->window_period == WINDOW_AS_FILE)
+        key_u32(bytes, family, "attention.sliding_window_pattern", 2);
+    if (architecture->has_latent_attention) {
+        key_u32(bytes, family, "attention.kv_lora_rank", 4);
+        key_u32(bytes, family, "attention.q_lora_rank", 4);
+        key_u32(bytes, family, "attention.key_length", 6);
+        key_u32(bytes, family, "attention.value_length", 4);
+        key_u32(bytes, family, "attention.key_length_mla", 4);
+        key_u32(bytes, family, "attention.value_length_mla", 4);
+        key_u32(bytes, family, "rope.dimension_count", 2);
+    }
     if (experts) {
         key_u32(bytes, family, "expert_count", EXPERTS);
         key_u32(bytes, family, "expert_used_count", 1);
@@ -53,7 +67,7 @@ static void add_tensor(struct gguf_bytes *bytes, const struct architecture *arch
     int64_t ne[3];
     uint32_t n_dims = 0;
     tensor_role_name(role, layer, name, sizeof name);
-    tensor_role_shape(architecture, h, role, ne);
+    tensor_role_shape(architecture, h, role, layer, ne);
     while (n_dims < 3 && ne[n_dims])
         n_dims++;
     gguf_bytes_tensor(bytes, name, GGML_TYPE_F32, n_dims, ne, NULL);
@@ -73,8 +87,8 @@ static void add_tensors(struct gguf_bytes *bytes, const struct architecture *arc
         exit(1);
     }
     gguf_file_close(file);
-    uint64_t needed = architecture_roles_needed(architecture, &h) | ROLE_BIT(TENSOR_Q) |
-                      ROLE_BIT(TENSOR_K) | ROLE_BIT(TENSOR_V);
+    const uint64_t qkv = ROLE_BIT(TENSOR_Q) | ROLE_BIT(TENSOR_K) | ROLE_BIT(TENSOR_V);
+    uint64_t needed = architecture_roles_needed(architecture, &h, 0) | (h.n_latent_kv ? 0 : qkv);
     for (int role = 0; role < TENSOR_ROLE_COUNT; role++) {
         bool per_layer = tensor_role_per_layer((enum tensor_role)role);
         for (uint32_t layer = 0; layer < (per_layer ? LAYERS : 1); layer++) {
