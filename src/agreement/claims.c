@@ -4,9 +4,15 @@
 #include "join/join_message.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
-enum { ABOUT_BYTES_MAX = LIMIT_CLUSTER_ENTRY_BYTES / 2, ADDRESSES_MAX = 64, HELD_MAX = 4096 };
+enum {
+    ABOUT_BYTES_MAX = LIMIT_CLUSTER_ENTRY_BYTES / 2,
+    ADDRESSES_MAX = 64,
+    HELD_MAX = 4096,
+    TELL_WHAT_MAX = 160
+};
 
 static bool is_sender(const char *id, const char *sender)
 {
@@ -112,10 +118,23 @@ static bool are_problems(const Node__Now *now)
     return now->n_problems <= LIMIT_CLUSTER_INSTANCES;
 }
 
+static bool are_tells(const Node__Now *now)
+{
+    for (size_t i = 0; i < now->n_tells; i++) {
+        const Node__AlertTell *tell = now->tells[i];
+        if (!tell->kind || strlen(tell->kind) > LIMIT_CLUSTER_ID_BYTES ||
+            (tell->what && strlen(tell->what) > TELL_WHAT_MAX) ||
+            (tell->has_value && !isfinite(tell->value)))
+            return false;
+    }
+    return true;
+}
+
 enum error_code claims_now(const Node__Now *now, struct error *err)
 {
-    if (now->n_devices <= LIMIT_DEVICES && now->n_uses <= LIMIT_CLUSTER_INSTANCES &&
-        now->n_held <= HELD_MAX && now->n_unreached <= LIMIT_CLUSTER_NODES && are_problems(now))
+    if (now->n_tells <= LIMIT_ALERT_TELLS && are_tells(now) && now->n_devices <= LIMIT_DEVICES &&
+        now->n_uses <= LIMIT_CLUSTER_INSTANCES && now->n_held <= HELD_MAX &&
+        now->n_unreached <= LIMIT_CLUSTER_NODES && are_problems(now))
         return ERROR_NONE;
     return error_set(err, ERROR_INVALID, "a node reports more than a node can have");
 }

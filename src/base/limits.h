@@ -147,12 +147,14 @@ enum {
     LIMIT_ALERTS_CLEARED = 100, /* that the state remembers; the oldest goes first */
     LIMIT_ALERT_BYTES = 2048,   /* one alert's record */
     LIMIT_ALERT_TRACKS = 1024,  /* subjects that a leader follows since their readings are bad */
-    LIMIT_ALERT_GAP_MS = 30 * 1000,          /* without a value a time to hold begins anew … */
-    LIMIT_ALERT_UNKNOWN_MS = 60 * 60 * 1000, /* … and what is up is cleared */
-    LIMIT_ALERT_HOLD_S = 24 * 60 * 60,       /* the longest time to hold */
-    LIMIT_ALERT_TELLS = 256,                 /* readings of its own that a node tells */
-    LIMIT_ALERT_BURST = 32,                  /* raised or cleared at once, in one cluster, … */
-    LIMIT_ALERT_REFILL_MS = 1000,            /* … and one more in such a time */
+    LIMIT_ALERT_GAP_MS = 30 * 1000,            /* without a value a time to hold begins anew … */
+    LIMIT_ALERT_UNKNOWN_MS = 60 * 60 * 1000,   /* … and what is up is cleared */
+    LIMIT_ALERT_HOLD_S = 24 * 60 * 60,         /* the longest time to hold */
+    LIMIT_ALERT_TELLS = 256,                   /* readings of its own that a node tells */
+    LIMIT_ALERT_BURST = 32,                    /* raised or cleared at once, in one cluster, … */
+    LIMIT_ALERT_REFILL_MS = 1000,              /* … and one more in such a time */
+    LIMIT_ALERT_USUAL_MIN_MS = 2 * 60 * 1000,  /* known for so long: usual enough to compare with */
+    LIMIT_ALERT_USUAL_MS = 6 * 60 * 60 * 1000, /* the usual is that of so long */
     LIMIT_ALERT_MUTES = 64,
     LIMIT_ALERT_MUTE_S = 30 * 24 * 60 * 60,
 

@@ -15,6 +15,7 @@ extern const struct command command_nodes;
 extern const struct command command_links;
 extern const struct command command_status;
 extern const struct command command_events;
+extern const struct command command_alerts;
 extern const struct command command_audit;
 extern const struct command command_invite;
 extern const struct command command_join;

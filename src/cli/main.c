@@ -23,6 +23,7 @@ static const struct command *const commands[] = {
     &command_links,
     &command_status,
     &command_events,
+    &command_alerts,
     &command_audit,
     &command_invite,
     &command_join,

@@ -119,5 +119,6 @@ void control_move(struct conversation *conversation, yyjson_val *root);
 void control_token(struct conversation *conversation, yyjson_val *root);    /* control_tokens.c */
 void control_events(struct conversation *conversation, yyjson_val *root);   /* control_events.c */
 void control_live(struct conversation *conversation, yyjson_val *root);     /* control_live.c */
+void control_alerts(struct conversation *conversation, yyjson_val *root);   /* control_alerts.c */
 void control_audit(struct conversation *conversation, yyjson_val *root);    /* control_audit.c */
 void control_generate(struct conversation *conversation, yyjson_val *root); /* control_generate.c */

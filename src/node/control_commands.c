@@ -34,6 +34,7 @@ control_request_fn control_find(const char *name)
         {"role", control_role},
         {"authority", control_authority},
         {"audit", control_audit},
+        {"alerts", control_alerts},
         // clang-format on
     };
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {

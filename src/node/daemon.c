@@ -13,6 +13,7 @@
 #include "join/join_message.h"
 #include "mesh/host_port.h"
 #include "node/catalogue.h"
+#include "node/daemon_alerts.h"
 #include "node/daemon_audit.h"
 #include "node/finder.h"
 #include "node/knocks.h"
@@ -102,6 +103,7 @@ void daemon_changed(struct daemon *daemon)
         return;
     hosting_step(daemon->hosting, daemon_state(daemon), daemon_now_ms(daemon), daemon_wall_ms());
     daemon_lead(daemon);
+    daemon_alerts_step(daemon);
     daemon_watch(daemon);
     relay_changed(daemon->relay);
     daemon_tell_held(daemon);
@@ -363,7 +365,7 @@ static enum error_code daemon_check_options(const struct daemon_options *options
 static enum error_code daemon_open_all(struct daemon *daemon, struct error *err)
 {
     enum error_code code = daemon_check_options(&daemon->options, err);
-    if (!code && !(daemon->lead = lead_new()))
+    if (!code && (!(daemon->lead = lead_new()) || !(daemon->alerts = daemon_alerts_new())))
         code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a node");
     if (!code)
         code = lock_folder(daemon, err);
@@ -506,6 +508,7 @@ void daemon_free(struct daemon *daemon)
     daemon_free_peers(daemon);
     credentials_free(daemon->credentials);
     lead_free(daemon->lead);
+    daemon_alerts_free(daemon->alerts);
     message_free(daemon->now ? &daemon->now->base : NULL);
     daemon_tls_deinit(&daemon->tls);
     membership_deinit(&daemon->membership);

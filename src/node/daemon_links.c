@@ -10,6 +10,7 @@
 #include "hosting/carrier.h"
 #include "hosting/hosting.h"
 #include "join/book.h"
+#include "node/daemon_alerts.h"
 #include "node/daemon_audit.h"
 #include "node/daemon_state.h"
 #include "node/lead.h"
@@ -189,6 +190,7 @@ static void links_fill_now(struct daemon *daemon, struct told_now *told, Node__N
     now->models = told->models;
     now->n_unreached = gather_unreached(daemon, told->unreached);
     now->unreached = told->unreached;
+    daemon_alerts_tell(daemon, now);
     now->has_takes_no_part = now->takes_no_part = agreement_failure(daemon->agreement) != NULL;
 }
 
@@ -204,10 +206,12 @@ void daemon_tell_now(struct daemon *daemon)
         log_line(LOG_WARN, "node", "this node's devices: %s", err.text);
     links_fill_now(daemon, &told, &now);
     message_encode(&now.base, &bytes);
-    now.n_uses = now.n_problems = now.n_models = now.n_unreached = 0; /* `told` has them */
+    now.n_uses = now.n_problems = now.n_models = now.n_unreached = now.n_tells =
+        0; /* not its own */
     now.models = now.unreached = NULL;
     now.uses = NULL;
     now.problems = NULL;
+    now.tells = NULL;
     placing_now_clear(&now);
     tell_now_to_those_who_need_it(daemon, &bytes, held != daemon->held);
     daemon->held = held;
@@ -262,6 +266,8 @@ static enum error_code links_take_now(struct peer *peer, const uint8_t *bytes, s
     }
     message_free(peer->now ? &peer->now->base : NULL);
     peer->now = (Node__Now *)message;
+    peer->has_clock = peer->now->has_wall_ms;
+    peer->clock_off_ms = (int64_t)(peer->now->wall_ms - daemon_wall_ms());
     return ERROR_NONE;
 }
 

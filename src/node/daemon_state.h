@@ -44,6 +44,7 @@ struct relay;
 struct telling;
 struct weights;
 
+struct daemon_alerts;
 struct daemon_audit;
 
 enum { RUN_FORECASTS = 8 }; /* instances whose forecasts are kept (daemon_run.h) */
@@ -115,6 +116,9 @@ struct daemon {
     bool is_leaving;
     bool has_had_tokens; /* STATE/tokens-made is there */
     uint64_t told_ms;
+
+    struct daemon_alerts *alerts;
+    uint64_t api_until_s; /* when the certificate of the HTTP API ends; 0: there is none */
 
     struct control *control;
     struct events *events; /* the last of them */

@@ -2,6 +2,7 @@
  * they must know and hears what they say. On the loop's thread. */
 #pragma once
 
+#include "alerts/alert_usual.h"
 #include "base/error.h"
 #include "mesh/mesh.h"
 #include "node/telling.h"
@@ -31,12 +32,16 @@ struct peer {
     uint64_t silent_ms; /* when it was found to be silent, last */
     uint64_t
         down_ms; /* its last link ended then, and no other came; 0: there is one, or never was */
-    Cluster__Node *about;  /* what it says of itself; NULL: nothing yet */
-    Node__Now *now;        /* the same */
-    uint64_t proposed_ms;  /* its record for the state, last */
-    uint64_t told_ms;      /* when it was told of what changes all the time, last */
-    uint64_t signed_ms;    /* when something was signed for it, last */
-    uint64_t measured_ms;  /* when the link to it was last worth an event; 0: never */
+    Cluster__Node *about; /* what it says of itself; NULL: nothing yet */
+    Node__Now *now;       /* the same */
+    uint64_t proposed_ms; /* its record for the state, last */
+    uint64_t told_ms;     /* when it was told of what changes all the time, last */
+    uint64_t signed_ms;   /* when something was signed for it, last */
+    uint64_t measured_ms; /* when the link to it was last worth an event; 0: never */
+    bool has_clock;       /* it has told the time … */
+    int64_t clock_off_ms; /* … which was so much ahead of this node's when it came */
+    /* What is usual of the link to it. */
+    struct alert_usual usual_latency_ns, usual_loss_share, usual_bytes_per_s;
     struct told_peer told; /* readings, both ways (telling.h) */
 };
 

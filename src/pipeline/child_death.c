@@ -46,8 +46,7 @@ static void child_remember_death(uint64_t *list_ns, uint32_t n, uint64_t now_ns)
     list_ns[0] = now_ns;
 }
 
-static uint32_t deaths_count_recent(const uint64_t *list_ns, uint32_t n_max, uint64_t now_ns,
-                                    uint64_t ms)
+uint32_t deaths_count_recent(const uint64_t *list_ns, uint32_t n_max, uint64_t now_ns, uint64_t ms)
 {
     uint32_t n = 0;
     while (n < n_max && list_ns[n] && now_ns - list_ns[n] < ms * MS)
@@ -145,7 +144,9 @@ static void child_note_death(struct child *child, struct death *death, uint64_t 
 void child_died(struct child *child, const struct error *why, bool hung)
 {
     struct death death = {.why = why, .hung = hung};
+    pthread_mutex_lock(&child->lock);
     child_note_death(child, &death, clock_now_ns());
+    pthread_mutex_unlock(&child->lock);
     child_take_down(child);
     child_mirror(child, NULL);
     pthread_mutex_lock(&child->lock);

@@ -176,6 +176,18 @@ pid_t children_pid(struct children *children, const char *device)
     return pid;
 }
 
+uint32_t children_deaths(struct children *children, const char *device, uint64_t ms)
+{
+    struct child *child = child_of(children, device, false, NULL);
+    if (!child)
+        return 0;
+    pthread_mutex_lock(&child->lock);
+    const uint32_t n =
+        deaths_count_recent(child->deaths_ns, LIMIT_CHILD_DEATHS, clock_now_ns(), ms);
+    pthread_mutex_unlock(&child->lock);
+    return n;
+}
+
 /* ---- lanes ---------------------------------------------------------------------------- */
 
 static void lane_free(struct lane *lane)

@@ -131,6 +131,9 @@ void lane_write(struct lane *lane, struct lane_job *job, uint32_t stage,
 void lane_settle(struct lane *lane, struct lane_job *job, uint32_t stage,
                  const struct buffer *message);
 
+/* How often the device's process has died within the last `ms`: at most LIMIT_CHILD_DEATHS. Any
+ * thread. */
+uint32_t children_deaths(struct children *children, const char *device, uint64_t ms);
 pid_t children_pid(struct children *children, const char *device); /* for tests; 0: none */
 
 /* For the first line of a main(): when this process was started as a child, is that and never

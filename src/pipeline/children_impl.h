@@ -108,13 +108,14 @@ struct child {
     pid_t pid;              /* 0: not running. Changed by the watcher alone */
 
     struct child_work work;
+    uint64_t
+        deaths_ns[LIMIT_CHILD_DEATHS]; /* the last ones, newest first: the watcher's to change */
 
     /* the watcher's */
     int socket;
     bool said_hello;
     uint64_t started_ns, heard_ns, beat_ns, start_at_ns, stepped_ns;
-    uint64_t deaths_ns[LIMIT_CHILD_DEATHS]; /* the last ones, newest first */
-    uint64_t hangs_ns[LIMIT_CHILD_HANGS];   /* the same */
+    uint64_t hangs_ns[LIMIT_CHILD_HANGS]; /* the last ones, newest first */
     struct error last_death;
 };
 
@@ -129,7 +130,8 @@ void *child_watch(void *child); /* the watching thread */
 void child_wake(struct child *child);
 void child_suspect(struct child *child, const struct error *why); /* any thread */
 
-/* ---- child_death.c: on that thread ---- */
+/* ---- child_death.c: on that thread, but for the first ---- */
+uint32_t deaths_count_recent(const uint64_t *list_ns, uint32_t n_max, uint64_t now_ns, uint64_t ms);
 void child_tell_lanes(struct child *child); /* that something has changed */
 void child_mirror(struct child *child, const struct device_readings *readings);
 void child_take_down(struct child *child); /* all lanes: nothing is sent or received any more */

@@ -1,6 +1,7 @@
 /* The alerts' machine against an oracle that looks at a whole trace at once; the table's sense; the
  * lines that people set. */
-#include "alerts/alerts.h"
+#include "alerts/alert_asks.h"
+#include "alerts/alert_usual.h"
 #include "base/random.h"
 
 #include <math.h>
@@ -287,6 +288,152 @@ static void test_lines_are_set_within_bounds(void **unused)
     assert_true(lines.raise == 90 && lines.clear == 95);
 }
 
+/* ---- settings ---- */
+
+static void test_settings_make_lines_and_mutes(void **unused)
+{
+    static struct alert_mutes mutes;
+    const struct alert_setting list[] = {
+        {"alerts/device_hot.clear", "10"},
+        {"alerts/device_hot.raise", "60"},
+        {"alerts/device_hot.raise", "nonsense"},
+        {"alerts/no_such.raise", "60"},
+        {"alerts/mute/node_lost@abc", "2000"},
+        {"alerts/mute/disk_full", "2000"},
+        {"alerts/mute/link_slow", "999"},
+        {"alerts/mute/no_such", "2000"},
+        {"drain/abc", "yes"},
+    };
+    alerts_init(&machine);
+    alert_settings_all(&machine, &mutes, list, sizeof list / sizeof *list, 1000);
+    assert_true(machine.lines[ALERT_DEVICE_HOT].raise == 60);
+    assert_true(machine.lines[ALERT_DEVICE_HOT].clear == 10); /* though raise came later */
+    assert_int_equal(mutes.n, 2);
+    assert_true(alert_is_muted(&mutes, ALERT_NODE_LOST, "abc"));
+    assert_false(alert_is_muted(&mutes, ALERT_NODE_LOST, "abd"));
+    assert_true(alert_is_muted(&mutes, ALERT_DISK_FULL, "any"));
+    assert_false(alert_is_muted(&mutes, ALERT_LINK_SLOW, "any"));
+    const struct alert_setting all = {"alerts/mute/all", "2000"};
+    alert_settings_all(&machine, &mutes, &all, 1, 1000);
+    assert_true(alert_is_muted(&mutes, ALERT_LINK_SLOW, "any"));
+    assert_true(machine.lines[ALERT_DEVICE_HOT].raise == 97);
+    alert_settings_all(&machine, &mutes, &all, 1, 2000);
+    assert_int_equal(mutes.n, 0);
+}
+
+static void test_the_usual_is_followed(void **unused)
+{
+    struct alert_usual usual = {0};
+    uint64_t now = 1;
+    for (; now < 100000; now += 2000)
+        alert_usual_take(&usual, 10, now);
+    assert_false(alert_usual_is_known(&usual));
+    for (; now < 10 * 3600000u; now += 2000)
+        alert_usual_take(&usual, 10, now);
+    assert_true(alert_usual_is_known(&usual) && fabs(usual.value - 10) < 1e-9);
+    for (; now < 11 * 3600000u; now += 2000)
+        alert_usual_take(&usual, 100, now); /* an hour otherwise moves it by a part … */
+    assert_true(usual.value > 15 && usual.value < 30);
+    for (; now < 40 * 3600000u; now += 2000)
+        alert_usual_take(&usual, 100, now); /* … and a day becomes the usual */
+    assert_true(usual.value > 95);
+}
+
+/* ---- what is proposed ---- */
+
+struct asks_world {
+    struct alert_asks asks;
+    struct alert_mutes mutes;
+    struct alert_agreed agreed[LIMIT_ALERTS];
+    char subjects[LIMIT_ALERTS][16];
+    uint32_t n_agreed, n_raised, n_cleared;
+    bool loses; /* what is proposed is lost */
+};
+static struct asks_world asking;
+
+static void asks_apply(const struct alert_ask *ask)
+{
+    uint32_t at = 0;
+    while (at < asking.n_agreed && strcmp(asking.subjects[at], ask->subject) != 0)
+        at++;
+    assert_true((at < asking.n_agreed) == !ask->raises); /* never twice */
+    if (ask->raises) {
+        snprintf(asking.subjects[at], sizeof asking.subjects[at], "%s", ask->subject);
+        asking.agreed[at] = (struct alert_agreed){ask->kind, asking.subjects[at]};
+        asking.n_agreed++, asking.n_raised++;
+    } else {
+        asking.n_agreed--, asking.n_cleared++;
+        memcpy(asking.subjects[at], asking.subjects[asking.n_agreed], 16);
+        asking.agreed[at].kind = asking.agreed[asking.n_agreed].kind;
+    }
+}
+
+static uint32_t asks_at(uint64_t now_ms)
+{
+    static struct alert_ask out[16];
+    const uint32_t n = alert_asks_step(&asking.asks, &machine, &asking.mutes, asking.agreed,
+                                       asking.n_agreed, NULL, 0, now_ms, out, 16);
+    for (uint32_t i = 0; i < n && !asking.loses; i++)
+        asks_apply(&out[i]);
+    return n;
+}
+
+static void make_up(enum alert_kind kind, int n)
+{
+    char subject[16];
+    for (int i = 0; i < n; i++) {
+        snprintf(subject, sizeof subject, "%c%d", kind == ALERT_NODE_LOST ? 'n' : 'd', i);
+        alerts_adopt(&machine, kind, subject, 0);
+    }
+}
+
+static void test_the_log_is_not_flooded(void **unused)
+{
+    asking = (struct asks_world){0};
+    alerts_init(&machine);
+    make_up(ALERT_DEVICE_HOT, 100);
+    make_up(ALERT_NODE_LOST, 10);
+    uint32_t at_once = 0;
+    for (uint64_t now = 0; now < LIMIT_ALERT_REFILL_MS; now += 100) {
+        at_once += asks_at(now);
+        for (uint32_t i = 0; now == 0 && i < 10; i++)
+            assert_int_equal(asking.agreed[i].kind, ALERT_NODE_LOST); /* critical ones first */
+    }
+    assert_int_equal(at_once, LIMIT_ALERT_BURST);
+    for (uint64_t now = LIMIT_ALERT_REFILL_MS; asking.n_raised < 110; now += 500) {
+        asks_at(now);
+        assert_true(asking.n_raised <= LIMIT_ALERT_BURST + now / LIMIT_ALERT_REFILL_MS);
+        assert_true(now < 200 * LIMIT_ALERT_REFILL_MS);
+    }
+    alerts_init(&machine); /* all is well */
+    for (uint64_t now = 1000000; asking.n_cleared < 110; now += 500)
+        asks_at(now);
+    assert_int_equal(asking.n_agreed, 0);
+}
+
+static void test_what_is_lost_is_asked_again_and_no_sooner(void **unused)
+{
+    asking = (struct asks_world){.loses = true};
+    alerts_init(&machine);
+    make_up(ALERT_NODE_LOST, 1);
+    uint32_t n = 0;
+    for (uint64_t now = 0; now < 4 * ALERT_ASK_AGAIN_MS; now += 100)
+        n += asks_at(now);
+    assert_int_equal(n, 4);
+    asking.loses = false;
+    assert_int_equal(asks_at(4 * ALERT_ASK_AGAIN_MS), 1);
+    assert_int_equal(asking.n_raised, 1);
+    /* Another leads now, and finds it up: nothing is asked for. */
+    asking.asks = (struct alert_asks){0};
+    assert_int_equal(asks_at(100000), 0);
+    /* Muted, it is cleared; then it is back. */
+    asking.mutes = (struct alert_mutes){.list = {{ALERT_NODE_LOST, NULL, 1}}, .n = 1};
+    assert_int_equal(asks_at(110000), 1);
+    asking.mutes.n = 0;
+    assert_int_equal(asks_at(110001), 1);
+    assert_true(asking.n_agreed == 1 && asking.n_raised == 2 && asking.n_cleared == 1);
+}
+
 /* ---- docs/alerts.md ---- */
 
 static void put_line(const struct alert_rule *rule, double value, uint64_t hold_ms, char *out,
@@ -347,6 +494,10 @@ int main(void)
         cmocka_unit_test(test_there_are_never_too_many),
         cmocka_unit_test(test_every_rule_makes_sense),
         cmocka_unit_test(test_lines_are_set_within_bounds),
+        cmocka_unit_test(test_settings_make_lines_and_mutes),
+        cmocka_unit_test(test_the_usual_is_followed),
+        cmocka_unit_test(test_the_log_is_not_flooded),
+        cmocka_unit_test(test_what_is_lost_is_asked_again_and_no_sooner),
         cmocka_unit_test(test_the_page_has_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -156,6 +157,33 @@ static void test_now(void **state)
     assert_int_equal(claims_now(&now, &err), ERROR_INVALID);
 }
 
+static void test_tells(void **state)
+{
+    static char text[LIMIT_CLUSTER_TEXT_BYTES], kind[] = "disk_full";
+    static Node__AlertTell tells[LIMIT_ALERT_TELLS + 1], *list[LIMIT_ALERT_TELLS + 1];
+    Node__Now now = NODE__NOW__INIT;
+    for (int i = 0; i <= LIMIT_ALERT_TELLS; i++) {
+        node__alert_tell__init(&tells[i]);
+        tells[i].kind = kind;
+        list[i] = &tells[i];
+    }
+    now.tells = list;
+    now.n_tells = LIMIT_ALERT_TELLS;
+    assert_int_equal(claims_now(&now, &err), ERROR_NONE);
+    now.n_tells++;
+    assert_int_equal(claims_now(&now, &err), ERROR_INVALID);
+    now.n_tells = 1;
+    tells[0].has_value = true, tells[0].value = (double)INFINITY;
+    assert_int_equal(claims_now(&now, &err), ERROR_INVALID);
+    tells[0].value = 97;
+    assert_int_equal(claims_now(&now, &err), ERROR_NONE);
+    memset(text, 'x', sizeof text - 1);
+    tells[0].what = text;
+    assert_int_equal(claims_now(&now, &err), ERROR_INVALID);
+    tells[0].what = NULL, tells[0].kind = NULL;
+    assert_int_equal(claims_now(&now, &err), ERROR_INVALID);
+}
+
 static Cluster__NodeRecord *record_of(Cluster__NodeRecord *record, Cluster__Node *node, char *id,
                                       uint64_t member)
 {
@@ -194,8 +222,9 @@ static void test_member(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names), cmocka_unit_test(test_own), cmocka_unit_test(test_leaders),
-        cmocka_unit_test(test_about), cmocka_unit_test(test_now), cmocka_unit_test(test_member),
+        cmocka_unit_test(test_names),  cmocka_unit_test(test_own), cmocka_unit_test(test_leaders),
+        cmocka_unit_test(test_about),  cmocka_unit_test(test_now), cmocka_unit_test(test_tells),
+        cmocka_unit_test(test_member),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
