@@ -187,6 +187,8 @@ static const struct route routes[] = {
     {METHOD_GET, "/api/links", ACCESS_READ, bridge_handle},
     {METHOD_GET, "/api/cluster", ACCESS_READ, bridge_handle},
     {METHOD_GET, "/api/moves", ACCESS_READ, bridge_handle},
+    {METHOD_GET, "/api/alerts", ACCESS_READ, bridge_handle},
+    {METHOD_POST, "/api/alerts", ACCESS_ADMIN, bridge_handle},
     {METHOD_POST, "/api/place", ACCESS_MODELS, bridge_handle},
     {METHOD_POST, "/api/unload", ACCESS_MODELS, bridge_handle},
     {METHOD_POST, "/api/move", ACCESS_MODELS, bridge_handle},

@@ -117,19 +117,14 @@ static void put_alerts(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_va
         alert_put_json(daemon, doc, yyjson_mut_arr_add_obj(doc, cleared), state->cleared_alerts[i]);
 }
 
-/* The alert that an event has just raised, or cleared, which is the last of its list. */
 static void control_alerts_follow(struct conversation *conversation, uint64_t index,
                                   const Cluster__Event *event, bool applied)
 {
-    const Cluster__State *state = daemon_state(conversation->daemon)->root;
+    const Cluster__Alert *alert = applied ? daemon_alert_of(conversation->daemon, event) : NULL;
     const bool raised = event->kind_case == CLUSTER__EVENT__KIND_ALERT_RAISED;
     yyjson_mut_doc *doc;
-    if (!applied || !state || (!raised && event->kind_case != CLUSTER__EVENT__KIND_ALERT_CLEARED))
+    if (!alert)
         return;
-    const size_t n = raised ? state->n_alerts : state->n_cleared_alerts;
-    if (!n)
-        return;
-    const Cluster__Alert *alert = raised ? state->alerts[n - 1] : state->cleared_alerts[n - 1];
     yyjson_mut_val *root = control_object(&doc);
     alert_put_json(conversation->daemon, doc,
                    yyjson_mut_obj_add_obj(doc, root, raised ? "raised" : "cleared"), alert);

@@ -12,6 +12,7 @@
 #include "join/book.h"
 #include "join/join_message.h"
 #include "mesh/host_port.h"
+#include "node/alert_hook.h"
 #include "node/catalogue.h"
 #include "node/daemon_alerts.h"
 #include "node/daemon_audit.h"
@@ -156,6 +157,8 @@ static void on_applied(void *self, uint64_t index, const Cluster__Event *event,
     if (outcome->applied && event->kind_case == CLUSTER__EVENT__KIND_INSTANCE_STOPPED)
         lead_anew(daemon->lead, event->instance_stopped->id);
     daemon_audit_applied(daemon, event, outcome);
+    if (outcome->applied)
+        daemon_alerts_applied(daemon, event);
     control_event(daemon, index, event, outcome->applied);
 }
 
@@ -369,6 +372,10 @@ static enum error_code daemon_open_all(struct daemon *daemon, struct error *err)
         code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a node");
     if (!code)
         code = lock_folder(daemon, err);
+    if (!code && daemon->options.alert_webhook)
+        code = alert_hook_open(&(struct alert_hook_options){daemon->options.alert_webhook,
+                                                            daemon->options.alert_secret_file},
+                               &daemon->alert_hook, err);
     if (!code)
         code = take_name(daemon, err);
     if (!code)
@@ -508,6 +515,7 @@ void daemon_free(struct daemon *daemon)
     daemon_free_peers(daemon);
     credentials_free(daemon->credentials);
     lead_free(daemon->lead);
+    alert_hook_close(daemon->alert_hook);
     daemon_alerts_free(daemon->alerts);
     message_free(daemon->now ? &daemon->now->base : NULL);
     daemon_tls_deinit(&daemon->tls);

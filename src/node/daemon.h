@@ -46,7 +46,9 @@ struct daemon_options {
     const char *peers[DAEMON_PEERS_MAX]; /* HOST or HOST:PORT, dialled whatever discovery finds */
     uint32_t n_peers;
     const char *join_code; /* NULL: none */
-    bool no_moves;         /* as leader it moves no instance for gain */
+    /* Where alerts are told while this node leads (alert_hook.h); NULL: nowhere. */
+    const char *alert_webhook, *alert_secret_file;
+    bool no_moves; /* as leader it moves no instance for gain */
     uint64_t
         patience_ms; /* how long a request waits for its instance; 0: LIMIT_RELAY_PATIENCE_MS */
     uint64_t models_max_bytes; /* of fetched models; 0: no limit but the disk */

@@ -6,16 +6,26 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "clusterfile/cluster.h"
+#include "node/alert_hook.h"
+#include "node/daemon_run.h"
 #include "node/daemon_state.h"
 #include "node/lead.h"
 #include "node/peers.h"
+#include "node/telling.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { STEP_MS = 250, READINGS_MAX = 64, TURNS_MAX = 128, PROPOSE_MAX = 16, UNMET_MAX = 64 };
+enum {
+    STEP_MS = 250,
+    READINGS_MAX = 64,
+    TURNS_MAX = 128,
+    PROPOSE_MAX = 16,
+    UNMET_MAX = 64,
+    TELL_AGAIN_MS = 120 * 1000
+};
 #define DAY_MS 86400e3
 #define TOKEN_LIFE_MS (30 * DAY_MS) /* tokens that were made for less are meant to end */
 
@@ -261,6 +271,36 @@ static void readings_of_node(struct daemon *daemon, const Cluster__Node *node)
         readings_of_tells(daemon, node->id, now);
 }
 
+/* What its driver's node tells of it; NULL: nothing lately. */
+static const Node__Driving *instance_driving(const struct daemon *daemon,
+                                             const Cluster__Instance *instance)
+{
+    const char *driver = instance->current && instance->current->n_stages
+                             ? instance->current->stages[0]->node
+                             : NULL;
+    const Node__Work *work =
+        driver && heard_now(daemon, driver) ? telling_work(daemon, driver) : NULL;
+    for (size_t i = 0; work && i < work->n_driving; i++) {
+        if (work->driving[i]->instance && strcmp(work->driving[i]->instance, instance->id) == 0)
+            return work->driving[i];
+    }
+    return NULL;
+}
+
+/* The forecast is of all streams together, so it is compared while all of them are in use; else the
+ * reading is unknown. */
+static void readings_of_speed(struct daemon *daemon, const Cluster__Instance *instance)
+{
+    const Node__Driving *driving = instance_driving(daemon, instance);
+    const uint32_t streams = instance->demand->streams ? instance->demand->streams : 1;
+    const bool measured = driving && driving->has_decode_mtok_per_s && driving->active >= streams;
+    const double forecast =
+        measured ? daemon_run_forecast(daemon, instance)->decode_tokens_per_s : 0;
+    readings_add(daemon, ALERT_INSTANCE_SLOW, known_if(forecast > 0),
+                 forecast > 0 ? driving->decode_mtok_per_s / 10.0 / forecast : 0, "%s",
+                 instance->id);
+}
+
 static void readings_of_instances(struct daemon *daemon)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
@@ -269,6 +309,7 @@ static void readings_of_instances(struct daemon *daemon)
         const enum instance_phase phase = daemon_phase(daemon, root->instances[i], &problem);
         readings_add(daemon, ALERT_INSTANCE_UNHEALTHY, ALERT_KNOWN, phase == INSTANCE_FAILED, "%s",
                      root->instances[i]->id);
+        readings_of_speed(daemon, root->instances[i]);
     }
 }
 
@@ -369,6 +410,54 @@ static void propose_alerts(struct daemon *daemon)
 /* ---- leading
  * -------------------------------------------------------------------------------------- */
 
+const Cluster__Alert *daemon_alert_of(const struct daemon *daemon, const Cluster__Event *event)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    const Cluster__AlertCleared *cleared = event->alert_cleared;
+    if (event->kind_case == CLUSTER__EVENT__KIND_ALERT_RAISED)
+        return event->alert_raised;
+    if (event->kind_case != CLUSTER__EVENT__KIND_ALERT_CLEARED || !root || !cleared->kind ||
+        !cleared->subject)
+        return NULL;
+    for (size_t i = root->n_cleared_alerts; i-- > 0;) {
+        const Cluster__Alert *alert = root->cleared_alerts[i];
+        if (strcmp(alert->kind, cleared->kind) == 0 &&
+            strcmp(alert->subject, cleared->subject) == 0)
+            return alert;
+    }
+    return NULL;
+}
+
+void daemon_alerts_applied(struct daemon *daemon, const Cluster__Event *event)
+{
+    const Cluster__Alert *alert = daemon_alert_of(daemon, event);
+    if (alert && daemon->alert_hook && daemon->alerts->leads)
+        alert_hook_send(daemon->alert_hook, daemon, alert,
+                        event->kind_case == CLUSTER__EVENT__KIND_ALERT_CLEARED);
+}
+
+static bool was_lately(uint64_t time_ms, uint64_t wall_ms)
+{
+    return time_ms + TELL_AGAIN_MS > wall_ms;
+}
+
+/* The leader before may have died with these in its queue: they are told again. */
+static void tell_again(const struct daemon *daemon)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    const uint64_t wall_ms = daemon_wall_ms();
+    if (!daemon->alert_hook)
+        return;
+    for (size_t i = 0; i < root->n_cleared_alerts; i++) {
+        if (was_lately(root->cleared_alerts[i]->cleared_ms, wall_ms))
+            alert_hook_send(daemon->alert_hook, daemon, root->cleared_alerts[i], true);
+    }
+    for (size_t i = 0; i < root->n_alerts; i++) {
+        if (was_lately(root->alerts[i]->raised_ms, wall_ms))
+            alert_hook_send(daemon->alert_hook, daemon, root->alerts[i], false);
+    }
+}
+
 /* What another leader has raised is up; it is cleared as it would have been there. */
 static void begin_leading(struct daemon *daemon)
 {
@@ -380,6 +469,7 @@ static void begin_leading(struct daemon *daemon)
     own->began_ms = daemon_now_ms(daemon);
     for (uint32_t i = 0; i < n; i++)
         alerts_adopt(&own->machine, agreed[i].kind, agreed[i].subject, own->began_ms);
+    tell_again(daemon);
 }
 
 void daemon_alerts_step(struct daemon *daemon)

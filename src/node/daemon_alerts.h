@@ -21,6 +21,11 @@ void daemon_alerts_tell(struct daemon *daemon, Node__Now *now);
 /* A step of the leader, where this node is that; else nothing. */
 void daemon_alerts_step(struct daemon *daemon);
 
+/* An event that counts: the leader tells the webhook of it. */
+void daemon_alerts_applied(struct daemon *daemon, const Cluster__Event *event);
+/* The record of an alert that an event has just raised or cleared; NULL: it is none such. */
+const Cluster__Alert *daemon_alert_of(const struct daemon *daemon, const Cluster__Event *event);
+
 /* The lines and mutes as the settings are now. */
 void daemon_alerts_settings(struct daemon *daemon, struct alerts *alerts,
                             struct alert_mutes *mutes);

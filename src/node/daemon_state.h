@@ -44,6 +44,7 @@ struct relay;
 struct telling;
 struct weights;
 
+struct alert_hook;
 struct daemon_alerts;
 struct daemon_audit;
 
@@ -118,7 +119,8 @@ struct daemon {
     uint64_t told_ms;
 
     struct daemon_alerts *alerts;
-    uint64_t api_until_s; /* when the certificate of the HTTP API ends; 0: there is none */
+    struct alert_hook *alert_hook; /* NULL: none was asked for */
+    uint64_t api_until_s;          /* when the certificate of the HTTP API ends; 0: there is none */
 
     struct control *control;
     struct events *events; /* the last of them */

@@ -240,11 +240,18 @@ static enum error_code daemon_tls_issue(void *self, const struct served_names *n
                : err->code;
 }
 
+static void daemon_api_shown(void *self, uint64_t until_unix_s)
+{
+    struct daemon *daemon = self;
+    daemon->api_until_s = until_unix_s;
+}
+
 struct pair_source daemon_api_source(struct daemon *daemon)
 {
     return (struct pair_source){.version = daemon_tls_version,
                                 .issue = daemon_tls_issue,
                                 .last = daemon_tls_last,
+                                .shown = daemon_api_shown,
                                 .self = daemon};
 }
 

@@ -6,6 +6,7 @@
 #include "join/admission.h"
 #include "mesh/probe.h"
 #include "node/catalogue.h"
+#include "node/daemon_alerts.h"
 #include "node/daemon_state.h"
 #include "node/finder.h"
 #include "node/live_view.h"
@@ -343,6 +344,19 @@ static void view_put_links(struct live_view *view, yyjson_mut_val *root)
         view_put_link(view, list, state->links[i]);
 }
 
+static void view_put_alerts(struct live_view *view, yyjson_mut_val *root)
+{
+    const Cluster__State *state = daemon_state(view->daemon)->root;
+    yyjson_mut_val *list = view_object(view, root, "alerts");
+    for (size_t i = 0; view->daemon->is_member && state && i < state->n_alerts; i++) {
+        char id[LIMIT_CLUSTER_TEXT_BYTES];
+        alert_id_text(state->alerts[i], id, sizeof id);
+        yyjson_mut_val *item = view_object(view, list, id);
+        if (item)
+            alert_put_json(view->daemon, view->doc, item, state->alerts[i]);
+    }
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 yyjson_mut_doc *live_view_make(struct live *live, struct daemon *daemon)
@@ -366,6 +380,6 @@ yyjson_mut_doc *live_view_make(struct live *live, struct daemon *daemon)
     view_put_links(&view, root);
     view_put_models(&view, root);
     view_put_instances(&view, root);
-    view_object(&view, root, "alerts");
+    view_put_alerts(&view, root);
     return doc;
 }

@@ -164,6 +164,8 @@ static bool post_fill(struct post *post, const struct post_options *given)
         .content_type =
             post_copy(given->content_type ? given->content_type : "application/json", &failed),
         .authorization = post_copy(given->authorization, &failed),
+        .sign = given->sign,
+        .sign_self = given->sign_self,
         .ca_path = post_copy(given->ca_path, &failed),
         .queue_max = post_or(given->queue_max, POST_QUEUE),
         .queue_bytes = given->queue_bytes ? given->queue_bytes : POST_QUEUE_BYTES,

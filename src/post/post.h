@@ -21,6 +21,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct post;
@@ -30,13 +31,17 @@ struct post_options {
     const char *url;           /* http://… or https://… */
     const char *content_type;  /* application/json */
     const char *authorization; /* the value of the header Authorization; NULL: none */
-    const char *ca_path;       /* a file of authorities in the place of the system's */
-    uint32_t queue_max;        /* messages that wait: POST_QUEUE */
-    uint64_t queue_bytes;      /* and all of their bytes: POST_QUEUE_BYTES */
-    uint32_t timeout_ms;       /* of one attempt: POST_TIMEOUT_MS */
-    uint32_t attempts;         /* of one message: POST_ATTEMPTS */
-    uint32_t pause_ms;         /* before the second; then twice as long each time … */
-    uint32_t pause_ms_max;     /* … up to this */
+    /* Writes one more header, "Name: value", for each body; false: the message is given up. On the
+     * post's thread. NULL: none. */
+    bool (*sign)(void *self, const struct buffer *body, char *line, size_t size);
+    void *sign_self;
+    const char *ca_path;   /* a file of authorities in the place of the system's */
+    uint32_t queue_max;    /* messages that wait: POST_QUEUE */
+    uint64_t queue_bytes;  /* and all of their bytes: POST_QUEUE_BYTES */
+    uint32_t timeout_ms;   /* of one attempt: POST_TIMEOUT_MS */
+    uint32_t attempts;     /* of one message: POST_ATTEMPTS */
+    uint32_t pause_ms;     /* before the second; then twice as long each time … */
+    uint32_t pause_ms_max; /* … up to this */
 };
 enum {
     POST_QUEUE = 256,

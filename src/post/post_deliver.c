@@ -106,7 +106,14 @@ static enum post_outcome post_judge_failure(const struct post *post, CURLcode co
 enum post_outcome post_attempt(struct post *post, const struct buffer *body)
 {
     long status = 0;
+    char line[POST_SIGN_TEXT];
+    struct curl_slist signature = {.data = line, .next = post->headers};
+    const bool is_signed = post->options.sign;
     assert(post->curl);
+    if (is_signed && !post->options.sign(post->options.sign_self, body, line, sizeof line))
+        return POST_HOPELESS;
+    if (curl_easy_setopt(post->curl, CURLOPT_HTTPHEADER, is_signed ? &signature : post->headers))
+        return POST_AGAIN;
     if (curl_easy_setopt(post->curl, CURLOPT_POSTFIELDS, body->data ? body->data : "") ||
         curl_easy_setopt(post->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->size))
         return POST_AGAIN;

@@ -33,6 +33,8 @@ struct post {
     _Atomic uint64_t give_up_ns; /* while closing: not later; 0: not closing */
 };
 
+enum { POST_SIGN_TEXT = 512 };
+
 enum post_outcome { POST_ARRIVED, POST_AGAIN, POST_HOPELESS };
 
 /* post_deliver.c */

@@ -27,6 +27,8 @@ static void keeper_take(struct pair_keeper *keeper, struct tls_pair *pair)
     if (!certificate_period(keeper->pair.certificate, &from, &keeper->until_unix_s))
         keeper->until_unix_s = 0;
     keeper->complaint[0] = 0;
+    if (keeper->options.source.shown)
+        keeper->options.source.shown(keeper->options.source.self, keeper->until_unix_s);
 }
 
 /* ---- the operator's files ----------------------------------------------------------------------

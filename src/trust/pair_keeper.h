@@ -25,6 +25,9 @@ struct pair_source {
     /* What it has issued last, before a restart; NULL: it keeps nothing. */
     enum error_code (*last)(void *self, uint64_t now_unix_s, struct tls_pair *out,
                             struct error *err);
+    /* Which certificate is shown from now on: until when it is good; 0: unknown. NULL: nobody asks.
+     */
+    void (*shown)(void *self, uint64_t until_unix_s);
     void *self;
 };
 

@@ -70,6 +70,8 @@ def scenario(world):
         alert = find(tower, "node_lost", "attic")[0]
         check_equal(alert["severity"], "critical", "severity")
         check("medley up" in alert["mend"], alert)
+        status, answer = tower.http("GET", "/api/alerts")
+        check_equal((status, answer["alerts"]), (200, [alert]), "GET /api/alerts")
         attic.start()
         attic.wait_until({"laptop": "up", "tower": "up", "attic": "up"}, 30)
         wait("it is over", lambda: not find(tower, "node_lost", "attic"), 30)

@@ -3,6 +3,7 @@
 #include "alerts/alert_asks.h"
 #include "alerts/alert_usual.h"
 #include "base/random.h"
+#include "trust/hmac.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -163,7 +164,7 @@ static void test_traces_agree_with_the_oracle(void **unused)
         sscanf(seeds, "%llu-%llu", (unsigned long long *)&first, (unsigned long long *)&last);
     for (uint64_t seed = first; seed <= last; seed++)
         check_trace(seed, counts);
-    print_message("%u raised, %u cleared\n", counts[ALERT_RAISED], counts[ALERT_CLEARED]);
+    print_message("# %u raised, %u cleared\n", counts[ALERT_RAISED], counts[ALERT_CLEARED]);
     if (!seeds)
         assert_true(counts[ALERT_RAISED] > TRACES / 2 && counts[ALERT_CLEARED] > TRACES / 2);
 }
@@ -434,6 +435,22 @@ static void test_what_is_lost_is_asked_again_and_no_sooner(void **unused)
     assert_true(asking.n_agreed == 1 && asking.n_raised == 2 && asking.n_cleared == 1);
 }
 
+/* ---- the webhook's signature ---- */
+
+/* RFC 4231, test cases 2 and 6 (a key that is longer than a block). */
+static void test_signatures_are_hmac_sha256(void **unused)
+{
+    char text[HMAC_TEXT];
+    uint8_t key[131];
+    static const char what[] = "what do ya want for nothing?";
+    static const char large[] = "Test Using Larger Than Block-Size Key - Hash Key First";
+    memset(key, 0xaa, sizeof key);
+    hmac_text("Jefe", 4, what, sizeof what - 1, text);
+    assert_string_equal(text, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    hmac_text(key, sizeof key, large, sizeof large - 1, text);
+    assert_string_equal(text, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
 /* ---- docs/alerts.md ---- */
 
 static void put_line(const struct alert_rule *rule, double value, uint64_t hold_ms, char *out,
@@ -475,7 +492,7 @@ static void test_the_page_has_the_table(void **unused)
                  alert_severity_name(rule->severity), rule->by_node ? "the node" : "the leader",
                  rule->mend);
         if (!strstr(page, row)) {
-            print_message("docs/alerts.md lacks the row\n%s", row);
+            print_message("# docs/alerts.md lacks the row\n%s", row);
             missing++;
         }
     }
@@ -498,6 +515,7 @@ int main(void)
         cmocka_unit_test(test_the_usual_is_followed),
         cmocka_unit_test(test_the_log_is_not_flooded),
         cmocka_unit_test(test_what_is_lost_is_asked_again_and_no_sooner),
+        cmocka_unit_test(test_signatures_are_hmac_sha256),
         cmocka_unit_test(test_the_page_has_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
