@@ -186,19 +186,6 @@ static const Node__AlertTell *tell_find(const Node__Now *now, const struct alert
     return NULL;
 }
 
-static void readings_of_tells(struct daemon *daemon, const char *node, const Node__Now *now)
-{
-    for (size_t i = 0; i < now->n_tells; i++) {
-        const Node__AlertTell *tell = now->tells[i];
-        const enum alert_kind kind = alert_kind_find(tell->kind, strlen(tell->kind));
-        if (kind == ALERT_KINDS || !alert_rule(kind)->by_node)
-            continue; /* of another version, or not for a node to say */
-        const char *joint = alert_rule(kind)->about == ALERT_ABOUT_LINK ? ">" : "/";
-        readings_add(daemon, kind, known_if(tell->has_value), tell->value, "%s%s%s", node,
-                     tell->what ? joint : "", tell->what ? tell->what : "");
-    }
-}
-
 /* ---- what is followed already ------------------------------------------------------------------
  */
 
@@ -219,6 +206,24 @@ static bool subject_is_gone(const struct daemon *daemon, enum alert_about about,
         return true;
     return (*rest == '/' && !state_device(record, rest + 1)) ||
            (*rest == '>' && !state_node(state, rest + 1));
+}
+
+/* What is not there is nobody's to tell of: it would only take the place of others. */
+static void readings_of_tells(struct daemon *daemon, const char *node, const Node__Now *now)
+{
+    for (size_t i = 0; i < now->n_tells; i++) {
+        const Node__AlertTell *tell = now->tells[i];
+        const enum alert_kind kind = alert_kind_find(tell->kind, strlen(tell->kind));
+        if (kind == ALERT_KINDS || !alert_rule(kind)->by_node)
+            continue; /* of another version, or not for a node to say */
+        char subject[ALERT_SUBJECT_TEXT];
+        const enum alert_about about = alert_rule(kind)->about;
+        const char *joint = !tell->what ? "" : about == ALERT_ABOUT_LINK ? ">" : "/";
+        const int n =
+            snprintf(subject, sizeof subject, "%s%s%s", node, joint, tell->what ? tell->what : "");
+        if (n > 0 && n < ALERT_SUBJECT_TEXT && !subject_is_gone(daemon, about, subject))
+            readings_add(daemon, kind, known_if(tell->has_value), tell->value, "%s", subject);
+    }
 }
 
 /* As told lately by a node that is heard; NULL: nothing is known of it now. */

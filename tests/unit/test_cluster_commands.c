@@ -233,6 +233,66 @@ static void test_events(void **state)
     EXPECT(2, "events --last many", "--last takes a whole number");
 }
 
+#define AN_ALERT                                                                                   \
+    "{\"id\":\"node_lost@a1\",\"kind\":\"node_lost\",\"severity\":\"critical\",\"subject\":{"      \
+    "\"node\":\"a1\"},\"about\":\"tower\",\"raised_ms\":1700000000123,\"text\":\"tower is "        \
+    "\\u001b lost\",\"mend\":\"Look.\""
+
+static void test_alerts(void **state)
+{
+    (void)state;
+    ANSWERS({"alerts",
+             {"{\"alerts\":[" AN_ALERT "}],\"cleared\":[" AN_ALERT
+              ",\"cleared_ms\":1700000060000,\"why\":\"muted\"}]}\n",
+              "{\"cleared\":" AN_ALERT ",\"cleared_ms\":1700000120000}}\n"}});
+    setenv("TZ", "UTC", 1);
+    EXPECT(1, "alerts --follow",
+           "2023-11-14 22:13:20  critical  tower is ? lost\n"
+           "                     Look.\n",
+           "2023-11-14 22:15:20  over      tower is ? lost\n",
+           "the node on this machine has ended");
+    expect_heard("{\"do\":\"alerts\",\"follow\":true,\"kinds\":false}\n");
+}
+
+static void test_alerts_that_are_over(void **state)
+{
+    (void)state;
+    ANSWERS({"alerts",
+             {"{\"alerts\":[],\"cleared\":[" AN_ALERT
+              ",\"cleared_ms\":1700000060000,\"why\":\"muted\"}]}\n"}});
+    EXPECT(0, "alerts", "all is well\n");
+    EXPECT(0, "alerts --all", "22:14:20  over      tower is ? lost (muted)\n", "all is well\n");
+}
+
+static void test_alerts_of_a_node_that_lies(void **state)
+{
+    (void)state;
+    ANSWERS({"alerts", {"{\"alerts\":[{\"id\":7}],\"cleared\":[]}\n"}});
+    EXPECT(1, "alerts", "cannot understand the node's answer: 'raised_ms' is not");
+}
+
+static void test_alerts_that_are_set(void **state)
+{
+    (void)state;
+    ANSWERS({"alerts", {"{\"set\":\"device_hot.raise\"}\n"}});
+    EXPECT(0, "alerts --set device_hot.raise=90.5", "device_hot.raise is set");
+    expect_heard("{\"do\":\"alerts\",\"set\":\"device_hot.raise\",\"value\":90.5}\n");
+}
+
+static void test_alerts_that_are_muted(void **state)
+{
+    (void)state;
+    ANSWERS({"alerts", {"{\"muted\":\"mute/node_lost\"}\n"}});
+    EXPECT(0, "alerts --mute node_lost --for 30m", "node_lost");
+    expect_heard("{\"do\":\"alerts\",\"mute\":\"node_lost\",\"seconds\":1800}\n");
+    EXPECT(2, "alerts --set device_hot.raise", "--set takes KIND.FIELD=NUMBER");
+    EXPECT(2, "alerts --set device_hot.raise=hot", "--set takes KIND.FIELD=NUMBER");
+    EXPECT(2, "alerts --unset device_hot.raise=3", "--unset takes KIND.FIELD");
+    EXPECT(2, "alerts --mute node_lost --for 31d", "up to 30 days");
+    EXPECT(2, "alerts --mute node_lost --for long", "up to 30 days");
+    EXPECT(2, "alerts --mute node_lost --all", "one at a time");
+}
+
 /* ---- who is in ------------------------------------------------------------------------------- */
 
 static void test_invite(void **state)
@@ -539,6 +599,11 @@ int main(void)
         cmocka_unit_test(test_status),
         cmocka_unit_test(test_status_of_one_that_waits),
         cmocka_unit_test(test_events),
+        cmocka_unit_test(test_alerts),
+        cmocka_unit_test(test_alerts_that_are_over),
+        cmocka_unit_test(test_alerts_of_a_node_that_lies),
+        cmocka_unit_test(test_alerts_that_are_set),
+        cmocka_unit_test(test_alerts_that_are_muted),
         cmocka_unit_test(test_invite),
         cmocka_unit_test(test_join_by_code),
         cmocka_unit_test(test_join_by_hand),
