@@ -66,6 +66,8 @@ enum {
     LIMIT_TEMPLATE_OUTPUT_BYTES = 64 * 1024 * 1024,
     LIMIT_TEMPLATE_MEMORY_BYTES = 256 * 1024 * 1024,
     LIMIT_TEMPLATE_MS = 5000,
+    LIMIT_TEMPLATE_PROCESS_BYTES = 768 * 1024 * 1024, /* all data of its process: RLIMIT_DATA */
+    LIMIT_TEMPLATE_PROCESS_MS = 60 * 1000,            /* one call of that, by a clock on the wall */
 
     /* weights that travel between nodes */
     LIMIT_MANIFEST_BYTES = 8 * 1024 * 1024,

@@ -465,6 +465,7 @@ static enum error_code open_devices(struct up *up, struct error *err)
     gpu_registry_path(registry, sizeof registry);
     up->gpu_options.registry = registry;
     up->gpu_options.prober = "/proc/self/exe";
+    up->gpu_options.prober_is_free = up->no_sandbox;
     up->gpu_options.skip_other = up->gpu_options.sim_file;
     notice_begin(&notice, "looking at the devices …");
     enum error_code code = gpu_open(&up->gpu_options, &up->gpu, err);

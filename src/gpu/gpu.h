@@ -41,7 +41,8 @@ struct gpu_options {
     const char *
         prober; /* a program whose main() begins with gpu_prober_main(): "/proc/self/exe" where that
                    is this program. NULL: verified in this process, where a crash is not survived */
-    bool verify;              /* verify every device anew, whatever the registry says */
+    bool prober_is_free; /* it runs in no sandbox; so does MEDLEY_NO_SANDBOX in the environment */
+    bool verify;         /* verify every device anew, whatever the registry says */
     uint32_t verify_limit_ms; /* for one device; 0: LIMIT_VERIFY_MS */
 
     const char *sim_file; /* --sim: simulated devices (simdevices/sim_file.h), after the real ones;

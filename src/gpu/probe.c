@@ -2,8 +2,12 @@
 #include "gpu/probe.h"
 
 #include "base/clock.h"
+#include "base/durable_file.h"
 #include "base/limits.h"
+#include "base/mem.h"
 #include "base/spawn.h"
+#include "base/state_folder.h"
+#include "sandbox/sandbox.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -65,24 +69,44 @@ static bool probe_read_answer(struct probe *probe)
 
 /* ---- starting -------------------------------------------------------------------------- */
 
-static int probe_spawn(struct probe *probe, const char *program, int answer, uint64_t limit_ms)
+/* Where drivers keep compiled shaders; "": nowhere. */
+static void probe_find_folder(char folder[PATH_MAX])
 {
-    char index[16], parent[16], limit_s[16];
+    struct error ignored;
+    if (!state_folder_file("drivers", folder, PATH_MAX) || durable_make_folder(folder, &ignored))
+        folder[0] = 0;
+}
+
+static int probe_spawn(struct probe *probe, const struct probe_options *options, int answer)
+{
+    char index[16], parent[16], limit_s[16], folder[PATH_MAX] = "";
+    struct sandbox_environment *environment = mem_new(sizeof *environment);
+    if (!environment)
+        return ENOMEM;
+    if (!options->is_free)
+        probe_find_folder(folder);
+    sandbox_environment_make(environ, folder[0] ? folder : NULL, environment);
     snprintf(index, sizeof index, "%u", probe->index);
     snprintf(parent, sizeof parent, "%ld", (long)getpid());
-    snprintf(limit_s, sizeof limit_s, "%" PRIu64, limit_ms / 1000 + ALARM_AFTER_S);
-    char *const arguments[] = {(char *)(uintptr_t)program,
+    snprintf(limit_s, sizeof limit_s, "%" PRIu64, options->limit_ms / 1000 + ALARM_AFTER_S);
+    char *const arguments[] = {(char *)(uintptr_t)options->program,
                                (char *)(uintptr_t)PROBE_ARGUMENT,
                                (char *)(uintptr_t)probe->backend,
                                index,
                                (char *)(uintptr_t)probe->name,
                                parent,
                                limit_s,
+                               (char *)(uintptr_t)(options->is_free ? PROBE_FREE : ""),
+                               folder,
                                NULL};
-    return spawn_child(program, arguments, environ, answer, PROBE_DESCRIPTOR, false, &probe->pid);
+    const int failure = spawn_child(options->program, arguments,
+                                    options->is_free ? environ : environment->variables, answer,
+                                    PROBE_DESCRIPTOR, false, &probe->pid);
+    mem_free(environment);
+    return failure;
 }
 
-static void probe_start(struct probe *probe, const char *program, uint64_t limit_ms)
+static void probe_start(struct probe *probe, const struct probe_options *options)
 {
     probe->result = PROBE_NOT_RUN;
     probe->reason[0] = 0;
@@ -100,12 +124,13 @@ static void probe_start(struct probe *probe, const char *program, uint64_t limit
     close(ends[1]);
     int failure = answer < 0 ? errno : fcntl(ends[0], F_SETFL, O_NONBLOCK) ? errno : 0;
     if (!failure)
-        failure = probe_spawn(probe, program, answer, limit_ms);
+        failure = probe_spawn(probe, options, answer);
     if (answer >= 0)
         close(answer);
     probe->answer = ends[0];
     if (failure) {
-        snprintf(probe->reason, sizeof probe->reason, "%s: %s", program, strerror(failure));
+        snprintf(probe->reason, sizeof probe->reason, "%s: %s", options->program,
+                 strerror(failure));
         close(ends[0]);
         probe->pid = 0;
     }
@@ -182,14 +207,15 @@ static bool probe_look(struct probe *probe, uint64_t limit_ms)
     return !probe->pid;
 }
 
-void probe_run(struct probe *probes, uint32_t count, const char *program, uint64_t limit_ms)
+void probe_run(struct probe *probes, uint32_t count, const struct probe_options *options)
 {
-    assert(count <= LIMIT_DEVICES);
+    const uint64_t limit_ms = options->limit_ms;
+    assert(count <= LIMIT_DEVICES && options->program);
     uint64_t start_ns[LIMIT_DEVICES];
     uint32_t n_running = 0;
     for (uint32_t i = 0; i < count; i++) {
         start_ns[i] = clock_now_ns();
-        probe_start(&probes[i], program, limit_ms);
+        probe_start(&probes[i], options);
         n_running += probes[i].pid != 0;
     }
     while (n_running) {

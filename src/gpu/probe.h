@@ -16,6 +16,11 @@
  *     medley-probe 1 passed
  *     medley-probe 1 failed REASON
  *
+ * Before any of that it enters the sandbox of the devices' processes (sandbox/sandbox.h): it reads
+ * libraries and its backend's files, uses its backend's devices, keeps compiled shaders in
+ * STATE/drivers, where the device's own process finds them, and has no network. A probe that the
+ * sandbox is too narrow for fails; `is_free` leaves it out.
+ *
  * Loading a backend and listing its devices already runs code of drivers, and is tried in a child
  * in the same way: a probe without a device's name does that and no more. */
 #pragma once
@@ -52,9 +57,15 @@ struct probe {
     size_t n_line;
 };
 
-/* Starts one child of `program` ("/proc/self/exe") for each probe, all at once, and waits for all.
- * Each has `limit_ms`; one that is late is killed. Every child has been reaped when it returns. */
-void probe_run(struct probe *probes, uint32_t count, const char *program, uint64_t limit_ms);
+struct probe_options {
+    const char *program; /* "/proc/self/exe" */
+    uint64_t limit_ms;   /* of each child; one that is late is killed */
+    bool is_free;        /* in no sandbox, and with the whole environment */
+};
+
+/* Starts one child for each probe, all at once, and waits for all. Every child has been reaped when
+ * it returns. */
+void probe_run(struct probe *probes, uint32_t count, const struct probe_options *options);
 
 /* Reads a child's line; false when it is none. `reason` gets printable text alone. Pure. */
 bool probe_parse(const char *line, size_t size, enum probe_result *result, char *reason,
@@ -68,4 +79,5 @@ typedef enum error_code probe_lookup(const char *backend, const struct device_im
 void probe_main(int argc, char **argv, probe_lookup *lookup);
 
 #define PROBE_ARGUMENT "--verify-one-device-and-answer-on-descriptor-3"
+#define PROBE_FREE "free"
 enum { PROBE_DESCRIPTOR = 3 };

@@ -4,6 +4,7 @@
 #include "gpu/plugins.h"
 #include "gpu/probe.h"
 #include "gpu/verify.h"
+#include "sandbox/sandbox.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -17,8 +18,9 @@
 #endif
 
 enum {
-    ARGUMENTS = 7
-}; /* program, PROBE_ARGUMENT, backend, index, name, the parent's pid, seconds */
+    ARGUMENTS = 9
+}; /* program, PROBE_ARGUMENT, backend, index, name, the parent's pid, seconds, PROBE_FREE or "",
+      the folder of shaders or "" */
 
 /* Nobody must have to clean up after the child: it leaves no core file and does not outlive its
  * parent. */
@@ -32,6 +34,24 @@ static void probe_child_bind_to_parent(pid_t parent, unsigned limit_s)
 #endif
     if (getppid() != parent) /* it died before the kernel was told */
         _exit(1);
+}
+
+/* Before the first byte of a driver is loaded. */
+static enum error_code probe_child_enter_sandbox(const char *backend, const char *is_free,
+                                                 const char *folder, struct error *err)
+{
+    static struct sandbox_rules rules;
+    const char *const files[] = {"/proc/self/exe", plugins_folder()};
+    const struct sandbox_need need = {.work = SANDBOX_DEVICE,
+                                      .backend = backend,
+                                      .folder = folder[0] ? folder : NULL,
+                                      .files = files,
+                                      .n_files = sizeof files / sizeof *files,
+                                      .environment = environ};
+    if (strcmp(is_free, PROBE_FREE) == 0)
+        return ERROR_NONE;
+    sandbox_rules_make(&need, &rules);
+    return sandbox_enter(&rules, err);
 }
 
 static enum error_code probe_child_check(const char *backend, uint32_t index, const char *name,
@@ -85,8 +105,10 @@ void probe_main(int argc, char **argv, probe_lookup *lookup)
     probe_child_bind_to_parent((pid_t)strtol(argv[5], NULL, 10),
                                (unsigned)strtoul(argv[6], NULL, 10));
     struct error err = {0};
-    enum error_code code =
-        probe_child_check(argv[2], (uint32_t)strtoul(argv[3], NULL, 10), argv[4], lookup, &err);
+    enum error_code code = probe_child_enter_sandbox(argv[2], argv[7], argv[8], &err);
+    if (!code)
+        code =
+            probe_child_check(argv[2], (uint32_t)strtoul(argv[3], NULL, 10), argv[4], lookup, &err);
     probe_child_answer(code, &err);
 }
 

@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -111,8 +112,11 @@ static void ask_children(struct vet *const *asked, uint32_t count,
         probes[i].index = asked[i]->index;
         probes[i].name = asked[i]->info.name;
     }
-    probe_run(probes, count, options->prober,
-              options->verify_limit_ms ? options->verify_limit_ms : LIMIT_VERIFY_MS);
+    const struct probe_options how = {
+        .program = options->prober,
+        .limit_ms = options->verify_limit_ms ? options->verify_limit_ms : LIMIT_VERIFY_MS,
+        .is_free = options->prober_is_free || getenv("MEDLEY_NO_SANDBOX")};
+    probe_run(probes, count, &how);
     for (uint32_t i = 0; i < count; i++)
         vetting_take_answer(asked[i], &probes[i]);
     mem_free(probes);

@@ -18,11 +18,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum {
-    LIMIT_TEMPLATE_PROCESS_BYTES = 768 * 1024 * 1024, /* all of its data: RLIMIT_DATA */
-    LIMIT_TEMPLATE_PROCESS_MS = 60 * 1000,            /* one call, by a clock on the wall */
-};
-
 struct template_process;
 
 /* As jinja_open(). `program` lives on; `limit_ms`: for one call. */

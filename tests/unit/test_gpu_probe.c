@@ -5,6 +5,7 @@
 #include "gpu/probe.h"
 #include "gpu/vetting.h"
 #include "gpu_fake.h"
+#include "sandbox/sandbox.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,6 +30,13 @@
 extern char **environ;
 
 enum { LONG_MS = 60000 };
+
+/* These devices answer through files and variables that a sandbox would keep from them. */
+static void run_free(struct probe *probes, uint32_t count, const char *program, uint64_t limit_ms)
+{
+    probe_run(probes, count,
+              &(struct probe_options){.program = program, .limit_ms = limit_ms, .is_free = true});
+}
 
 /* ---- the devices in the child; a backend's name says what they do ------------------------ */
 
@@ -129,6 +138,25 @@ static enum error_code multiply_counts_descriptors(void *self, uint32_t n, const
     return ERROR_UNSUPPORTED;
 }
 
+/* A driver that was taken over: what a sandbox keeps from it. */
+static enum error_code multiply_steals(void *self, uint32_t n, const float *a, const float *b,
+                                       float *out, struct error *err)
+{
+    char name[] = "true", *const words[] = {name, NULL};
+    pid_t pid;
+    if (open("/etc/passwd", O_RDONLY) >= 0)
+        return error_set(err, ERROR_DEVICE, "it reads any file");
+    if (open("/tmp/medley-probe-was-here", O_CREAT | O_WRONLY, 0600) >= 0)
+        return error_set(err, ERROR_DEVICE, "it writes anywhere");
+    if (socket(AF_INET, SOCK_STREAM, 0) >= 0)
+        return error_set(err, ERROR_DEVICE, "it has a network");
+    if (posix_spawn(&pid, "/bin/true", NULL, NULL, words, words + 1) == 0)
+        return error_set(err, ERROR_DEVICE, "it starts programs");
+    if (getenv("PROBE_PID_FILE"))
+        return error_set(err, ERROR_DEVICE, "it has the user's environment");
+    return ERROR_UNSUPPORTED;
+}
+
 static uint32_t list_segfaults(const void *unused)
 {
     (void)unused;
@@ -153,6 +181,7 @@ static const struct {
     {"closes", FAKE_HONEST, multiply_closes_the_pipe},
     {"tells-pid", FAKE_HONEST, multiply_tells_its_pid},
     {"descriptors", FAKE_HONEST, multiply_counts_descriptors},
+    {"steals", FAKE_HONEST, multiply_steals},
     {"lists-badly", FAKE_HONEST, NULL},
 };
 
@@ -247,7 +276,7 @@ static void test_every_way_to_end(void **state)
     uint32_t n_open = open_descriptors();
     for (size_t i = 0; i < WAYS; i++)
         probes[i] = probe_of(ways[i].backend);
-    probe_run(probes, WAYS, "/proc/self/exe", LONG_MS);
+    run_free(probes, WAYS, "/proc/self/exe", LONG_MS);
     expect_no_children();
     assert_int_equal(open_descriptors(), n_open);
     for (size_t i = 0; i < WAYS; i++) {
@@ -264,7 +293,7 @@ static void test_a_hang_costs_its_limit_and_children_run_side_by_side(void **sta
     struct probe probes[] = {probe_of("hangs"), probe_of("half-a-line"), probe_of("closes"),
                              probe_of("hangs")};
     uint64_t start_ns = clock_now_ns();
-    probe_run(probes, 4, "/proc/self/exe", 1500);
+    run_free(probes, 4, "/proc/self/exe", 1500);
     uint64_t took_ms = (clock_now_ns() - start_ns) / 1000000;
     expect_no_children();
     for (int i = 0; i < 4; i++) {
@@ -274,13 +303,35 @@ static void test_a_hang_costs_its_limit_and_children_run_side_by_side(void **sta
     assert_true(took_ms >= 1500 && took_ms < 4 * 1500); /* not one after the other */
 }
 
+static void test_a_driver_is_verified_in_a_sandbox(void **state)
+{
+    char lacks[512];
+    (void)state;
+    if (sandbox_lacks(sandbox_support(), lacks, sizeof lacks)) {
+        print_message("skipped: on this kernel a sandboxed process can still %s\n", lacks);
+        skip();
+    }
+    const struct probe_options sandboxed = {.program = "/proc/self/exe", .limit_ms = LONG_MS};
+    struct probe probes[] = {probe_of("steals"), probe_of("honest"), probe_of("lies")};
+    probe_run(probes, 3, &sandboxed);
+    if (probes[0].result != PROBE_PASSED)
+        fail_msg("%s", probes[0].reason);
+    assert_int_equal(probes[1].result, PROBE_PASSED);
+    assert_int_equal(probes[2].result, PROBE_FAILED);
+    struct probe thief = probe_of("steals"); /* the attempts are real ones */
+    run_free(&thief, 1, "/proc/self/exe", LONG_MS);
+    unlink("/tmp/medley-probe-was-here");
+    assert_int_equal(thief.result, PROBE_FAILED);
+    assert_non_null(strstr(thief.reason, "it reads any file"));
+}
+
 static void test_another_device_at_the_index(void **state)
 {
     (void)state;
     struct probe probes[] = {probe_of("honest"), probe_of("honest")};
     probes[0].name = "Another";
     probes[1].index = 7;
-    probe_run(probes, 2, "/proc/self/exe", LONG_MS);
+    run_free(probes, 2, "/proc/self/exe", LONG_MS);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(probes[i].result, PROBE_FAILED);
         assert_non_null(strstr(probes[i].reason, "different devices"));
@@ -294,7 +345,7 @@ static void test_listing_is_tried_too(void **state)
     struct probe probes[] = {probe_of("honest"), probe_of("lies"), probe_of("lists-badly")};
     for (int i = 0; i < 3; i++)
         probes[i].name = "";
-    probe_run(probes, 3, "/proc/self/exe", LONG_MS);
+    run_free(probes, 3, "/proc/self/exe", LONG_MS);
     assert_int_equal(probes[0].result, PROBE_PASSED);
     assert_int_equal(probes[1].result, PROBE_PASSED);
     assert_int_equal(probes[2].result, PROBE_CRASHED);
@@ -305,7 +356,7 @@ static void test_no_program(void **state)
     (void)state;
     struct probe probe = probe_of("honest");
     uint32_t n_open = open_descriptors();
-    probe_run(&probe, 1, "/nowhere/medley", LONG_MS);
+    run_free(&probe, 1, "/nowhere/medley", LONG_MS);
     assert_int_equal(probe.result, PROBE_NOT_RUN);
     assert_non_null(strstr(probe.reason, "No such file"));
     assert_int_equal(open_descriptors(), n_open);
@@ -344,7 +395,7 @@ static void test_a_killed_child_says_nothing_of_the_device(void **state)
     pthread_t killer;
     assert_int_equal(pthread_create(&killer, NULL, kill_the_child, NULL), 0);
     struct probe probe = probe_of("tells-pid");
-    probe_run(&probe, 1, "/proc/self/exe", LONG_MS);
+    run_free(&probe, 1, "/proc/self/exe", LONG_MS);
     pthread_join(killer, NULL);
     assert_int_equal(probe.result, PROBE_FAILED); /* not CRASHED: it is not remembered */
     assert_string_equal(probe.reason, "it was killed (signal 9) during verification");
@@ -358,7 +409,7 @@ static void test_a_parent_that_ignores_its_children(void **state)
     (void)state;
     struct probe probes[] = {probe_of("honest"), probe_of("segfaults"), probe_of("hangs")};
     signal(SIGCHLD, SIG_IGN);
-    probe_run(probes, 3, "/proc/self/exe", 5000);
+    run_free(probes, 3, "/proc/self/exe", 5000);
     signal(SIGCHLD, SIG_DFL);
     assert_int_equal(probes[0].result, PROBE_PASSED);
     assert_int_equal(probes[1].result, PROBE_FAILED);
@@ -571,12 +622,13 @@ int main(int argc, char **argv)
     probe_main(argc, argv, lookup);
     if (argc == 2 && strcmp(argv[1], "--run-one-probe") == 0) {
         struct probe probe = probe_of("tells-pid");
-        probe_run(&probe, 1, "/proc/self/exe", LONG_MS);
+        run_free(&probe, 1, "/proc/self/exe", LONG_MS);
         return 0;
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_way_to_end),
         cmocka_unit_test(test_a_hang_costs_its_limit_and_children_run_side_by_side),
+        cmocka_unit_test(test_a_driver_is_verified_in_a_sandbox),
         cmocka_unit_test(test_another_device_at_the_index),
         cmocka_unit_test(test_listing_is_tried_too),
         cmocka_unit_test(test_no_program),
