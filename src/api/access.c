@@ -33,6 +33,7 @@ struct access {
     /* A token may be revoked while requests of it are under way, and another be made. */
     struct access_usage usages[2 * LIMIT_ACCESS_TOKENS];
     struct access_address addresses[ACCESS_ADDRESSES];
+    uint64_t version; /* of what was used */
 };
 
 struct access *access_new(const struct access_options *options)
@@ -375,4 +376,49 @@ void access_count(struct access *access, uint64_t id, uint64_t n_tokens, uint64_
         return;
     usage_begin_day(usage, wall_ms);
     usage->tokens += n_tokens;
+    access->version++;
+}
+
+/* ---- what was used today, as text ---- */
+
+uint64_t access_usage_version(const struct access *access)
+{
+    return access->version;
+}
+
+void access_usage_write(const struct access *access, uint64_t wall_ms, struct buffer *out)
+{
+    for (size_t i = 0; i < sizeof access->usages / sizeof *access->usages; i++) {
+        const struct access_usage *usage = &access->usages[i];
+        if (usage->id && usage->tokens && usage->day == wall_ms / DAY_MS)
+            buffer_printf(out, "%016" PRIx64 " %" PRIu64 " %" PRIu64 "\n", usage->id, usage->day,
+                          usage->tokens);
+    }
+}
+
+static void access_usage_read_line(struct access *access, const char *text, size_t size,
+                                   uint64_t wall_ms)
+{
+    char line[80];
+    uint64_t id, day, tokens;
+    if (size >= sizeof line)
+        return;
+    memcpy(line, text, size);
+    line[size] = 0;
+    if (sscanf(line, "%16" SCNx64 " %10" SCNu64 " %19" SCNu64, &id, &day, &tokens) != 3 || !id ||
+        day != wall_ms / DAY_MS || access_usage_find(access, id))
+        return;
+    struct access_usage *usage = access_usage_of(access, &(struct access_grant){.id = id}, 0);
+    if (!usage)
+        return;
+    usage->day = day;
+    usage->tokens = tokens;
+}
+
+void access_usage_read(struct access *access, const char *text, size_t size, uint64_t wall_ms)
+{
+    const char *end = text + size;
+    const char *next;
+    for (; size && (next = memchr(text, '\n', (size_t)(end - text))); text = next + 1)
+        access_usage_read_line(access, text, (size_t)(next - text), wall_ms); /* cut: no end */
 }

@@ -12,6 +12,7 @@
 #include "api/client.h"
 #include "api/errors.h"
 #include "audit/note.h"
+#include "base/buffer.h"
 #include "base/limits.h"
 #include "trust/access_token.h"
 
@@ -87,3 +88,10 @@ bool access_may_list(const struct access *access, const struct access_grant *gra
 
 /* Tokens of the model that were read or written for the grant: what tokens_per_day counts. */
 void access_count(struct access *access, uint64_t id, uint64_t n_tokens, uint64_t wall_ms);
+
+/* ---- what was used today, as text (access_kept.h) ---- */
+
+uint64_t access_usage_version(const struct access *access); /* another one when it has changed */
+void access_usage_write(const struct access *access, uint64_t wall_ms, struct buffer *out);
+/* Lines of another day, and what is no such line, are left out. */
+void access_usage_read(struct access *access, const char *text, size_t size, uint64_t wall_ms);

@@ -1,6 +1,7 @@
 /* What the files of the api room share: the server itself and the handlers of its routes. */
 #pragma once
 
+#include "api/access_kept.h"
 #include "api/connections.h"
 #include "api/errors.h"
 #include "api/gate.h"
@@ -31,6 +32,7 @@ struct api_server {
     struct api_bridge bridge;
     struct api_limits limits;
     struct access *access;
+    struct access_kept kept;
     bool shares_prefixes;
     bool serves_page;
     uint32_t waiting_ms;

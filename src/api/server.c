@@ -104,7 +104,7 @@ static void server_check_tokens(lws_sorted_usec_list_t *entry)
             exchange_revoke(exchange, &err);
     }
     server->watches_tokens = false;
-    if (any)
+    if (access_kept_step(&server->kept, server->access, wall_ms) || any)
         server_watch_tokens(server);
 }
 
@@ -280,6 +280,7 @@ static enum error_code server_init(struct api_server *server, const struct api_o
                  "what is asked and answered",
                  server->host);
     server->memory.limit = server->limits.memory;
+    access_kept_open(&server->kept, options->tls.state_folder, server->access, server_wall_ms());
     code = server_init_gate(server, options, listened.host, err);
     return code ? code : preparer_open(&server->limits, &server->preparer, err);
 }
@@ -353,6 +354,7 @@ void api_server_close(struct api_server *server)
     lws_sul_cancel(&server->timer->entry);
     listener_stop(server);
     loop_watch_close(server->loop_watch);
+    access_kept_flush(&server->kept, server->access, server_wall_ms());
     server->loop_watch = NULL;
     server_tls_end(server->tls);
     lws_sul_cancel(&server->token_timer->entry);

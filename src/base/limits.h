@@ -200,7 +200,8 @@ enum {
     LIMIT_ACCESS_TOKENS = 256,
     LIMIT_ACCESS_TOKEN_BYTES = 4096, /* one token's record, with all that it is bound to */
     LIMIT_ACCESS_TOKEN_NAME_BYTES = 63,
-    LIMIT_ACCESS_TOKEN_BINDINGS = 64, /* models; and machines or devices */
+    LIMIT_ACCESS_USAGE_BYTES = 64 * 1024, /* the file of what tokens have used today */
+    LIMIT_ACCESS_TOKEN_BINDINGS = 64,     /* models; and machines or devices */
 
     /* requests on their way between nodes */
     LIMIT_REQUEST_BYTES = 80 << 20,     /* one message: holds a prompt that fills LIMIT_CONTEXT */

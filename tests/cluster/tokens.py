@@ -177,6 +177,11 @@ def limited(laptop, tower):
     wait("it works", lambda: ask(tower, few)[0] == 200, 2)
     status, answer, headers = ask(tower, few)
     check_equal((status, answer["error"]["code"]), (429, "token_tokens_per_day"), "11 tokens")
+    tower.end()
+    tower.start()
+    wait("tower has the model again", lambda: ask(tower, slow, "GET", "/v1/models")[0] == 200, 20)
+    status, answer, headers = ask(tower, few)
+    check_equal((status, answer["error"]["code"]), (429, "token_tokens_per_day"), "after a restart")
     for name in ("slow", "few"):
         laptop.medley("token", "revoke", name)
 

@@ -1,6 +1,7 @@
 /* Who is let in by the API: tokens, scopes, limits, wrong ones; on made-up clocks. And the times
  * and rates of `medley token`. */
 #include "api/access.h"
+#include "api/access_kept.h"
 #include "cli/token_text.h"
 
 #include <setjmp.h>
@@ -8,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -210,6 +212,51 @@ static void test_limits(void **state)
     access_count(access, 12345, 1, wall); /* of a token that nobody knows */
 }
 
+/* A restart gives nobody another day's tokens; another day does, and so does a file that is none.
+ */
+static void test_a_days_tokens_are_kept(void **state)
+{
+    char folder[] = "/tmp/medley-kept-XXXXXX", path[64];
+    struct access_kept kept;
+    struct buffer text = {0};
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/token-usage", folder);
+    tokens.grants[2].tokens_per_day = 100;
+    open_with((struct access_options){0});
+    access_kept_open(&kept, folder, access, wall);
+    assert_false(access_kept_step(&kept, access, wall));
+    assert_true(begin(tokens.text[2], ACCESS_GENERATE, 1000, wall));
+    access_count(access, grant.id, 60, wall);
+    assert_false(access_kept_step(&kept, access, wall)); /* written */
+    access_count(access, grant.id, 40, wall);
+    assert_true(access_kept_step(&kept, access, wall + ACCESS_KEPT_MS - 1)); /* later … */
+    access_kept_flush(&kept, access, wall + 1);                              /* … or at the end */
+    access_end(access, &grant);
+    access_usage_write(access, wall, &text);
+
+    access_free(access);
+    open_with((struct access_options){0});
+    access_kept_open(&kept, folder, access, wall + 2);
+    assert_false(begin(tokens.text[2], ACCESS_GENERATE, 1000, wall + 2));
+    expect_refusal(429, "token_tokens_per_day", "has used 100");
+    assert_true(begin(tokens.text[2], ACCESS_GENERATE, 1000, wall + 86400000));
+    access_end(access, &grant);
+
+    for (size_t cut = 0; cut <= text.size; cut++) { /* a file that is cut anywhere */
+        access_free(access);
+        open_with((struct access_options){0});
+        access_usage_read(access, text.data, cut, wall);
+        assert_int_equal(begin(tokens.text[2], ACCESS_GENERATE, 1000, wall), cut < text.size);
+        if (cut < text.size)
+            access_end(access, &grant);
+    }
+    static const char noise[] = "\nx\n0 1 2\n-1 -1 -1\nffffffffffffffffff 20000 5\n1 20000\n";
+    access_usage_read(access, noise, sizeof noise - 1, wall);
+    buffer_deinit(&text);
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(remove(folder), 0);
+}
+
 /* 20 of an address are answered late, the others not looked at; a right one is never slowed, and
  * other addresses are not either. After a minute it begins anew. */
 static void test_wrong_ones(void **state)
@@ -301,6 +348,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_is_shown, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_days_tokens_are_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(test_wrong_ones, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_tokens, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bound, setup, teardown),
