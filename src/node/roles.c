@@ -68,11 +68,19 @@ bool roles_are_beginning(const struct daemon *daemon)
            state_level(state) >= CLUSTER__EVENT__KIND_NODE_ROLE;
 }
 
+/* The state knows which log it follows. A proof signed before it does is for another log, and the
+ * record of the cluster would begin with a refusal. */
+static bool roles_know_lineage(const struct daemon *daemon)
+{
+    const struct replica_status status = agreement_status(daemon->agreement);
+    return lineage_compare(state_lineage(daemon_state(daemon)), status.lineage) == 0;
+}
+
 void roles_begin(struct daemon *daemon)
 {
     struct role_change change;
     struct error err;
-    if (!roles_are_beginning(daemon))
+    if (!roles_are_beginning(daemon) || !roles_know_lineage(daemon))
         return;
     if (roles_change(daemon, daemon->id, CLUSTER__ROLE__ADMIN, &change, &err))
         log_line(LOG_WARN, "node", "%s", err.text);
@@ -207,7 +215,8 @@ void roles_step(struct daemon *daemon)
     rotation_step(daemon);
     if (has_key && is_plain_for_sure(daemon))
         drop_key(daemon);
-    if ((!lacks_key && !is_due && !roles_are_beginning(daemon)) ||
+    const bool begins = roles_are_beginning(daemon) && roles_know_lineage(daemon);
+    if ((!lacks_key && !is_due && !begins) ||
         (daemon->roles_ms && now_ms - daemon->roles_ms < ROLES_AGAIN_MS))
         return;
     daemon->roles_ms = now_ms;

@@ -119,6 +119,9 @@ def changed(node):
 def scenario(world):
     options = {name: ["--sim", world.sim(name)] for name in ("laptop", "tower", "attic")}
     nodes = laptop, tower, attic = world.cluster("laptop", "tower", "attic", **options)
+    with world.step("the record begins without a refusal"):
+        refused = [entry for entry in entries(laptop) if "refused" in json.dumps(entry)]
+        check_equal(refused, [], "refused, and nobody has done anything wrong")
     with world.step("what is done on each is in the record of all, with who did it"):
         for node in (tower, attic):
             laptop.medley("role", node.name, "admin")
