@@ -69,6 +69,16 @@ int ask_do(const struct command *command, yyjson_mut_doc *question, bool json,
     return ask_node(command, question, json, NULL, done);
 }
 
+int ask_rotation(const struct command *command, bool json)
+{
+    static const struct ask_done rotated = {
+        .key = "rotated",
+        .after = " has a new key; the old one is retired when every member has a new certificate"};
+    yyjson_mut_doc *question = daemon_question("authority");
+    daemon_question_text(question, "what", "rotate");
+    return ask_do(command, question, json, &rotated);
+}
+
 int ask_about(const struct command *command, int argc, char **argv, const struct ask_about *about)
 {
     struct option_words words;

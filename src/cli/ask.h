@@ -29,6 +29,8 @@ struct ask_done {
 enum error_code ask_print_done(yyjson_doc *answer, const struct ask_done *done, struct error *err);
 int ask_do(const struct command *command, yyjson_mut_doc *question, bool json,
            const struct ask_done *done);
+/* A new key for the cluster's authority: `--rotate`, after one that knew the old has gone. */
+int ask_rotation(const struct command *command, bool json);
 /* The same for a command of one word, whose name is the question's:
  * {"do":"remove","node":"tower"}. */
 struct ask_about {

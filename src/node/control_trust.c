@@ -354,7 +354,12 @@ void control_remove(struct conversation *conversation, yyjson_val *request)
     name.id = node->id;
     event.kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED;
     event.node_removed = &name;
-    control_propose(conversation, &event, "removed", node->name);
+    yyjson_mut_doc *answer;
+    yyjson_mut_val *root = control_object(&answer);
+    yyjson_mut_obj_add_strcpy(answer, root, "removed", node->name);
+    yyjson_mut_obj_add_bool(answer, root, "was_admin",
+                            state_is_admin(daemon_state(daemon), node->id));
+    control_propose_answer(conversation, &event, node->name, answer);
 }
 
 /* ---- role ---- */

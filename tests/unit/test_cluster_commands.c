@@ -371,6 +371,45 @@ static void test_admit(void **state)
     EXPECT(2, "admit", "which machine?");
 }
 
+/* An admin has known the authority's key: that is said, or mended at once. */
+static void test_an_admin_goes(void **state)
+{
+    (void)state;
+    ANSWERS({"remove", {"{\"removed\":\"tower\",\"was_admin\":true}\n"}},
+            {"role", {"{\"member\":\"tower\"}\n"}},
+            {"authority", {"{\"rotated\":\"the authority\"}\n"}});
+    EXPECT(0, "remove tower", "tower is removed from the cluster\n", "medley authority rotate");
+    EXPECT(0, "role tower member", "plain member now", "medley authority rotate");
+    EXPECT(0, "remove --rotate tower",
+           "tower is removed from the cluster\nthe authority has a new");
+    EXPECT(0, "role tower member --rotate", "plain member now\nthe authority has a new key");
+    expect_heard("{\"do\":\"remove\",\"node\":\"tower\"}\n"
+                 "{\"do\":\"authority\",\"what\":\"rotate\"}\n"
+                 "{\"do\":\"role\",\"node\":\"tower\",\"role\":\"member\"}\n"
+                 "{\"do\":\"authority\",\"what\":\"rotate\"}\n");
+    EXPECT(2, "role tower member --rotated", "--rotated");
+}
+
+static void test_token(void **state)
+{
+    (void)state;
+    ANSWERS({"token",
+             {"{\"tokens\":[{\"name\":\"ci\",\"id\":\"0123456789abcdef\",\"scopes\":"
+              "\"generate\",\"created_ms\":1,\"expires_ms\":0,\"expired\":false,\"models\":[],"
+              "\"places\":[\"tower\"],\"requests_per_min\":60,\"streams\":0,\"tokens_per_day\":9},"
+              "{\"name\":\"tv\",\"id\":\"1123456789abcdef\",\"scopes\":\"read\","
+              "\"created_ms\":1,\"expires_ms\":0,\"expired\":false,\"models\":[\"demo\"],"
+              "\"places\":[],\"requests_per_min\":0,\"streams\":4,\"tokens_per_day\":0}]}\n"}});
+    EXPECT(0, "token list", "NAME", "ci ", "tv ", "tower", "demo");
+    EXPECT(0, "token show tv", "tv ", "demo");
+    assert_null(strstr(out, "tower")); /* the other one */
+    EXPECT(1, "token show none", "there is no token 'none'");
+    EXPECT(0, "token list --json", "\"tokens_per_day\": 9");
+    EXPECT(2, "token", "say create, list, show or revoke");
+    EXPECT(2, "token show", "which token?");
+    EXPECT(2, "token create x --rate often", "60/min, not 'often'");
+}
+
 static void test_what_is_told_the_node(void **state)
 {
     (void)state;
@@ -383,6 +422,7 @@ static void test_what_is_told_the_node(void **state)
     expect_heard("{\"do\":\"remove\",\"node\":\"tower\"}\n{\"do\":\"forget\",\"model\":\"demo\"}\n"
                  "{\"do\":\"unload\",\"instance\":\"demo-1\"}\n");
     EXPECT(2, "remove", "which machine?");
+    EXPECT(2, "remove --rotated x", "--rotated");
     EXPECT(2, "forget", "which model?");
     EXPECT(2, "unload", "which instance?");
 }
@@ -608,6 +648,8 @@ int main(void)
         cmocka_unit_test(test_join_by_code),
         cmocka_unit_test(test_join_by_hand),
         cmocka_unit_test(test_admit),
+        cmocka_unit_test(test_an_admin_goes),
+        cmocka_unit_test(test_token),
         cmocka_unit_test(test_what_is_told_the_node),
         cmocka_unit_test(test_moves),
         cmocka_unit_test(test_add),
