@@ -186,8 +186,28 @@ static void listener_adopt(struct api_server *server, int fd, const struct api_c
         listener_keep_unborn(server->listener, connection);
 }
 
+/* In plain text alone: over TLS an answer would cost the handshake that is being saved. What the
+ * client has sent already is read, as far as it is there, or the kernel would drop the answer. */
+static void listener_answer_busy(int fd)
+{
+    static const char answer[] =
+        "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\n"
+        "Retry-After: 1\r\nConnection: close\r\nContent-Length: 166\r\n\r\n"
+        "{\"error\":{\"message\":\"too many of your requests are under way (limit "
+        "client-connections): wait for one to end\",\"type\":\"rate_limit_error\",\"code\":"
+        "\"client_connections\"}}\n";
+    char head[4096];
+    if (send(fd, answer, sizeof answer - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        return;
+    shutdown(fd, SHUT_WR);
+    for (int i = 0; i < 4 && recv(fd, head, sizeof head, MSG_DONTWAIT) > 0; i++) {
+    }
+}
+
 static void listener_refuse(struct api_server *server, int fd, const struct api_client *client)
 {
+    if (!server->tls)
+        listener_answer_busy(fd);
     close(fd);
     server->metrics.connections_refused++;
     log_line(LOG_INFO, "api", "refused a connection of %s: it has %u requests under way",

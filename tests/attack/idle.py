@@ -1,8 +1,11 @@
 """Connections that do nothing of use: idle, slow, seeking an upgrade, kept after an answer. With as
 many of them as want to be held, a good client gets in, and the server rests when they do."""
+import contextlib
+import json
 import time
 
-from attack import LONG, PATIENCE, Crowd, check, run, wait
+from attack import LONG, PATIENCE, Crowd, check, check_equal, read_answer, run, wait
+from harness import chat_body
 
 HELD = 2000
 ROUNDS = 40 if LONG else 8
@@ -55,7 +58,29 @@ def check_good_client(world, server):
         check_rest(world, server)
 
 
+def check_busy_share(world):
+    """Who has too much under way is told so, rather than cut off."""
+    server = world.serve("--limit", "client-connections=4")
+    body = json.dumps(chat_body("Tell a story.", model="demo", stream=True, n=16,
+                                max_tokens=400, temperature=1.5)).encode()
+    head = server.head("POST", "/v1/chat/completions", f"Content-Length: {len(body)}")
+    with contextlib.ExitStack() as stack:
+        for _ in range(4):
+            busy = stack.enter_context(server.connect())
+            busy.sendall(head + body)
+            busy.recv(16)  # it is being answered
+        with server.connect() as connection:
+            answer = read_answer(connection)
+        check_equal(answer.status, 429, "the fifth's status")
+        check_equal(answer.json()["error"]["code"], "client_connections", "the limit's name")
+        check_equal(answer.headers["retry-after"], "1", "Retry-After")
+    wait("there is room again", lambda: server.ask("GET", "/health").status == 200)
+    server.stop()
+
+
 def scenario(world):
+    with world.step("a client whose whole share is busy is told so"):
+        check_busy_share(world)
     with world.step(f"1,024 descriptors, {HELD} bad connections: a good client gets in"):
         server = world.serve(descriptors=(1024, 1024))
         check_good_client(world, server)
