@@ -9,8 +9,8 @@ const binary = process.env.MEDLEY ?? 'build/release/src/cli/medley';
 const model = process.env.MEDLEY_MODEL ?? 'models/demo.gguf';
 const devices = process.env.MEDLEY_DEVICES ?? 'cpu';
 
-function run(args) {
-  const child = spawn(binary, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+function run(args, env = process.env) {
+  const child = spawn(binary, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
   const output = { stdout: '', stderr: '' };
   for (const name of ['stdout', 'stderr'])
     child[name].setEncoding('utf8').on('data', (text) => (output[name] += text));
