@@ -6,7 +6,7 @@
  * list, which may be older than the sender's: a server must also hear those that are not in its
  * own. That can matter only while no leader of our own list is heard, since such a leader would
  * bring us the newer one. So who does not vote in our list is heard once that has lasted for
- * STRANGER_ELECTIONS. A node without any list hears whoever speaks first.
+ * STRANGER_ELECTIONS. A node without any list hears whoever speaks first, and then that one.
  *
  * What is left to one who votes and lies is in docs/SECURITY.md. */
 #include "cluster/replica_impl.h"
@@ -44,9 +44,16 @@ bool replica_is_silent(const struct replica *r, unsigned elections)
     return r->now_ms - r->leader_heard_ms > (uint64_t)elections * r->options.election_ms;
 }
 
+/* Without any list, and before anybody was heard that leads. A first snapshot brings a list only
+ * when it is durable. */
+static bool replica_knows_nobody(const struct replica *r)
+{
+    return !r->raft.configuration.n && !r->leader.id;
+}
+
 static bool replica_may_stand(const struct replica *r, uint64_t from)
 {
-    return !r->raft.configuration.n || replica_standing(r, from) == VOTER ||
+    return replica_knows_nobody(r) || replica_standing(r, from) == VOTER ||
            replica_is_silent(r, STRANGER_ELECTIONS);
 }
 
@@ -70,7 +77,7 @@ static bool replica_term_leaps(struct replica *r, uint64_t term)
 {
     const uint64_t pause_ms = (uint64_t)TERM_ELECTIONS * r->options.election_ms;
     const uint64_t ahead = term > r->raft.current_term ? term - r->raft.current_term : 0;
-    if (!r->raft.configuration.n || ahead <= STEP_TERMS)
+    if (replica_knows_nobody(r) || ahead <= STEP_TERMS)
         return false;
     return ahead > LIMIT_CLUSTER_TERM_LEAP || (r->leapt_ms && r->now_ms - r->leapt_ms < pause_ms);
 }

@@ -449,6 +449,24 @@ static struct wire_message an_install(uint64_t term, uint64_t index, const struc
                                               .state_size = 1}}};
 }
 
+/* The first snapshot is on its way to the disk, and with it the first list. */
+static void nobody_else_leads_while_the_first_snapshot_is_written(void **unused)
+{
+    struct stage s;
+    uint8_t bytes[64];
+    struct log_entry list = members_entry(1, 1, bytes), forged[] = {event_entry(4)};
+    new_stage(&s);
+    s.hold_writes = true;
+    hear(&s, LEADER, an_install(1, 3, &list));
+    assert_true(s.n_writes > 0 && replica_status(s.replica).leader == LEADER);
+    refuse(&s, 9, an_append(4, 3, 1, forged, 1), "has no vote");
+    refuse(&s, 9, a_vote(4), "without a vote");
+    finish_writes(&s);
+    look(&s);
+    assert_true(replica_status(s.replica).leader == LEADER && replica_status(s.replica).term == 1);
+    drop_stage(&s);
+}
+
 /* Of three members one votes, and leads. Another says that it leads, stands for election, hands
  * over: as long as the leader is heard nothing comes of it. */
 static void nobody_leads_without_a_vote(void **unused)
@@ -844,6 +862,7 @@ int main(void)
         cmocka_unit_test(a_sole_voter_takes_a_new_term_with_every_start),
         cmocka_unit_test(a_log_is_there_until_the_higher_one_has_come),
         cmocka_unit_test(nobody_leads_without_a_vote),
+        cmocka_unit_test(nobody_else_leads_while_the_first_snapshot_is_written),
         cmocka_unit_test(one_leader_a_term),
         cmocka_unit_test(terms_do_not_leap),
         cmocka_unit_test(the_longest_numbers_are_survived),
