@@ -93,7 +93,7 @@ static bool has_log_elsewhere(const struct world *w, const struct node *but)
 {
     for (uint32_t i = 0; i < w->n; i++) {
         const struct log_saved *disk = &w->nodes[i].disk;
-        if (&w->nodes[i] != but && (disk->log.n || disk->snapshot.index))
+        if (&w->nodes[i] != but && !w->nodes[i].hostile && (disk->log.n || disk->snapshot.index))
             return true;
     }
     return false;

@@ -107,6 +107,7 @@ static void log_carry_out(struct world *w, struct node *node, struct party_effec
         break;
     case PARTY_RESTORED:
         w->result->snapshots++;
+        world_say(w, "%s has the state as of entry %llu", node->name, (unsigned long long)e->index);
         node->applied = e->index;
         if (!node->hostile)
             check_state(w, node, party_status(node->party).lineage, e->index);
