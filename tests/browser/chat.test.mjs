@@ -208,19 +208,7 @@ test('the node that the page asks is killed and comes back: the answer goes on',
 });
 
 test('kill -9 of the machine that computes: told, and the same text to its end', async () => {
-  const first = await world.node('desk', '--new', '--sim', await world.sim('chip', { ...DEVICE, decode: '40MB/s' }));
-  await waitFor('desk founds a cluster', async () => JSON.parse(await first.medley('status', '--json')).cluster);
-  const { code } = JSON.parse(await first.medley('invite', '--json'));
-  const peer = `127.0.0.1:${first.meshPort}`;
-  const second = await world.node('tower', '--peer', peer, '--sim', await world.sim('fast', { ...DEVICE, decode: '120MB/s' }));
-  await second.medley('join', code, peer);
-  await first.medley('place', model, '--streams', '1', '-c', '512');
-  const instance = await waitFor('tower computes it alone', async () => {
-    const view = JSON.parse(await first.medley('status', '--json'));
-    const found = view.instances.find((each) => each.state === 'ready');
-    return found && JSON.stringify(found).includes('tower') && found;
-  }, 60);
-  assert.ok(instance);
+  const [first, second] = await world.pair({ name: 'desk' }, { name: 'tower' });
   const page = await openChat(first, { scheme: 'dark', allowed: [/ERR_|Failed to load/] });
   await ask(page, 'Tell me a story about a mouse.');
   await hasText(page, 60);
@@ -231,6 +219,23 @@ test('kill -9 of the machine that computes: told, and the same text to its end',
   await world.shot(page, 'chat-pause-dark');
   await settled(page);
   await sameAsWhole(page, first);
+  assert.deepEqual(page.problems, []);
+});
+
+test('the node that the page asks is gone for good: the same answer goes on at another', async () => {
+  const [first, second] = await world.pair({ name: 'hall' }, { name: 'attic', host: '127.0.0.2' });
+  const page = await openChat(first, { allowed: [/ERR_|Failed to load/, /^request to http:\/\/127\.0\.0\.2:/] });
+  await ask(page, 'Tell me a story about an owl.');
+  await hasText(page, 60);
+  await first.kill();
+  await page.getByRole('button', { name: 'Go on at attic' }).click();
+  await page.getByText('Go on with this chat here?').waitFor();
+  assert.equal(new URL(page.url()).origin, second.url);
+  assert.equal(new URL(page.url()).hash, '#/chat', 'the chat stays in no history');
+  assert.equal((await stored(page)).length, 0, 'nothing is taken over unasked');
+  await page.getByRole('button', { name: 'Take it over' }).click();
+  await settled(page);
+  await sameAsWhole(page, second);
   assert.deepEqual(page.problems, []);
 });
 

@@ -38,7 +38,7 @@ async function freePort() {
 
 class MedleyNode {
   constructor(name, folder) {
-    Object.assign(this, { name, folder, log: '', options: [] });
+    Object.assign(this, { name, folder, host: '127.0.0.1', log: '', options: [] });
   }
 
   environment() {
@@ -49,11 +49,11 @@ class MedleyNode {
     this.options = options.length ? options : this.options;
     this.apiPort ??= await freePort();
     this.meshPort ??= await freePort();
-    this.url = `http://127.0.0.1:${this.apiPort}`;
+    this.url = `http://${this.host}:${this.apiPort}`;
     this.child = spawn(
       binary,
-      ['up', '--no-discovery', '--name', this.name, '--listen', `127.0.0.1:${this.meshPort}`,
-        '--api', `127.0.0.1:${this.apiPort}`, ...this.options],
+      ['up', '--no-discovery', '--name', this.name, '--listen', `${this.host}:${this.meshPort}`,
+        '--api', `${this.host}:${this.apiPort}`, ...this.options],
       { env: this.environment(), stdio: ['ignore', 'pipe', 'pipe'] },
     );
     for (const stream of [this.child.stdout, this.child.stderr])
@@ -91,11 +91,39 @@ export class World {
   }
 
   async node(name, ...options) {
-    const folder = path.join(this.folder, name);
+    return this.nodeAt({ name }, ...options);
+  }
+
+  /* where: name; host and apiPort if they matter */
+  async nodeAt(where, ...options) {
+    const folder = path.join(this.folder, where.name);
     await mkdir(folder);
-    const node = new MedleyNode(name, folder);
+    const node = Object.assign(new MedleyNode(where.name, folder), where);
     this.nodes.push(node);
     return node.start(...options);
+  }
+
+  /* One cluster of two; the second computes all layers of the model. */
+  async pair(one, two) {
+    const device = { memory: '64MiB', flops: '4GFLOP/s' };
+    const sim = (where, decode) => this.sim(`${where.name}-card`, { ...device, decode });
+    const first = await this.nodeAt(one, '--new', '--sim', await sim(one, '40MB/s'));
+    await waitFor('it founds a cluster', async () => JSON.parse(await first.medley('status', '--json')).cluster);
+    const { code } = JSON.parse(await first.medley('invite', '--json'));
+    const peer = `${first.host}:${first.meshPort}`;
+    const second = await this.nodeAt(
+      { apiPort: first.host === two.host ? undefined : first.apiPort, ...two },
+      '--peer', peer, '--sim', await sim(two, '120MB/s'),
+    );
+    await waitFor(`${two.name} listens to commands`, () => second.medley('status'));
+    await second.medley('join', code, peer);
+    await first.medley('place', model, '--streams', '1', '-c', '512');
+    await waitFor(`${two.name} computes it alone`, async () => {
+      const { instances } = JSON.parse(await first.medley('status', '--json'));
+      const ready = JSON.stringify(instances.find((each) => each.state === 'ready') ?? '');
+      return ready.includes(two.name) && !ready.includes(one.name);
+    }, 60);
+    return [first, second];
   }
 
   /* A file of simulated devices: { decode: '80MB/s', … } */

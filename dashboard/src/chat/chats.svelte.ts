@@ -31,6 +31,7 @@ export interface Running {
   lastTextMs: number | null;
   startedMs: number;
   status: StreamStatus;
+  brokenMs: number | null; // since when nothing is read
 }
 
 interface Chats {
@@ -60,6 +61,7 @@ export const chats: Chats = $state({
 let store: ChatStore | null = null;
 let opening: Promise<void> | null = null;
 const aborts = new Map<string, AbortController>();
+const reading = new Map<string, Answer>(); // by message, while it is under way
 const channel = typeof BroadcastChannel === 'undefined' ? null : new BroadcastChannel('medley-chat');
 
 function tabId(): string {
@@ -127,12 +129,12 @@ async function changedElsewhere(id: string): Promise<void> {
 }
 
 /* Answers that a reload cut off go on; those of another tab that is there are left to it. */
-function resumeAll(conversation: Conversation): void {
+function resumeAll(conversation: Conversation, isMineNow = false): void {
   for (const message of conversation.messages) {
     if (message.answer?.outcome !== 'streaming') continue;
-    const isMine = message.answer.owner === tabId();
+    const isMine = isMineNow || message.answer.owner === tabId();
     if (isMine || Date.now() - conversation.changedMs > ABANDONED_MS)
-      void run(conversation.id, message);
+      void run(conversation.id, { ...message, answer: { ...message.answer, owner: tabId() } });
   }
 }
 
@@ -161,10 +163,11 @@ export async function chatsAll(): Promise<Conversation[]> {
   return (await store?.all()) ?? [];
 }
 
+/* Answers in them that were under way go on here. */
 export async function chatsAdd(conversations: Conversation[]): Promise<void> {
   for (const conversation of conversations) {
     await save(conversation);
-    resumeAll(conversation);
+    resumeAll(conversation, true);
   }
 }
 
@@ -232,6 +235,16 @@ function answerOf(message: Message): Answer {
   };
 }
 
+/* The chat as another page should have it, what is under way included; its answers end here. */
+export function chatHandOver(conversation: Conversation): Conversation {
+  let handed = $state.snapshot(conversation) as Conversation;
+  for (const message of handed.messages) {
+    const answer = reading.get(message.id);
+    if (answer) handed = messageChange(handed, message.id, messageWith(message, answer, { owner: '' }));
+  }
+  return handed;
+}
+
 /* What the message becomes with what was read. */
 function messageWith(message: Message, answer: Answer, more: Partial<AnswerFacts>): Partial<Message> {
   return {
@@ -283,6 +296,7 @@ function runningOf(id: string, message: Message): Running {
     lastTextMs: null,
     startedMs: Date.now(),
     status: { kind: 'asking', why: null, retryAtMs: null },
+    brokenMs: null,
   };
 }
 
@@ -320,6 +334,7 @@ async function run(id: string, message: Message, given?: Conversation): Promise<
   if (!conversation) return void aborts.delete(message.id);
   const answer = answerOf(message);
   chats.running[message.id] = runningOf(id, message);
+  reading.set(message.id, answer);
   const screen = screenOf(message.id, answer);
   let storedMs = Date.now();
   const end = await streamAnswer(
@@ -335,8 +350,11 @@ async function run(id: string, message: Message, given?: Conversation): Promise<
       },
       status(status) {
         const running = chats.running[message.id];
-        if (running && (running.status.kind !== status.kind || running.status.why !== status.why))
-          running.status = status;
+        if (!running) return;
+        if (status.kind !== 'broken') running.brokenMs = null;
+        else running.brokenMs ??= Date.now();
+        const isNew = running.status.kind !== status.kind || running.status.why !== status.why;
+        if (isNew || status.kind === 'broken') running.status = status;
       },
     },
     control.signal,
@@ -345,6 +363,7 @@ async function run(id: string, message: Message, given?: Conversation): Promise<
   screen.end();
   await finish(id, message, answer, outcomeOf(end, answer));
   delete chats.running[message.id];
+  reading.delete(message.id);
   aborts.delete(message.id);
 }
 
