@@ -112,11 +112,11 @@ export class World {
     const { code } = JSON.parse(await first.medley('invite', '--json'));
     const peer = `${first.host}:${first.meshPort}`;
     const second = await this.nodeAt(
-      { apiPort: first.host === two.host ? undefined : first.apiPort, ...two },
+      { apiPort: two.host ? first.apiPort : undefined, ...two }, // at another address the same port
       '--peer', peer, '--sim', await sim(two, '120MB/s'),
     );
-    await waitFor(`${two.name} listens to commands`, () => second.medley('status'));
-    await second.medley('join', code, peer);
+    /* Its commands are heard a moment after its API. */
+    await waitFor(`${two.name} joins`, async () => [await second.medley('join', code, peer)]);
     await first.medley('place', model, '--streams', '1', '-c', '512');
     await waitFor(`${two.name} computes it alone`, async () => {
       const { instances } = JSON.parse(await first.medley('status', '--json'));
