@@ -189,7 +189,7 @@ void bridge_handle(struct exchange *exchange)
         exchange_fail(exchange, &err);
         return;
     }
-    if (grant->is_bound && !exchange_only_reads(exchange)) {
+    if (grant->is_bound && !(exchange_scopes(exchange) & ACCESS_READ)) {
         api_error_set(&err, 403, "permission_error", "token_bound",
                       "token '%s' is bound to some models or machines, so it cannot change the "
                       "cluster; use one that is not bound",

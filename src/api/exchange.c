@@ -38,6 +38,11 @@ struct text exchange_body(const struct exchange *exchange)
     return (struct text){exchange->body.data ? exchange->body.data : "", exchange->body.size};
 }
 
+uint32_t exchange_scopes(const struct exchange *exchange)
+{
+    return exchange->route ? exchange->route->scopes : 0;
+}
+
 bool exchange_only_reads(const struct exchange *exchange)
 {
     return exchange->method == METHOD_GET || exchange->method == METHOD_HEAD;

@@ -32,6 +32,8 @@ const struct access_grant *exchange_grant(const struct exchange *exchange);
 struct text exchange_path(const struct exchange *exchange); /* decoded, without the query */
 /* Good until the answer begins or an owner is set; size 0: there is none. */
 struct text exchange_body(const struct exchange *exchange);
+/* Of a token, any of which its route asks for. */
+uint32_t exchange_scopes(const struct exchange *exchange);
 bool exchange_only_reads(const struct exchange *exchange); /* GET or HEAD */
 /* The body becomes the caller's; it stays counted in the server's body_bytes. */
 void exchange_take_body(struct exchange *exchange, struct buffer *out);

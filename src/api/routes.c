@@ -189,6 +189,7 @@ static const struct route routes[] = {
     {METHOD_GET, "/api/moves", ACCESS_READ, bridge_handle},
     {METHOD_GET, "/api/alerts", ACCESS_READ, bridge_handle},
     {METHOD_POST, "/api/alerts", ACCESS_ADMIN, bridge_handle},
+    {METHOD_POST, "/api/plan", ACCESS_READ, bridge_handle},
     {METHOD_POST, "/api/place", ACCESS_MODELS, bridge_handle},
     {METHOD_POST, "/api/unload", ACCESS_MODELS, bridge_handle},
     {METHOD_POST, "/api/move", ACCESS_MODELS, bridge_handle},

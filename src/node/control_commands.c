@@ -22,6 +22,7 @@ control_request_fn control_find(const char *name)
         {"add", control_add},
         {"forget", control_forget},
         {"place", control_place},
+        {"plan", control_plan},
         {"drain", control_drain},
         {"move", control_move},
         {"moves", control_moves},

@@ -123,6 +123,7 @@ struct daemon {
     uint64_t api_until_s;          /* when the certificate of the HTTP API ends; 0: there is none */
 
     struct control *control;
+    struct plan_job *plans; /* control_plan.c's, the newest first */
     struct events *events; /* the last of them */
     struct live *live;     /* the view, and who watches it */
     struct telling *telling;

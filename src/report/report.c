@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "placement/as_run.h"
+#include "placement/check.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -297,7 +298,7 @@ static enum error_code ask_rest(struct report *report, struct error *err)
     const struct placement_problem *problem = &report->cluster_problem.problem;
     struct deadline deadline;
     const struct placement_options options = options_until(&deadline, &report->ask);
-    if (!report->outcome && ask_groups(report, &options, err))
+    if (!report->outcome && !report->ask.given && ask_groups(report, &options, err))
         return err->code;
     if (report->outcome == ERROR_NOT_FOUND) {
         enum error_code code =
@@ -309,7 +310,7 @@ static enum error_code ask_rest(struct report *report, struct error *err)
     placement_forecast(problem, &report->solution.placement, &report->forecast);
     report->bottleneck = find_bottleneck(report);
     enum error_code code = ask_policies(report, err);
-    if (!code)
+    if (!code && !report->ask.given)
         code = ask_without(report, &options, err);
     if (!code)
         code = report_ask_extras(report, &options, err);
@@ -318,8 +319,26 @@ static enum error_code ask_rest(struct report *report, struct error *err)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
+/* With a micro-batch for each stage in flight, as the driver runs it (placement/as_run.h). */
+static enum error_code report_take_given(struct report *report, struct error *err)
+{
+    struct placement_problem *problem = &report->cluster_problem.problem;
+    const struct placement *given = report->ask.given;
+    if (problem->demand.goal != PLACEMENT_LATENCY && !problem->demand.micro_batches)
+        problem->demand.micro_batches = given->n_stages;
+    const enum error_code code = placement_check(problem, given, err);
+    if (code)
+        return code;
+    const struct placement_cost cost = placement_decode_cost(problem, given);
+    report->solution = (struct placement_solution){
+        .placement = *given, .period_s = cost.objective_s, .greedy_s = INFINITY};
+    return ERROR_NONE;
+}
+
 static enum error_code report_solve(struct report *report, struct error *err)
 {
+    if (report->ask.given)
+        return report_take_given(report, err);
     struct deadline deadline;
     const struct placement_options options = options_until(&deadline, &report->ask);
     const double begin_s = now_s(&report->ask);

@@ -30,6 +30,7 @@ struct report_ask {
     const char *model_name; /* for the first line; NULL: none is said */
     uint64_t weight_bytes;  /* of the file */
     bool here;              /* the one node is this machine: names are those of its devices alone */
+    const struct placement *given; /* what to forecast; NULL: the best is searched */
     uint32_t n_without, n_extras;
     const char *without[REPORT_WITHOUT_MAX]; /* nodes that are not to be used */
     struct report_extra extras[REPORT_EXTRAS_MAX];
@@ -81,8 +82,9 @@ struct report {
     struct placement_remedies remedies;
 };
 
-/* ERROR_INVALID: the cluster or the demand make no problem (the text says why), or a node of
- * `without` is not there; ERROR_NO_MEMORY. Then the report is empty, as a zeroed one is. */
+/* ERROR_INVALID: the cluster or the demand make no problem (the text says why), a node of `without`
+ * is not there, or the placement that was given cannot be; ERROR_NO_MEMORY. Then the report is
+ * empty, as a zeroed one is. */
 enum error_code report_init(struct report *report, const struct report_ask *ask, struct error *err);
 void report_deinit(struct report *report); /* NULL is fine */
 
