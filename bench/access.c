@@ -80,8 +80,8 @@ static double measure(struct access *access, uint32_t n_tokens)
         const uint64_t begin = clock_now_ns();
         for (uint32_t i = 0; i < CALLS; i++) {
             const char *shown = n_tokens ? texts[i * 7919 % n_tokens] : NULL;
-            if (!access_begin(access, &client, shown, NULL, ACCESS_GENERATE, i, 1000000 + i, &grant,
-                              &refusal)) {
+            if (!access_begin(access, &client, shown, NULL, NULL, ACCESS_GENERATE, i, 1000000 + i,
+                              &grant, &refusal)) {
                 fprintf(stderr, "refused: %s\n", refusal.err.message);
                 exit(1);
             }

@@ -65,6 +65,13 @@ bool access_is_guarded(const struct access *access)
         (tokens->is_required && tokens->is_required(tokens->self));
 }
 
+uint32_t access_open_scopes(const struct access *access)
+{
+    if (access_is_guarded(access))
+        return 0;
+    return access->options.is_loopback ? ACCESS_SCOPES_ALL : ACCESS_SCOPES_ALL & ~ACCESS_ADMIN;
+}
+
 /* ---- refusing -------------------------------------------------------------------------------- */
 
 static bool access_refuse(struct access_refusal *refusal, unsigned status, const char *code,
@@ -266,8 +273,8 @@ static bool access_check_scopes(const struct access_grant *grant, uint32_t scope
 }
 
 /* For the record of who did what: never what was shown, which may be a token all the same. */
-static void access_note(const struct access *access, const struct api_client *client,
-                        const struct access_grant *grant, const char *what, const char *outcome)
+void access_tell(const struct access *access, const struct api_client *client,
+                 const struct access_grant *grant, const char *what, const char *outcome)
 {
     char who[LIMIT_ACCESS_TOKEN_NAME_BYTES + 8], subject[API_CLIENT_SHARE_MAX + 8];
     snprintf(who, sizeof who, "token %s", grant->name);
@@ -276,25 +283,54 @@ static void access_note(const struct access *access, const struct api_client *cl
                outcome);
 }
 
+bool access_recall(const struct access *access, const struct browser_session *session,
+                   uint64_t wall_ms, struct access_grant *grant)
+{
+    const struct api_access *tokens = &access->options.tokens;
+    *grant = (struct access_grant){0};
+    if (!tokens->find || !tokens->find(tokens->self, session->token_hash, grant) ||
+        has_expired(grant, wall_ms)) {
+        *grant = (struct access_grant){0};
+        return false;
+    }
+    grant->scopes &= session->scopes;
+    return true;
+}
+
+/* The token that is shown, or the session's. */
+static bool access_identify(struct access *access, const struct api_client *client,
+                            const char *shown, const struct browser_session *session,
+                            uint64_t now_ms, uint64_t wall_ms, struct access_grant *grant,
+                            struct access_refusal *refusal)
+{
+    if (shown)
+        return access_recognise(access, client, shown, now_ms, wall_ms, grant, refusal);
+    if (!session)
+        return access_refuse(refusal, 401, "missing_api_key",
+                             "a token is needed, as 'Authorization: Bearer TOKEN' or 'x-api-key: "
+                             "TOKEN'; `medley token create NAME` makes one");
+    return access_recall(access, session, wall_ms, grant) ||
+           access_refuse(refusal, 401, "session_over",
+                         "the session is over: its token was revoked or has expired; sign in with "
+                         "another");
+}
+
 static bool access_let_in(struct access *access, const struct api_client *client,
-                          const char *authorization, const char *key, uint32_t scopes,
-                          uint64_t now_ms, uint64_t wall_ms, struct access_grant *grant,
+                          const char *authorization, const char *key,
+                          const struct browser_session *session, uint32_t scopes, uint64_t now_ms,
+                          uint64_t wall_ms, struct access_grant *grant,
                           struct access_refusal *refusal)
 {
     const char *shown = access_shown(authorization, key);
     *grant = (struct access_grant){0};
     *refusal = (struct access_refusal){0};
-    if (!scopes || !access_is_guarded(access))
+    if (!scopes || (scopes & access_open_scopes(access)))
         return true;
-    if (!shown)
-        return access_refuse(refusal, 401, "missing_api_key",
-                             "a token is needed, as 'Authorization: Bearer TOKEN' or 'x-api-key: "
-                             "TOKEN'; `medley token create NAME` makes one");
-    if (!access_recognise(access, client, shown, now_ms, wall_ms, grant, refusal) ||
+    if (!access_identify(access, client, shown, session, now_ms, wall_ms, grant, refusal) ||
         !access_check_scopes(grant, scopes, refusal))
         return false;
     if (!access_usage_find(access, grant->id))
-        access_note(access, client, grant, AUDIT_TOKEN_USED, "for the first time here");
+        access_tell(access, client, grant, AUDIT_TOKEN_USED, "for the first time here");
     struct access_usage *usage = access_usage_of(access, grant, now_ms);
     if (!usage)
         return access_refuse_limit(refusal, "too_many_tokens", 0,
@@ -307,15 +343,42 @@ static bool access_let_in(struct access *access, const struct api_client *client
 }
 
 bool access_begin(struct access *access, const struct api_client *client, const char *authorization,
-                  const char *key, uint32_t scopes, uint64_t now_ms, uint64_t wall_ms,
-                  struct access_grant *grant, struct access_refusal *refusal)
+                  const char *key, const struct browser_session *session, uint32_t scopes,
+                  uint64_t now_ms, uint64_t wall_ms, struct access_grant *grant,
+                  struct access_refusal *refusal)
 {
-    if (access_let_in(access, client, authorization, key, scopes, now_ms, wall_ms, grant, refusal))
+    if (access_let_in(access, client, authorization, key, session, scopes, now_ms, wall_ms, grant,
+                      refusal))
         return true;
     if (refusal->err.status != 503) /* then nobody was judged */
-        access_note(access, client, grant, grant->id ? AUDIT_TOKEN_REFUSED : AUDIT_LOGIN_REFUSED,
+        access_tell(access, client, grant, grant->id ? AUDIT_TOKEN_REFUSED : AUDIT_LOGIN_REFUSED,
                     refusal->err.code);
     return false;
+}
+
+bool access_sign_in(struct access *access, const struct api_client *client, const char *token,
+                    uint64_t now_ms, uint64_t wall_ms, struct access_grant *grant,
+                    struct access_refusal *refusal)
+{
+    *grant = (struct access_grant){0};
+    *refusal = (struct access_refusal){0};
+    if (access_recognise(access, client, token, now_ms, wall_ms, grant, refusal))
+        return true;
+    if (refusal->err.status != 503)
+        access_tell(access, client, grant, grant->id ? AUDIT_TOKEN_REFUSED : AUDIT_LOGIN_REFUSED,
+                    refusal->err.code);
+    return false;
+}
+
+void access_refuse_pass(struct access *access, const struct api_client *client, uint64_t now_ms,
+                        struct access_refusal *refusal)
+{
+    *refusal = (struct access_refusal){0};
+    access_refuse_wrong(access, client, now_ms,
+                        "this pass was used before, is over, or was made by another machine; ask "
+                        "for a new one",
+                        refusal);
+    access_tell(access, client, &(struct access_grant){0}, AUDIT_LOGIN_REFUSED, "pass");
 }
 
 void access_end(struct access *access, const struct access_grant *grant)

@@ -11,6 +11,7 @@
 
 #include "api/client.h"
 #include "api/errors.h"
+#include "api/sessions.h"
 #include "audit/note.h"
 #include "base/buffer.h"
 #include "base/limits.h"
@@ -67,12 +68,17 @@ void access_free(struct access *access);
 
 /* Whether a token is needed now. */
 bool access_is_guarded(const struct access *access);
+/* What may be done without one. --open gives models to whoever reaches the address, but where other
+ * machines do, not the cluster: admin needs a token all the same. */
+uint32_t access_open_scopes(const struct access *access);
 
-/* `authorization` and `key` are the headers' values, NULL where they are missing. `scopes`: any of
+/* `authorization` and `key` are the headers' values, NULL where they are missing; where both are,
+ * `session` counts (NULL: none), whose token is asked for again. `scopes`: any of
  * these lets in; 0: the route is public. True: *grant is set, and access_end() is owed. */
 bool access_begin(struct access *access, const struct api_client *client, const char *authorization,
-                  const char *key, uint32_t scopes, uint64_t now_ms, uint64_t wall_ms,
-                  struct access_grant *grant, struct access_refusal *refusal);
+                  const char *key, const struct browser_session *session, uint32_t scopes,
+                  uint64_t now_ms, uint64_t wall_ms, struct access_grant *grant,
+                  struct access_refusal *refusal);
 void access_end(struct access *access, const struct access_grant *grant);
 
 /* Whether the grant holds still; false: `err` says that it was revoked or has expired. */
@@ -95,3 +101,21 @@ uint64_t access_usage_version(const struct access *access); /* another one when 
 void access_usage_write(const struct access *access, uint64_t wall_ms, struct buffer *out);
 /* Lines of another day, and what is no such line, are left out. */
 void access_usage_read(struct access *access, const char *text, size_t size, uint64_t wall_ms);
+
+/* ---- sessions (sessions.h) ---- */
+
+/* A token that a browser shows to sign in: wrong ones are counted and answered late. Nothing is
+ * owed afterwards. */
+bool access_sign_in(struct access *access, const struct api_client *client, const char *token,
+                    uint64_t now_ms, uint64_t wall_ms, struct access_grant *grant,
+                    struct access_refusal *refusal);
+/* A pass that is not known counts as a wrong token. */
+void access_refuse_pass(struct access *access, const struct api_client *client, uint64_t now_ms,
+                        struct access_refusal *refusal);
+/* What a session's token grants now, of the session's scopes; false: it was revoked, or has
+ * expired. */
+bool access_recall(const struct access *access, const struct browser_session *session,
+                   uint64_t wall_ms, struct access_grant *grant);
+/* For the record of who did what. */
+void access_tell(const struct access *access, const struct api_client *client,
+                 const struct access_grant *grant, const char *what, const char *outcome);

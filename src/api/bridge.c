@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -83,6 +84,8 @@ static bool bridge_send(struct bridge_call *call)
 {
     if (!call->lines.size && !call->lines.failed)
         return true;
+    if (exchange_is_head(call->exchange))
+        return true; /* whole, at the end: its length is told */
     if (!call->is_streaming)
         exchange_lines_begin(call->exchange, "application/x-ndjson");
     call->is_streaming = true;
@@ -150,9 +153,24 @@ static void bridge_name_actor(const struct exchange *exchange, char *out, size_t
         snprintf(out, size, "the page at %s", exchange_client(exchange)->share);
 }
 
+/* What is asked: the body, or for GET the query's `last`, the only field that one takes. */
+static struct text bridge_fields(const struct exchange *exchange, char *out, size_t size)
+{
+    char last[24];
+    if (!exchange_only_reads(exchange))
+        return exchange_body(exchange);
+    const char *said = exchange_query(exchange, "last=", last, sizeof last);
+    if (said && said[0] && strlen(said) < 10 && !said[strspn(said, "0123456789")])
+        snprintf(out, size, "{\"last\":%lu}", strtoul(said, NULL, 10));
+    else
+        snprintf(out, size, "{}");
+    return (struct text){out, strlen(out)};
+}
+
 static void bridge_begin(struct exchange *exchange, struct bridge_call *call, const char *name)
 {
-    const struct text body = exchange_body(exchange);
+    char fields[48];
+    const struct text body = bridge_fields(exchange, fields, sizeof fields);
     const struct api_bridge_hearer hearer = {bridge_on_line, bridge_on_ended, call};
     char actor[128];
     struct error why;

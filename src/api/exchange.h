@@ -45,9 +45,17 @@ struct text exchange_last_event_id(const struct exchange *exchange); /* size 0: 
 
 /* A header of the request, while the handler of a request without a body is being called. NULL:
  * there is none; "": it is longer than `size`. */
-enum exchange_header { EXCHANGE_ACCEPT_ENCODING, EXCHANGE_IF_NONE_MATCH };
+enum exchange_header {
+    EXCHANGE_ACCEPT_ENCODING,
+    EXCHANGE_IF_NONE_MATCH,
+    EXCHANGE_AUTHORIZATION,
+};
 const char *exchange_header(const struct exchange *exchange, enum exchange_header which, char *out,
                             size_t size);
+
+/* A value of the query, at the same time: `name` with its '='. NULL: there is none. */
+const char *exchange_query(const struct exchange *exchange, const char *name, char *out,
+                           size_t size);
 
 /* The body is no longer needed then, and is freed. */
 void exchange_set_owner(struct exchange *exchange, void (*gone)(void *owner), void *owner);

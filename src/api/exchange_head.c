@@ -11,6 +11,7 @@
 static const enum lws_token_indexes header_tokens[] = {
     WSI_TOKEN_HTTP_ACCEPT_ENCODING,
     WSI_TOKEN_HTTP_IF_NONE_MATCH,
+    WSI_TOKEN_HTTP_AUTHORIZATION,
 };
 
 const char *exchange_header(const struct exchange *exchange, enum exchange_header which, char *out,
@@ -21,6 +22,14 @@ const char *exchange_header(const struct exchange *exchange, enum exchange_heade
     if (lws_hdr_copy(exchange->wsi, out, (int)size, header_tokens[which]) < 0)
         out[0] = '\0';
     return out;
+}
+
+const char *exchange_query(const struct exchange *exchange, const char *name, char *out,
+                           size_t size)
+{
+    if (!lws_hdr_total_length(exchange->wsi, WSI_TOKEN_HTTP_URI_ARGS))
+        return NULL;
+    return lws_get_urlarg_by_name(exchange->wsi, name, out, (int)size);
 }
 
 struct head_writer {

@@ -8,6 +8,7 @@
 #include "api/internal.h"
 #include "api/resume.h"
 #include "api/routes.h"
+#include "api/sessions.h"
 #include "api/site.h"
 
 enum {
@@ -53,6 +54,9 @@ struct exchange {
     bool http_1_0;
     bool is_json; /* its Content-Type says so */
     enum site site;
+    char host[GATE_NAME_MAX + 16]; /* its Host header; "": none */
+    bool has_session;              /* of its cookie, where that counts */
+    struct browser_session session;
     bool websocket; /* it asked for one */
     uint64_t body_expected, body_seen;
     uint64_t body_ticked; /* body_seen at the last tick */

@@ -33,6 +33,8 @@ struct api_server {
     struct api_limits limits;
     struct access *access;
     struct access_kept kept;
+    struct sessions *sessions;
+    const char *node_id, *node_name; /* the owner's; NULL: none */
     bool shares_prefixes;
     bool serves_page;
     uint32_t waiting_ms;

@@ -101,7 +101,8 @@ void page_handle(struct exchange *exchange)
     struct buffer body = {0};
     if (!file) {
         struct api_error err;
-        api_error_set(&err, 404, "invalid_request_error", "unknown_url", "there is no page %s here",
+        api_error_set(&err, 404, "invalid_request_error", "unknown_url",
+                      "there is no page %s here; `medley up` serves one at /",
                       exchange_path(exchange).data);
         exchange_fail(exchange, &err);
         return;

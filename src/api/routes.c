@@ -8,6 +8,7 @@
 #include "api/page.h"
 #include "api/preparer.h"
 #include "api/response_json.h"
+#include "api/server_session.h"
 #include "request/generator.h"
 
 #include <stdio.h>
@@ -181,6 +182,11 @@ static const struct route routes[] = {
     {METHOD_GET, "/api/requests", ACCESS_READ, requests_handle},
     {METHOD_GET, "/api/requests/…", ACCESS_READ, request_handle},
 
+    {METHOD_GET, "/api/session", 0, session_get_handle},
+    {METHOD_POST, "/api/session", 0, session_post_handle},
+    {METHOD_DELETE, "/api/session", 0, session_delete_handle},
+    {METHOD_POST, "/api/passes", ACCESS_SCOPES_ALL, passes_handle},
+
     /* What the node is asked (docs/control.md). */
     {METHOD_GET, "/api/status", ACCESS_READ, bridge_handle},
     {METHOD_GET, "/api/nodes", ACCESS_READ, bridge_handle},
@@ -206,6 +212,7 @@ static const struct route routes[] = {
     {METHOD_POST, "/api/leave", ACCESS_ADMIN, bridge_handle},
     {METHOD_POST, "/api/authority", ACCESS_ADMIN, bridge_handle},
     {METHOD_POST, "/api/token", ACCESS_ADMIN, bridge_handle},
+    {METHOD_GET, "/api/audit", ACCESS_ADMIN, bridge_handle},
     {METHOD_POST, "/api/audit", ACCESS_ADMIN, bridge_handle},
 };
 

@@ -192,6 +192,7 @@ static void server_free(struct api_server *server)
     mem_free(server->record_timer);
     api_records_deinit(&server->records);
     access_free(server->access);
+    sessions_free(server->sessions);
     mem_free(server);
 }
 
@@ -249,6 +250,9 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     server->models = options->models;
     server->live = options->live;
     server->bridge = options->bridge;
+    server->node_id = options->node_id;
+    server->node_name = options->node_name;
+    server->sessions = sessions_new();
     server->limits = options->limits;
     server->shares_prefixes = options->shares_prefixes;
     server->serves_page = options->serves_page;
@@ -267,7 +271,7 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     if (options->cors_origin)
         server->cors_origin = mem_copy_text(options->cors_origin, strlen(options->cors_origin));
     if (!server->scratch || !server->timer || !server->token_timer || !server->record_timer ||
-        !server->access || (options->cors_origin && !server->cors_origin))
+        !server->access || !server->sessions || (options->cors_origin && !server->cors_origin))
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the server");
     server->timer->server = server->token_timer->server = server->record_timer->server = server;
     memcpy(server->more_names, options->hosts, options->n_hosts * sizeof *options->hosts);

@@ -41,6 +41,7 @@ struct api_options {
     const char *hosts[LIMIT_API_HOSTS]; /* names besides this machine's that it answers for */
     uint32_t n_hosts;
     const char *name; /* this machine's as a node, which it answers for, too; NULL: none */
+    const char *node_id, *node_name; /* what the page shows as this machine; NULL: none */
     struct api_models models;
     struct live_feed live;    /* what /api/live shows; zeroed: there is none */
     struct api_bridge bridge; /* what the node is asked; zeroed: nothing */

@@ -2,6 +2,7 @@
 
 #include "api/exchange_impl.h"
 #include "api/listener.h"
+#include "api/server_session.h"
 #include "api/server_tls.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -121,6 +122,7 @@ static void copy_head(const struct exchange *exchange, bool body_assumed, struct
 /* Whose page it comes from, and whether it brings JSON. */
 static void server_lws_read_site(struct exchange *exchange, struct head_copy *copy)
 {
+    snprintf(exchange->host, sizeof exchange->host, "%s", copy->head.host ? copy->head.host : "");
     char *fetch_site = copy_header(exchange->wsi, "sec-fetch-site:", 32);
     exchange->site = site_of(&(struct site_head){.host = copy->head.host,
                                                  .origin = copy->head.origin,
@@ -293,6 +295,22 @@ static int on_upgrade(struct api_server *server, struct connection *connection, 
     return 0;
 }
 
+/* The session of its cookie, where the request is for this server's own page. */
+static void server_lws_read_session(struct exchange *exchange)
+{
+    struct api_server *server = exchange->server;
+    char header[2048] = "", name[SERVER_COOKIE_NAME_MAX];
+    size_t size;
+    if (!site_takes_cookie(exchange->site, exchange_only_reads(exchange)) ||
+        !copy_token(exchange->wsi, WSI_TOKEN_HTTP_COOKIE, header, sizeof header))
+        return;
+    server_session_cookie_name(server, name, sizeof name);
+    const char *secret = session_of_cookie(header, name, &size);
+    exchange->has_session = sessions_find(server->sessions, SESSION_BROWSER, secret, size,
+                                          clock_now_ns() / 1000000, &exchange->session);
+    explicit_bzero(header, sizeof header);
+}
+
 /* Tokens, unless it is the question of a browser, which shows none, whether a page may ask
  * (https://fetch.spec.whatwg.org/#cors-preflight-fetch). */
 static bool server_lws_check_token(struct exchange *exchange, struct access_refusal *refusal)
@@ -303,8 +321,11 @@ static bool server_lws_check_token(struct exchange *exchange, struct access_refu
         return true;
     lws_hdr_copy(wsi, authorization, sizeof authorization, WSI_TOKEN_HTTP_AUTHORIZATION);
     char *key = copy_header(wsi, "x-api-key:", 256);
+    if (!authorization[0] && !key)
+        server_lws_read_session(exchange);
     const bool let_in =
         access_begin(exchange->server->access, &exchange->client, authorization, key,
+                     exchange->has_session ? &exchange->session : NULL,
                      exchange->route ? exchange->route->scopes : 0, clock_now_ns() / 1000000,
                      server_wall_ms(), &exchange->grant, refusal);
     mem_free(key);

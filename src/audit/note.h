@@ -17,6 +17,8 @@
 #define AUDIT_TOKEN_USED "token.used"          /* for the first time */
 #define AUDIT_TOKEN_REFUSED "token.refused"    /* a known one: expired, revoked, lacks a scope … */
 #define AUDIT_LOGIN_REFUSED "login.refused"    /* no token, or one that nobody made */
+#define AUDIT_SESSION_OPENED "session.opened"  /* a browser has signed in */
+#define AUDIT_PASS_MADE "pass.made"            /* that signs another browser in */
 #define AUDIT_JOIN_FAILED "join.failed"        /* a machine was not let in */
 #define AUDIT_JOIN_INVITED "join.invited"      /* a join code was made */
 #define AUDIT_PROPOSAL_REFUSED "event.refused" /* a member proposed what it may not */

@@ -375,6 +375,8 @@ static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct erro
     up->api_options.tls.node_name = daemon_own_name(up->daemon);
     up->api_options.tls.source = daemon_api_source(up->daemon);
     up->api_options.access = up_access_of(up->daemon);
+    up->api_options.node_id = daemon_own_id(up->daemon);
+    up->api_options.node_name = daemon_own_name(up->daemon);
     up->api_options.bridge = (struct api_bridge){up_ask, up_cancel, up->daemon};
     up->api_options.name = up->node.name;
     up->api_options.serves_page = !up->no_page;

@@ -317,10 +317,10 @@ static void control_on_connection(uv_stream_t *server, int status)
     control->conversations = conversation;
     control->n++;
     if (uv_accept(server, (uv_stream_t *)&conversation->pipe) ||
-        control->n > 2 * CONVERSATIONS_MAX ||
+        control->n - control->n_heard > 2 * CONVERSATIONS_MAX ||
         uv_read_start((uv_stream_t *)&conversation->pipe, control_on_memory, on_read)) {
         control_hang_up(conversation);
-    } else if (control->n > CONVERSATIONS_MAX) {
+    } else if (control->n - control->n_heard > CONVERSATIONS_MAX) {
         struct error err;
         error_set(&err, ERROR_BUSY, "%d commands are already connected to this node",
                   CONVERSATIONS_MAX);

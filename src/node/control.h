@@ -114,7 +114,7 @@ void control_where(struct conversation *conversation, yyjson_val *root);
 void control_place(struct conversation *conversation, yyjson_val *root);
 void control_unload(struct conversation *conversation, yyjson_val *root);
 void control_plan(struct conversation *conversation, yyjson_val *request); /* control_plan.c */
-void control_drain(struct conversation *conversation, yyjson_val *root); /* control_moves.c */
+void control_drain(struct conversation *conversation, yyjson_val *root);   /* control_moves.c */
 void control_moves(struct conversation *conversation, yyjson_val *root);
 void control_move(struct conversation *conversation, yyjson_val *root);
 void control_token(struct conversation *conversation, yyjson_val *root);    /* control_tokens.c */

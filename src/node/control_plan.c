@@ -350,9 +350,9 @@ static enum error_code plan_fill_model(struct plan_job *job, const struct model 
 }
 
 /* What its stages take now is free for the plan of the same model. */
-static enum error_code plan_fill(struct plan_job *job, const Cluster__Model *said,
-                                 const Cluster__Demand *demand, yyjson_val *request,
-                                 struct error *err)
+static enum error_code plan_job_fill(struct plan_job *job, const Cluster__Model *said,
+                                     const Cluster__Demand *demand, yyjson_val *request,
+                                     struct error *err)
 {
     struct daemon *daemon = job->daemon;
     const struct model *model = catalogue_model_here(daemon, said);
@@ -418,7 +418,7 @@ static void plan_begin(struct conversation *conversation, const Cluster__Model *
     job->ask.now_s = plan_job_now_s;
     job->ask.self = job;
     snprintf(job->actor, sizeof job->actor, "%s", conversation->actor);
-    if (plan_fill(job, model, demand, request, &err)) {
+    if (plan_job_fill(job, model, demand, request, &err)) {
         plan_job_free(job);
         control_fail(conversation, &err);
         return;

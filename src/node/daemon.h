@@ -86,6 +86,7 @@ void daemon_set_api(struct daemon *daemon, const char *url);
  * the name of this machine. */
 struct pair_source daemon_api_source(struct daemon *daemon);
 const char *daemon_own_name(const struct daemon *daemon);
+const char *daemon_own_id(const struct daemon *daemon);
 
 /* Places a model's file over the cluster and says how that went through `say`. */
 void daemon_serve_file(struct daemon *daemon, const char *path);

@@ -124,8 +124,8 @@ struct daemon {
 
     struct control *control;
     struct plan_job *plans; /* control_plan.c's, the newest first */
-    struct events *events; /* the last of them */
-    struct live *live;     /* the view, and who watches it */
+    struct events *events;  /* the last of them */
+    struct live *live;      /* the view, and who watches it */
     struct telling *telling;
     struct rates rates, view_rates; /* of what is told of this node; of what is seen of all */
 };

@@ -255,6 +255,11 @@ struct pair_source daemon_api_source(struct daemon *daemon)
                                 .self = daemon};
 }
 
+const char *daemon_own_id(const struct daemon *daemon)
+{
+    return daemon->id;
+}
+
 const char *daemon_own_name(const struct daemon *daemon)
 {
     return daemon->name;

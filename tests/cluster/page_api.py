@@ -1,5 +1,5 @@
 """What the page asks of a node, over HTTP: everything of docs/control.md that it may, forecasts, a
-model placed while one looks on, a machine let in by its words."""
+model placed while one looks on, a machine let in by its words; which scope lets to what; sessions."""
 import http.client
 import json
 import threading
@@ -229,6 +229,83 @@ def lets_in(world, laptop):
     check("code" in good(post(laptop, "invite", {"minutes": 5})), "invited")
 
 
+SCOPES = {  # what each scope may ask, and a request that changes nothing
+    "read": [("GET", "/api/status", None), ("GET", "/api/nodes", None), ("GET", "/api/links", None),
+             ("GET", "/api/cluster", None), ("GET", "/api/moves", None),
+             ("POST", "/api/plan", {"model": "none"})],
+    "models": [("POST", f"/api/{name}", {"model": "none", "instance": "none", "path": "none"})
+               for name in ("place", "unload", "move", "add", "forget", "where")]
+    + [("POST", "/api/moves", {"on": True})],
+    "admin": [("POST", f"/api/{name}", {"node": "none", "what": "none", "role": "none"})
+              for name in ("drain", "admit", "remove", "role", "authority", "token")]
+    + [("POST", "/api/audit", {"keep_days": -1}), ("POST", "/api/invite", {"role": "none"}),
+       ("POST", "/api/join", {}), ("GET", "/api/audit?last=5", None)],
+}
+
+
+def cookie_of(answer):
+    check_equal(answer.status, 200, answer)
+    check("HttpOnly; SameSite=Strict" in answer.headers["Set-Cookie"], answer.headers)
+    return answer.headers["Set-Cookie"].split(";")[0]
+
+
+def scopes(laptop):
+    """Each token is let through to what its scope is for, and stopped before all else."""
+    tokens = {scope: laptop.medley("token", "create", scope, "--scope", scope).out.strip()
+              for scope in (*SCOPES, "generate")}
+    wait("a token is needed", lambda: get(laptop, "/api/status").status == 401, 5)
+    for scope, token in tokens.items():
+        for needed, requests in SCOPES.items():
+            for method, path, body in requests:
+                answer = ask(laptop, method, path, body, Authorization=f"Bearer {token}")
+                if scope == needed:
+                    check(answer.status not in (401, 403), f"{scope}, {path}: {answer}")
+                else:
+                    check_equal(answer.status, 403, f"{scope}, {path}: {answer}")
+                    check("needs one of" in answer.why, f"{scope}, {path}: {answer}")
+    for requests in SCOPES.values():
+        for method, path, body in requests:
+            check_equal(ask(laptop, method, path, body).status, 401, f"nobody: {path}")
+    return tokens
+
+
+def sessions(laptop, tower, tokens):
+    own = f"http://127.0.0.1:{API_PORT}"
+    before = good(get(laptop, "/api/session"))
+    check_equal((before["needs_token"], before["signed_in"], before["node"]["name"]),
+                (True, False, None), before)
+    cookie = cookie_of(post(laptop, "session", {"token": tokens["admin"]}, Origin=own))
+    session = good(get(laptop, "/api/session", Cookie=cookie))
+    check_equal((session["token"], session["scopes"], session["node"]["name"], session["cluster"]),
+                ("admin", ["admin"], "laptop", True), session)
+    check_equal(post(laptop, "drain", {"node": "none"}, Cookie=cookie, Origin=own).status, 404,
+                "the page drains")
+    check_equal(post(laptop, "drain", {"node": "none"}, Cookie=cookie).status, 401, "no Origin")
+    for headers in ({"Origin": "http://evil.example"}, {"Origin": "http://127.0.0.1:81"},
+                    {"Sec_Fetch_Site": "same-site"}):
+        answer = post(laptop, "drain", {"node": "tower"}, Cookie=cookie, **headers)
+        check(answer.status in (401, 403), f"{headers}: {answer}")
+    check_equal(post(laptop, "place", {"model": "none"}, Cookie=cookie, Origin=own).status, 403,
+                "beyond its scope")
+    check_equal(get(tower, "/api/session", Cookie=cookie).lines[0]["signed_in"], False,
+                "another node knows the session")
+    made = good(post(laptop, "passes", {"scopes": "admin"}, Cookie=cookie, Origin=own))
+    phone = cookie_of(post(laptop, "session", {"pass": made["pass"]}, Origin=own))
+    check_equal(good(get(laptop, "/api/session", Cookie=phone))["scopes"], ["admin"], "the phone")
+    check_equal(post(laptop, "session", {"pass": made["pass"]}, Origin=own).status, 401, "twice")
+    entries = ask(laptop, "GET", "/api/audit?last=400", Cookie=cookie).lines
+    found = {(e["what"], e["who"]) for e in entries}
+    for what in ("session.opened", "pass.made"):
+        check((what, "token admin") in found, f"no {what} in the record: {sorted(found)}")
+    check(any(what == "login.refused" for what, _ in found), sorted(found))
+    check_equal(len(ask(laptop, "GET", "/api/audit?last=3", Cookie=cookie).lines), 3, "the last 3")
+    check_equal(good(post(laptop, "token", {"what": "revoke", "name": "admin"},
+                          Cookie=cookie, Origin=own)), {"revoked": "admin"}, "revoked")
+    for shown in (cookie, phone):
+        wait("the sessions are over",
+             lambda shown=shown: get(laptop, "/api/moves", Cookie=shown).status == 401, 5)
+
+
 def scenario(world):
     with world.step("two nodes; the page looks"):
         options = {name: ["--sim", world.sim(name)] for name in ("laptop", "tower")}
@@ -240,6 +317,10 @@ def scenario(world):
         places(laptop, tower)
     with world.step("a machine is let in by its words"):
         lets_in(world, laptop)
+    with world.step("each scope lets to its own requests"):
+        tokens = scopes(laptop)
+    with world.step("a browser signs in, another by a pass; both end with the token"):
+        sessions(laptop, tower, tokens)
 
 
 run(scenario)

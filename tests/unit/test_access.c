@@ -91,7 +91,7 @@ static int teardown(void **state)
 
 static bool begin(const char *authorization, uint32_t scopes, uint64_t now_ms, uint64_t wall_ms)
 {
-    return access_begin(access, &client, authorization, NULL, scopes, now_ms, wall_ms, &grant,
+    return access_begin(access, &client, authorization, NULL, NULL, scopes, now_ms, wall_ms, &grant,
                         &refusal);
 }
 
@@ -141,8 +141,8 @@ static void test_what_is_shown(void **state)
     memcpy(tokens.text[0], "bEARER", 6);
     assert_true(begin(tokens.text[0], ACCESS_GENERATE, 0, wall));
     access_end(access, &grant);
-    assert_true(access_begin(access, &client, NULL, tokens.text[1] + 7, ACCESS_GENERATE, 0, wall,
-                             &grant, &refusal));
+    assert_true(access_begin(access, &client, NULL, tokens.text[1] + 7, NULL, ACCESS_GENERATE, 0,
+                             wall, &grant, &refusal));
     access_end(access, &grant);
     assert_false(begin(tokens.text[0], ACCESS_READ, 0, wall));
     expect_refusal(403, "insufficient_scope", "token0");
@@ -341,6 +341,34 @@ static void test_words(void **state)
         assert_false(token_rate_parse(wrong_rates[i], &number));
 }
 
+/* --open gives models to everybody, and the cluster to nobody. */
+static void test_open_elsewhere(void **state)
+{
+    static const struct {
+        bool is_loopback;
+        uint32_t scopes;
+        bool let_in;
+    } rows[] = {
+        {false, ACCESS_READ, true},       {false, ACCESS_GENERATE, true},
+        {false, ACCESS_MODELS, true},     {false, ACCESS_ADMIN, false},
+        {false, ACCESS_SCOPES_ALL, true}, {true, ACCESS_ADMIN, true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct access *open = access_new(
+            &(struct access_options){.is_open = true, .is_loopback = rows[i].is_loopback});
+        const struct api_client somebody = api_client_of_address("192.0.2.1");
+        struct access_grant granted;
+        struct access_refusal why;
+        assert_int_equal(
+            access_begin(open, &somebody, NULL, NULL, NULL, rows[i].scopes, 1, 1, &granted, &why),
+            rows[i].let_in);
+        assert_int_equal(granted.id, 0);
+        if (!rows[i].let_in)
+            assert_int_equal(why.err.status, 401);
+        access_free(open);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -353,6 +381,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_many_tokens, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bound, setup, teardown),
         cmocka_unit_test(test_words),
+        cmocka_unit_test(test_open_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -348,6 +348,102 @@ static void test_founding_interrupted(void **state)
     expect("{\"do\":\"status\"}", "\"waiting\":true");
 }
 
+/* ---- requests that come otherwise than over the socket ---- */
+
+struct heard {
+    unsigned n_lines, n_ended;
+    char last[256];
+};
+
+static void hear_line(void *self, const char *line, size_t size)
+{
+    struct heard *heard = self;
+    assert_int_equal(line[size - 1], '\n');
+    assert_int_equal(heard->n_ended, 0);
+    heard->n_lines++;
+    snprintf(heard->last, sizeof heard->last, "%.*s", (int)size, line);
+}
+
+static void hear_end(void *self)
+{
+    ((struct heard *)self)->n_ended++;
+}
+
+static enum error_code begin(const char *name, const char *body, struct heard *heard,
+                             struct conversation **out)
+{
+    const struct daemon_hearer hearer = {hear_line, hear_end, heard};
+    *heard = (struct heard){0};
+    return daemon_begin_request(w->nodes[0].daemon, name, body, strlen(body), "token ci", &hearer,
+                                out, &err);
+}
+
+static bool never(void *arg)
+{
+    return false;
+}
+
+static void test_heard(void **state)
+{
+    struct conversation *asked;
+    struct heard heard;
+    start_alone();
+    await_leader();
+    assert_int_equal(begin("status", "", &heard, &asked), ERROR_NONE);
+    assert_null(asked);
+    assert_int_equal(heard.n_lines, 1);
+    assert_int_equal(heard.n_ended, 1);
+    assert_int_equal(begin("nothing", "{}", &heard, &asked), ERROR_NONE);
+    assert_non_null(strstr(heard.last, "unsupported"));
+    assert_int_equal(begin("join", "{}", &heard, &asked), ERROR_NONE);
+    assert_non_null(strstr(heard.last, "a join code is needed"));
+    assert_int_equal(begin("status", "[]", &heard, &asked), ERROR_INVALID);
+    assert_int_equal(begin("status", "{", &heard, &asked), ERROR_INVALID);
+    assert_int_equal(heard.n_lines + heard.n_ended, 0);
+}
+
+/* Who goes away hears nothing more, and the node goes on. */
+static void test_heard_cancelled(void **state)
+{
+    struct conversation *asked;
+    struct heard heard;
+    start_alone();
+    await_leader();
+    assert_int_equal(begin("events", "{\"follow\":true,\"last\":0}", &heard, &asked), ERROR_NONE);
+    assert_non_null(asked);
+    daemon_cancel_request(asked);
+    assert_int_equal(begin("drain", "{\"node\":\"none\"}", &heard, &asked), ERROR_NONE);
+    assert_int_equal(begin("moves", "{\"on\":false}", &heard, &asked), ERROR_NONE);
+    if (asked)
+        daemon_cancel_request(asked); /* while the cluster decides */
+    daemon_world_run(w, never, NULL, 300);
+    assert_int_equal(heard.n_ended, asked ? 0 : 1);
+    expect("{\"do\":\"status\"}", "\"node\"");
+}
+
+/* They have a limit of their own, which leaves the socket alone; and a node that ends tells them.
+ */
+static void test_heard_many(void **state)
+{
+    enum { HEARD_MAX = 64 };
+    static struct heard heard[HEARD_MAX + 1];
+    struct conversation *asked[HEARD_MAX + 1];
+    start_alone();
+    await_leader();
+    for (int i = 0; i < HEARD_MAX; i++)
+        assert_int_equal(begin("events", "{\"follow\":true}", &heard[i], &asked[i]), ERROR_NONE);
+    assert_int_equal(begin("status", "", &heard[HEARD_MAX], &asked[HEARD_MAX]), ERROR_BUSY);
+    expect("{\"do\":\"status\"}", "\"node\"");
+    for (int i = 0; i < HEARD_MAX; i += 2)
+        daemon_cancel_request(asked[i]);
+    daemon_world_run(w, never, NULL, 100);
+    assert_int_equal(begin("status", "", &heard[HEARD_MAX], &asked[HEARD_MAX]), ERROR_NONE);
+    daemon_world_close(w);
+    for (int i = 0; i < HEARD_MAX; i++)
+        assert_int_equal(heard[i].n_ended, i % 2);
+    w = daemon_world_open();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,6 +456,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cannot_begin, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damaged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_founding_interrupted, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_heard, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_heard_cancelled, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_heard_many, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
