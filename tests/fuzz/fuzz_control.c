@@ -1,6 +1,6 @@
-/* What is said to a node's control socket: any bytes, to one node that runs as long as the process
- * and is a cluster of its own. Holds: every line of every answer to lines is a JSON object, and
- * then the node answers as ever. */
+/* What is said to a node's control socket: any bytes, and the same as the API would ask it; to one
+ * node that runs as long as the process and is a cluster of its own. Holds: every line of every
+ * answer to lines is a JSON object, and then the node answers as ever. */
 #include "fuzz.h"
 
 #include "base/clock.h"
@@ -101,6 +101,52 @@ static void check_lines(const char *text)
     }
 }
 
+/* ---- the same, as the API asks it ---- */
+
+struct heard {
+    bool ended;
+    struct buffer lines;
+};
+
+static void hear_line(void *self, const char *line, size_t size)
+{
+    struct heard *heard = self;
+    FUZZ_CHECK(!heard->ended && size && line[size - 1] == '\n');
+    buffer_append(&heard->lines, line, size);
+}
+
+static void hear_end(void *self)
+{
+    struct heard *heard = self;
+    FUZZ_CHECK(!heard->ended);
+    heard->ended = true;
+}
+
+/* The first line, if it is an object that says what is asked; cancelled where it goes on. */
+static void hear(const uint8_t *data, size_t size)
+{
+    const char *text = (const char *)data, *end = size ? memchr(data, '\n', size) : NULL;
+    const size_t n = end ? (size_t)(end - text) : size;
+    yyjson_doc *doc = n <= 64 * 1024 ? yyjson_read(text, n, 0) : NULL;
+    const char *name = yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(doc), "do"));
+    struct heard heard = {0};
+    const struct daemon_hearer hearer = {hear_line, hear_end, &heard};
+    struct conversation *asked;
+    struct error err;
+    if (name && strcmp(name, "generate") != 0 && /* the API has no such route */
+        !daemon_begin_request(daemon_here, name, text, n, "token ci", &hearer, &asked, &err)) {
+        for (int i = 0; i < QUIET_TURNS; i++)
+            uv_run(&loop, UV_RUN_NOWAIT);
+        if (!heard.ended)
+            daemon_cancel_request(asked);
+        uv_run(&loop, UV_RUN_NOWAIT);
+        if (heard.lines.data)
+            check_lines(heard.lines.data);
+    }
+    buffer_deinit(&heard.lines);
+    yyjson_doc_free(doc);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char status[] = "{\"do\":\"status\"}\n";
@@ -109,6 +155,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         begin();
     talk(data, size, answer);
     check_lines(answer);
+    hear(data, size);
     talk((const uint8_t *)status, sizeof status - 1, answer);
     check_lines(answer);
     FUZZ_CHECK(strstr(answer, "\"name\":\"tower\""));

@@ -82,7 +82,9 @@ static struct api_reply ask(const char *method, const char *path, const char *he
              "Connection: close\r\n\r\n%s",
              method, path, headers, strlen(body), body);
     api_send_text(fd, request);
-    return api_receive(fd);
+    struct api_reply reply = api_receive(fd);
+    close(fd);
+    return reply;
 }
 
 static void check(const char *method, const char *path, const char *headers, const char *body,
@@ -160,6 +162,7 @@ static void test_large_body(void **state)
              BRIDGE_BODY_BYTES + 1);
     api_send_text(fd, request);
     struct api_reply reply = api_receive(fd);
+    close(fd);
     assert_int_equal(reply.status, 413);
     api_reply_clear(&reply);
     assert_int_equal(node.n_asked, 0);
