@@ -1,8 +1,7 @@
 #include "api/bridge.h"
 
 #include "api/access.h"
-#include "api/exchange.h"
-#include "api/internal.h"
+#include "api/exchange_impl.h"
 #include "api/json_out.h"
 #include "base/mem.h"
 
@@ -193,6 +192,14 @@ static void bridge_begin(struct exchange *exchange, struct bridge_call *call, co
         exchange_set_owner(exchange, bridge_on_gone, call);
         if (call->status == 200)
             bridge_send(call);
+    }
+}
+
+void bridge_end_all(struct api_server *server)
+{
+    for (struct exchange *exchange = server->exchanges; exchange; exchange = exchange->next) {
+        if (exchange->gone == bridge_on_gone)
+            exchange_abort(exchange);
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 
+struct api_server;
 struct buffer;
 struct exchange;
 
@@ -30,7 +31,8 @@ struct api_bridge { /* zeroed: there is nothing to ask */
     void *self;
 };
 
-void bridge_handle(struct exchange *exchange); /* the routes' handler */
+void bridge_handle(struct exchange *exchange);  /* the routes' handler */
+void bridge_end_all(struct api_server *server); /* while the server stops: nobody waits for them */
 
 /* The HTTP status of a line: 200, or that of its error, and then `out` is the error's body. Pure;
  * fuzzed. */

@@ -344,6 +344,7 @@ void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void
     server->stopped = stopped;
     server->stopped_arg = arg;
     live_end_all(server);
+    bridge_end_all(server);
     watch_again(server);
     lws_cancel_service(
         server->lws); /* a timer set outside of its callbacks is seen at the next event */

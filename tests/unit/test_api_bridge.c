@@ -130,6 +130,18 @@ static void test_stream(void **state)
     assert_int_equal(node.n_cancelled, 1);
 }
 
+/* A server that stops does not wait for what has no end. */
+static void test_stop(void **state)
+{
+    int fd = api_connect();
+    api_send_text(fd, "POST /api/unload HTTP/1.1\r\nHost: localhost\r\n" JSON_TYPE
+                      "Content-Length: 2\r\n\r\n{}");
+    assert_true(api_wait_for(fd, "{\"begun\":true}\n"));
+    api_world_stop();
+    assert_int_equal(node.n_cancelled, 1);
+    close(fd);
+}
+
 static void test_whose_page(void **state)
 {
     static const char *const refused[] = {
@@ -215,6 +227,7 @@ int main(void)
         cmocka_unit_test(test_status),
         cmocka_unit_test_setup_teardown(test_answers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stream, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_stop, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_whose_page, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_large_body, set_up, tear_down),
     };
