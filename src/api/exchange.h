@@ -57,6 +57,10 @@ const char *exchange_header(const struct exchange *exchange, enum exchange_heade
 const char *exchange_query(const struct exchange *exchange, const char *name, char *out,
                            size_t size);
 
+/* An argument of the query, "…?name=value", decoded; while the handler of a request without a body
+ * is being called. False: it is not there, empty, or too long. */
+bool exchange_argument(const struct exchange *exchange, const char *name, char *out, size_t size);
+
 /* The body is no longer needed then, and is freed. */
 void exchange_set_owner(struct exchange *exchange, void (*gone)(void *owner), void *owner);
 

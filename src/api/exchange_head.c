@@ -124,3 +124,12 @@ void exchange_write_head(struct exchange *exchange, const char *content_type, ui
     if (writer.failed)
         exchange->head.failed = true;
 }
+
+bool exchange_argument(const struct exchange *exchange, const char *name, char *out, size_t size)
+{
+    char key[32];
+    snprintf(key, sizeof key, "%s=", name);
+    out[0] = '\0';
+    /* What does not fit is refused: cut off it would be another one. */
+    return lws_get_urlarg_by_name_safe(exchange->wsi, key, out, (int)size) > 0 && out[0];
+}

@@ -174,6 +174,7 @@ static const struct route routes[] = {
     {METHOD_POST, "/detokenize", ACCESS_GENERATE, detokenize_handle},
     {METHOD_GET, "/health", 0, health_handle},
     {METHOD_GET, "/api/live", ACCESS_READ, live_handle},
+    {METHOD_GET, "/api/history", ACCESS_READ, history_handle},
     {METHOD_GET, "/metrics", ACCESS_READ, metrics_handle},
     {METHOD_GET, "/", 0, page_handle},
     {METHOD_GET, "/assets/…", 0, page_handle},

@@ -43,6 +43,7 @@ static const struct command *const commands[] = {
     &command_logits,
     &command_devices,
     &command_top,
+    &command_heat,
     &command_inspect,
     &command_tokenize,
     &command_detokenize,

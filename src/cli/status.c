@@ -91,6 +91,15 @@ static void say_cluster(struct answer *answer, yyjson_val *root, struct buffer *
     buffer_deinit(&line);
 }
 
+/* What the devices of the machines that are up are together. */
+static void say_totals(struct answer *answer, yyjson_val *root, struct buffer *out)
+{
+    yyjson_val *totals = answer_object_if(answer, root, "totals");
+    const char *summary = totals ? answer_text_if(answer, totals, "summary") : NULL;
+    if (summary)
+        cmd_status_say(out, "together", summary);
+}
+
 static void say_addresses(struct answer *answer, yyjson_val *root, struct buffer *out)
 {
     struct buffer line = {0};
@@ -170,6 +179,7 @@ static enum error_code cmd_status_print(yyjson_doc *doc, struct error *err)
     struct table models = {model_titles}, instances = {instance_titles};
     say_node(&answer, root, &head);
     say_cluster(&answer, root, &head);
+    say_totals(&answer, root, &head);
     say_addresses(&answer, root, &head);
     cmd_status_fill(&answer, answer_list(&answer, root, "models"), &models, cmd_status_add_model);
     cmd_status_fill(&answer, answer_list(&answer, root, "instances"), &instances, add_instance);

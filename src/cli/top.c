@@ -1,6 +1,7 @@
 /* medley top: what the devices are doing now, until it is ended. */
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/top_cluster.h"
 #include "cli/top_screen.h"
 #include "cli/top_terminal.h"
 
@@ -15,12 +16,14 @@
 
 static const char usage[] =
     "Usage: medley top [--once] [--json] [--interval MS] [--backend NAME] [--sim FILE]\n"
+    "       medley top --cluster [--once] [--json]\n"
     "\n"
     "Shows each device's use, memory, temperature, power and clock, and the headroom that its\n"
     "heat leaves: how many more watts it could take, and when it would have to stop at this rate\n"
     "(known after some minutes of watching). Below each device stands what a governor would do\n"
     "about its heat now; only `medley run` and `medley serve` govern. q or Ctrl-C ends it.\n"
     "\n"
+    "  --cluster        all devices of the cluster, as the node on this machine knows them\n"
     "  --once           show one sample and end; a pipe or file gets that anyway\n"
     "  --json           one JSON object for each sample, on one line; what is unknown is null\n"
     "  --interval MS    between samples, 100 to 60000 (default 500)\n"
@@ -30,17 +33,18 @@ static const char usage[] =
 struct top {
     struct gpu_options gpu;
     uint32_t interval_ms;
-    bool once, json;
+    bool once, json, cluster;
 };
 
 static bool cmd_top_parse(int argc, char **argv, struct top *top)
 {
-    enum { ONCE = 256, JSON, INTERVAL, BACKEND, SIM };
+    enum { ONCE = 256, JSON, INTERVAL, BACKEND, SIM, CLUSTER };
     static const struct option options[] = {{"once", no_argument, NULL, ONCE},
                                             {"json", no_argument, NULL, JSON},
                                             {"interval", required_argument, NULL, INTERVAL},
                                             {"backend", required_argument, NULL, BACKEND},
                                             {"sim", required_argument, NULL, SIM},
+                                            {"cluster", no_argument, NULL, CLUSTER},
                                             {NULL, 0, NULL, 0}};
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -50,6 +54,9 @@ static bool cmd_top_parse(int argc, char **argv, struct top *top)
             break;
         case JSON:
             top->json = true;
+            break;
+        case CLUSTER:
+            top->cluster = true;
             break;
         case INTERVAL:
             if (!option_u32(&command_top, "--interval", optarg, 100, 60000, &top->interval_ms))
@@ -156,6 +163,8 @@ static int cmd_top_run(int argc, char **argv)
                       .interval_ms = 500};
     if (!cmd_top_parse(argc, argv, &top))
         return EXIT_USAGE;
+    if (top.cluster)
+        return top_cluster_run(top.once, top.json);
     struct error err;
     struct gpu *gpu;
     if (gpu_open(&top.gpu, &gpu, &err))

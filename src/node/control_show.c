@@ -9,6 +9,7 @@
 #include "node/catalogue.h"
 #include "node/finder.h"
 #include "node/lead.h"
+#include "node/live.h"
 #include "node/peers.h"
 #include "placing/placing.h"
 #include "topology/link.h"
@@ -168,6 +169,7 @@ void control_status(struct conversation *conversation, yyjson_val *request)
         control_put_instance(daemon, doc, yyjson_mut_arr_add_obj(doc, instances),
                              state->instances[i]);
     put_models(daemon, doc, root);
+    live_put_totals(daemon, doc, root);
     control_answer(conversation, doc);
     control_end(conversation);
 }

@@ -240,6 +240,7 @@ static void daemon_on_tick(uv_timer_t *timer)
     }
     daemon_audit_tick(daemon);
     telling_tick(daemon);
+    history_tick(daemon);
     finder_dial(daemon->finder);
     roles_step(daemon);
     daemon_look_left(daemon);

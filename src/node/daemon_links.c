@@ -344,6 +344,9 @@ static enum error_code take_control(struct daemon *daemon, struct peer *peer,
     case FRAME_VITALS:
     case FRAME_WATCH:
         return telling_take(daemon, peer, header, payload, err);
+    case FRAME_HISTORY_ASK:
+    case FRAME_HISTORY:
+        return history_take(daemon, peer, header, payload, err);
     case FRAME_SIGN:
     case FRAME_SIGNED:
         return sign_take(daemon, peer, header, payload, err);
@@ -393,6 +396,7 @@ static void on_down(void *self, struct link *link, const struct error *why)
     if (peer->link == link) {
         peer->link = NULL;
         told_peer_clear(&peer->told);
+        history_lost(daemon, peer);
         log_line(LOG_INFO, "node", "link to %.8s is down: %s", peer->id, why->text);
     }
     if (!peer->n_links) {

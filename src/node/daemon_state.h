@@ -7,6 +7,7 @@
 #include "join/join.h"
 #include "node/daemon.h"
 #include "node/daemon_tls.h"
+#include "node/history.h"
 #include "node/rates.h"
 #include "node/sign.h"
 
@@ -127,6 +128,7 @@ struct daemon {
     struct events *events;  /* the last of them */
     struct live *live;      /* the view, and who watches it */
     struct telling *telling;
+    struct history history;
     struct rates rates, view_rates; /* of what is told of this node; of what is seen of all */
 };
 

@@ -175,12 +175,25 @@ static void live_events(void *self, uint32_t n,
     control_each_event(((struct live *)self)->daemon, n, each, arg);
 }
 
+static void live_history(void *self, const char *node, const char *device, live_history_fn *done,
+                         void *arg)
+{
+    history_ask(((struct live *)self)->daemon, node, device, done, arg);
+}
+
+static void live_cancel_history(void *self, void *arg)
+{
+    history_cancel(((struct live *)self)->daemon, arg);
+}
+
 struct live_feed live_feed_of(struct live *live)
 {
     return (struct live_feed){.watch = live_watch,
                               .unwatch = live_unwatch,
                               .view = live_show,
                               .events = live_events,
+                              .history = live_history,
+                              .cancel_history = live_cancel_history,
                               .self = live};
 }
 

@@ -38,3 +38,5 @@ struct live_forecast live_forecast_of(struct live *live, const char *instance);
 /* ---- live_view.c ---- */
 /* A new document; NULL: no memory. */
 yyjson_mut_doc *live_view_make(struct live *live, struct daemon *daemon);
+/* Adds "totals" as the view has them. */
+void live_put_totals(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *root);

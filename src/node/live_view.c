@@ -119,7 +119,7 @@ static uint64_t view_count_stages(const struct live_view *view, const char *node
     return n;
 }
 
-static double view_decode_rate(const struct cluster_device *device)
+double view_decode_rate(const struct cluster_device *device)
 {
     double best = device->decode_bytes_per_s;
     for (uint32_t i = 0; i < device->n_types; i++)
@@ -165,6 +165,7 @@ static void view_put_device(struct live_view *view, yyjson_mut_val *list, const 
     view_text(view, item, "name", device->name);
     view_text(view, item, "kind", device->kind);
     view_text(view, item, "backend", device->backend);
+    view_text(view, item, "vendor", device->vendor);
     view_whole(view, item, "memory_bytes", device->has_memory_bytes, device->memory_bytes);
     if (vitals && vitals->free_mib != VITALS_UNKNOWN)
         view_steps(view, item, "free_bytes", vitals->free_mib, UINT64_C(1) << 20);
@@ -375,11 +376,21 @@ yyjson_mut_doc *live_view_make(struct live *live, struct daemon *daemon)
     view_whole(&view, root, "time_ms", true, daemon_wall_ms());
     view_text(&view, root, "self", daemon->id);
     view_text(&view, root, "version", MEDLEY_VERSION);
+    view_gather_totals(&view);
     view_put_cluster(&view, root);
     view_put_nodes(&view, root);
     view_put_links(&view, root);
     view_put_models(&view, root);
     view_put_instances(&view, root);
     view_put_alerts(&view, root);
+    view_put_totals(&view, root);
     return doc;
+}
+
+void live_put_totals(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *root)
+{
+    static struct live_view view;
+    view = (struct live_view){.doc = doc, .daemon = daemon};
+    view_gather_totals(&view);
+    view_put_totals(&view, root);
 }

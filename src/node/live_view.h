@@ -8,6 +8,7 @@
 
 #include <yyjson.h>
 
+struct cluster_device;
 struct daemon;
 struct live;
 
@@ -17,6 +18,7 @@ struct live_view {
     struct live *live;
     struct replica_status status;
     struct relay_uses uses;
+    uint32_t n_up; /* nodes */
 };
 
 /* Each adds a member where it is known, and none where it is not. Texts are copied, keys are not.
@@ -40,3 +42,12 @@ enum { VIEW_SECOND_MS = 1000 }; /* durations and beginnings are told in such ste
 /* ---- live_view_models.c ---- */
 void view_put_models(struct live_view *view, yyjson_mut_val *root);
 void view_put_instances(struct live_view *view, yyjson_mut_val *root);
+
+/* The fastest that the device is with any weights, bytes a second; 0: not known. */
+double view_decode_rate(const struct cluster_device *device);
+
+/* ---- live_view_totals.c ---- */
+void view_gather_totals(struct live_view *view); /* first */
+void view_put_totals(struct live_view *view, yyjson_mut_val *root);
+/* The fewest of the fastest devices whose free memory has room for so many bytes. */
+void view_put_best(struct live_view *view, yyjson_mut_val *model, uint64_t bytes);

@@ -64,6 +64,7 @@ void view_put_models(struct live_view *view, yyjson_mut_val *root)
         yyjson_mut_val *fetching = view_object(view, item, "fetching");
         for (size_t j = 0; j < state->n_nodes; j++)
             view_put_fetch(view, fetching, state->nodes[j]->node->id, model->name);
+        view_put_best(view, item, model->has_bytes ? model->bytes : UINT64_MAX);
         view_put_files(view, view_object(view, item, "files"), model);
     }
 }

@@ -92,6 +92,8 @@ static Cluster__Device *describe_cluster(const struct device *device, bool spare
     out->kind = describe_copy(cluster_kind_name(described.kind));
     out->backend = describe_copy(device_info(device)->backend);
     out->pci = describe_copy(described.pci);
+    if (device_info(device)->vendor[0])
+        out->vendor = describe_copy(device_info(device)->vendor);
     say_memory(device, &described, out);
     const bool done = say_numbers(&described, out);
     if (done && out->id && out->name && out->kind && out->backend && out->pci)

@@ -46,7 +46,7 @@ def readings_arrive(world, laptop, tower):
 def heat_arrives(world, live, laptop, tower):
     with world.step("heat arrives in the order in which it comes"):
         cool = live.device("tower", "sim:tower")["temperature_c"]
-        seen, delays = [cool], []
+        seen = [cool]
         end = time.monotonic() + 60
         while seen[-1] < cool + 15:
             check(time.monotonic() < end, f"it does not get hot: {seen}")
@@ -55,12 +55,61 @@ def heat_arrives(world, live, laptop, tower):
             if now != seen[-1]:
                 seen.append(now)
         live.wait("tokens are counted", measured)
-        world.say(f"temperatures: {seen}; {live.seen}; {live.bytes} bytes; {delays}")
+        world.say(f"temperatures: {seen}; {live.seen}; {live.bytes} bytes")
 
 
 def measured(live):
     instance = live.view["instances"][NAME]
     return instance.get("measured_decode_tokens_per_s", 0) > 0
+
+
+def history(asked, **which):
+    query = "&".join(f"{name}={value}" for name, value in which.items())
+    return asked.http("GET", f"/api/history?{query}")
+
+
+def id_of(live, name):
+    nodes = live.view["nodes"]
+    return next(id for id, node in nodes.items() if node.get("name") == name)
+
+
+def minute_is_right(world, live, laptop):
+    with world.step("the last minute of a device comes from its own node"):
+        tower, own = id_of(live, "tower"), id_of(live, "laptop")
+        status, minute = history(laptop, node=tower, device="sim:tower")
+        check_equal(status, 200, minute)
+        check_equal(minute["period_ms"], 500, "its period")
+        check(abs(minute["end_ms"] - 1000 * time.time()) < 60e3, f"its end: {minute['end_ms']}")
+        known = [value for value in minute["temperature_c"] if value is not None]
+        check_equal(len(minute["temperature_c"]), 120, "values")
+        check(len(known) > 3 and max(known) - min(known) > 10, f"it got hot: {known}")
+        peak = live.device("tower", "sim:tower")["temperature_c"]
+        check(min(known) <= peak <= max(known) + 5, f"{peak} is not in {known}")
+        status, bare = history(laptop, node=own, device="sim:laptop")
+        check_equal((status, set(bare["temperature_c"])), (200, {None}), "unknown stays unknown")
+        check(any(value is not None for value in bare["free_bytes"]), bare["free_bytes"])
+        for status, which in (
+            (400, {"node": tower}),
+            (404, {"node": tower, "device": "sim:other"}),
+            (404, {"node": "0" * 64, "device": "sim:tower"}),
+        ):
+            found, answer = history(laptop, **which)
+            check_equal(found, status, answer)
+            check(answer["error"]["message"], answer)
+
+
+def commands_show_it(world, laptop):
+    with world.step("medley heat and medley top show the cluster's devices"):
+        devices = laptop.json("heat")["devices"]
+        check_equal([device["node"] for device in devices], ["tower", "laptop"], "hottest first")
+        check(devices[0]["temperature_c"] > 30 and devices[0]["limit_c"] > 60, devices[0])
+        check_equal(devices[1]["temperature_c"], None, "unknown is null")
+        shown = laptop.medley("heat").out
+        check("sim:tower" in shown.splitlines()[1], shown)
+        view = laptop.json("top", "--cluster", "--once")
+        check_equal(view["totals"]["devices"], 2, view["totals"])
+        check("2 devices on 2 nodes" in laptop.medley("top", "--cluster", "--once").out, "summary")
+        check("2 devices on 2 nodes" in laptop.medley("status").out, "status")
 
 
 def down_stays(world, live, tower):
@@ -96,6 +145,8 @@ def scenario(world):
         wait("it is on the tower", lambda: on_tower(laptop))
     live = readings_arrive(world, laptop, tower)
     heat_arrives(world, live, laptop, tower)
+    minute_is_right(world, live, laptop)
+    commands_show_it(world, laptop)
     down_stays(world, live, tower)
     with world.step("the stream has had no gap"):
         check_equal(live.problem, None, "the stream")
