@@ -134,6 +134,7 @@ static void on_state_changed(void *self)
         daemon_drop_strangers(daemon);
     }
     daemon_note_tokens(daemon);
+    live_touch(daemon->live);
     catalogue_changed(daemon->catalogue);
     daemon_changed(daemon);
 }
@@ -235,11 +236,11 @@ static void daemon_on_tick(uv_timer_t *timer)
     }
     if (now - daemon->told_ms >= NOW_MS) {
         daemon_tell_now(daemon);
+        telling_tick(daemon); /* in the same packet */
         finder_look_at_network(daemon->finder);
         renew_certificate(daemon);
     }
     daemon_audit_tick(daemon);
-    telling_tick(daemon);
     history_tick(daemon);
     finder_dial(daemon->finder);
     roles_step(daemon);

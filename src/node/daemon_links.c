@@ -3,6 +3,7 @@
 
 #include "agreement/agreement.h"
 #include "agreement/claims.h"
+#include "base/fnv.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/random.h"
@@ -14,6 +15,7 @@
 #include "node/daemon_audit.h"
 #include "node/daemon_state.h"
 #include "node/lead.h"
+#include "node/live.h"
 #include "placing/placing.h"
 #include "relay/relay.h"
 #include "weights/weights.h"
@@ -136,18 +138,26 @@ static void keep_own(struct daemon *daemon, const struct buffer *bytes)
     daemon->now = (Node__Now *)message;
 }
 
-/* The leader plans with it; others only show it. */
+/* The leader plans with it; others only show it. What has not changed needs no telling. */
+static bool links_needs_now(const struct daemon *daemon, const struct peer *peer, uint64_t sign,
+                            bool all)
+{
+    const uint64_t leader = agreement_status(daemon->agreement).leader;
+    const bool is_due = daemon_now_ms(daemon) - peer->told_ms >= NOW_OTHERS_MS;
+    const bool leads = !leader || daemon_member_of_peer(daemon, peer) == leader;
+    return peer->link && (all || is_due || (leads && sign != peer->told_now));
+}
+
 static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct buffer *bytes,
                                           bool all)
 {
-    const uint64_t now = daemon_now_ms(daemon);
-    const uint64_t leader = agreement_status(daemon->agreement).leader;
+    const uint64_t sign = fnv(FNV_BASIS, bytes->data ? bytes->data : "", bytes->size);
     for (struct peer *peer = daemon->peers; peer && !bytes->failed; peer = peer->next) {
-        if (!peer->link || (!all && leader && daemon_member_of_peer(daemon, peer) != leader &&
-                            now - peer->told_ms < NOW_OTHERS_MS))
+        if (!links_needs_now(daemon, peer, sign, all))
             continue;
         daemon_post(peer->link, FRAME_NOW, bytes->data ? bytes->data : "", bytes->size);
-        peer->told_ms = now;
+        peer->told_ms = daemon_now_ms(daemon);
+        peer->told_now = sign;
     }
 }
 
@@ -376,13 +386,14 @@ static void on_up(void *self, struct link *link)
     peer->n_links++;
     peer->is_silent = false;
     peer->heard_ms = peer->up_ms = daemon_now_ms(daemon);
-    peer->told_ms = peer->down_ms = 0;
+    peer->told_ms = peer->told_now = peer->down_ms = 0;
     link_set_data(link, peer);
     const Cluster__Node *known = book_find(daemon->book, peer->id);
     log_line(LOG_INFO, "node", "link to %s is up", known && known->name ? known->name : peer->id);
     daemon_post(link, FRAME_ABOUT, daemon->self_bytes.data, daemon->self_bytes.size);
     daemon_tell_now(daemon);
     weights_up(daemon->weights, link);
+    live_touch(daemon->live);
     daemon_changed(daemon);
 }
 
@@ -410,6 +421,7 @@ static void on_down(void *self, struct link *link, const struct error *why)
     if (daemon->relay)
         relay_down(daemon->relay, link);
     daemon_drop_strangers(daemon);
+    live_touch(daemon->live);
     daemon_changed(daemon);
 }
 
@@ -465,6 +477,7 @@ static void on_silent(void *self, struct link *link)
     peer->is_silent = true;
     peer->silent_ms = daemon_now_ms(daemon);
     log_line(LOG_INFO, "node", "%.8s does not answer", peer->id);
+    live_touch(daemon->live);
     if (!daemon->stopping && daemon->is_member)
         daemon_changed(daemon);
 }

@@ -18,6 +18,7 @@ struct live {
     struct live_watcher *watchers, *told_next; /* the next to be told, while one is */
     yyjson_mut_doc *view;                      /* as watchers have it; NULL: nobody watches */
     uint64_t built_ms;
+    bool is_touched;
     struct live_forecast forecasts[LIMIT_CLUSTER_INSTANCES];
     uint32_t n_forecasts;
     void (*closed)(struct daemon *daemon);
@@ -110,10 +111,20 @@ static void live_rebuild(struct live *live)
     mem_free(text);
 }
 
+void live_touch(struct live *live)
+{
+    if (live)
+        live->is_touched = true;
+}
+
 static void live_on_time(uv_timer_t *timer)
 {
     struct live *live = timer->data;
+    const uint64_t since_ms = daemon_now_ms(live->daemon) - live->built_ms;
     telling_ask(live->daemon);
+    if (since_ms < (live->is_touched ? LIVE_SOON_MS : LIVE_LATE_MS))
+        return;
+    live->is_touched = false;
     if (live->view)
         live_rebuild(live);
     else
@@ -133,7 +144,7 @@ static void live_watch(void *self, struct live_watcher *watcher)
     assert(!live->view);
     live->view = live_view_make(live, live->daemon);
     telling_begin(live->daemon);
-    uv_timer_start(&live->timer, live_on_time, LIVE_PERIOD_MS, LIVE_PERIOD_MS);
+    uv_timer_start(&live->timer, live_on_time, LIVE_LOOK_MS, LIVE_LOOK_MS);
 }
 
 static void live_unwatch(void *self, struct live_watcher *watcher)

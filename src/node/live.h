@@ -1,7 +1,8 @@
 /* The cluster as people see it live: one JSON view (docs/monitoring.md says what is in it), and
  * whoever watches it (base/live_feed.h).
  *
- * The view is built at most twice a second and only while somebody watches. It has objects keyed by
+ * The view is built about twice a second, soon after something was heard, and only while somebody
+ * watches. It has objects keyed by
  * id; what is not known is missing. Others' readings are what they told last. Arrays are replaced
  * whole.
  *
@@ -16,7 +17,12 @@
 struct daemon;
 struct live;
 
-enum { LIVE_PERIOD_MS = 500, LIVE_FORECAST_MS = 5000 };
+enum {
+    LIVE_LOOK_MS = 50,   /* while somebody watches */
+    LIVE_SOON_MS = 450,  /* between two views where something was heard … */
+    LIVE_LATE_MS = 1000, /* … and where nothing was */
+    LIVE_FORECAST_MS = 5000,
+};
 
 enum error_code live_open(struct daemon *daemon, struct live **out, struct error *err);
 /* Nobody may watch any more. */
@@ -24,6 +30,8 @@ void live_close(struct live *live, void (*closed)(struct daemon *daemon));
 
 struct live_feed live_feed_of(struct live *live);
 bool live_is_watched(const struct live *live); /* NULL: no */
+/* Something that it shows is another. NULL: nothing. */
+void live_touch(struct live *live);
 /* An event was noted (control_events.c): its watchers are told. */
 void live_note_event(struct live *live, const char *event, size_t size);
 

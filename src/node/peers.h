@@ -35,7 +35,8 @@ struct peer {
     Cluster__Node *about; /* what it says of itself; NULL: nothing yet */
     Node__Now *now;       /* the same */
     uint64_t proposed_ms; /* its record for the state, last */
-    uint64_t told_ms;     /* when it was told of what changes all the time, last */
+    uint64_t told_ms;     /* when it was told of what changes all the time, last … */
+    uint64_t told_now;    /* … and a hash of that */
     uint64_t signed_ms;   /* when something was signed for it, last */
     uint64_t measured_ms; /* when the link to it was last worth an event; 0: never */
     bool has_clock;       /* it has told the time … */

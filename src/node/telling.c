@@ -22,7 +22,7 @@ struct telling {
     struct vitals own;
     struct buffer work;   /* this node's, encoded … */
     Node__Work *own_work; /* … and decoded */
-    uint64_t sampled_ns, sampled_ms, leader, asked_ms;
+    uint64_t sampled_ns, leader, asked_ms, looked_ms;
     bool asks_anew;
     void (*closed)(struct daemon *daemon);
 };
@@ -58,13 +58,13 @@ static bool telling_sample(struct telling *telling)
         heat_latest(daemon->options.heat, &telling->snapshot);
     const uint64_t now_ms = daemon_now_ms(daemon);
     const uint64_t time_ns =
-        daemon->options.heat ? telling->snapshot.time_ns : now_ms / LIVE_PERIOD_MS;
+        daemon->options.heat ? telling->snapshot.time_ns : now_ms / TELL_WATCHER_MS;
     if (time_ns == telling->sampled_ns)
         return false;
     telling->sampled_ns = time_ns;
-    telling->sampled_ms = now_ms;
     vitals_sample(&telling->snapshot, (now_ms - daemon->opened_ms) / 1000, &telling->own);
     telling_keep_work(telling);
+    live_touch(daemon->live);
     return true;
 }
 
@@ -158,8 +158,7 @@ void telling_tick(struct daemon *daemon)
     if (!daemon->telling)
         return;
     telling_look_at_leader(daemon->telling);
-    if (daemon_now_ms(daemon) - daemon->telling->sampled_ms >= TELL_LEADER_MS)
-        telling_sample(daemon->telling);
+    telling_sample(daemon->telling);
     telling_round(daemon->telling);
 }
 
@@ -205,6 +204,10 @@ void telling_ask(struct daemon *daemon)
         return;
     telling_sample(telling);
     const bool all = now - telling->asked_ms >= WATCH_RENEW_MS;
+    const bool some = now - telling->looked_ms >= TELL_WATCHER_MS; /* for links that are new */
+    if (!all && !some)
+        return;
+    telling->looked_ms = now;
     for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
         if (all || (peer->link && !peer->told.heard && now - peer->up_ms < WATCH_RENEW_MS))
             telling_send_watch(telling, peer, WATCH_LEASE_MS);
@@ -276,6 +279,7 @@ enum error_code telling_take(struct daemon *daemon, struct peer *peer,
         telling_hear_watch(daemon->telling, peer, (Node__Watch *)message);
     else
         code = telling_hear(peer, (Node__Vitals *)message, err);
+    live_touch(is_watch ? NULL : daemon->live);
     message_free(message);
     return code;
 }

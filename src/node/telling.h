@@ -2,7 +2,7 @@
  * those of others here.
  *
  * The leader is told every 2 s what has changed; who watches (FRAME_WATCH, renewed every 2 s, good
- * for 6 s) twice a second, a tenth of a second after its sample; nobody else anything. So what is
+ * for 6 s) twice a second, within 50 ms of its sample; nobody else anything. So what is
  * known of a node is right while this node leads or watches. A watcher that has died costs its
  * lease.
  *
@@ -19,8 +19,8 @@ struct telling;
 
 enum {
     TELL_WATCHER_MS = 450, /* between two tellings of what has changed, to who watches … */
-    TELL_LEADER_MS = 2000, /* … and to the leader */
-    TELL_LOOK_MS = 100,    /* while somebody watches: for a new sample */
+    TELL_LEADER_MS = 1900, /* … and to the leader, with NOW */
+    TELL_LOOK_MS = 50,     /* while somebody watches: for a new sample */
     WATCH_LEASE_MS = 6000,
     WATCH_RENEW_MS = 2000,
 };
@@ -41,7 +41,7 @@ void told_peer_clear(struct told_peer *peer); /* its link is another, or it goes
 enum error_code telling_open(struct daemon *daemon, struct telling **out, struct error *err);
 void telling_close(struct telling *telling, void (*closed)(struct daemon *daemon));
 
-/* In every tick: the leader is told. */
+/* With every NOW: the leader is told. */
 void telling_tick(struct daemon *daemon);
 
 /* This node watches all others: while `until` it calls telling_ask() every turn. */

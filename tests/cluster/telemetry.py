@@ -1,5 +1,6 @@
 """What a node shows of the others while somebody watches: their devices' heat and use, what they
 fetch and drive, and who is gone. Order and arrival are checked, never a speed; times are printed."""
+import threading
 import time
 
 from harness import World, check, check_equal, run, wait
@@ -56,6 +57,26 @@ def heat_arrives(world, live, laptop, tower):
                 seen.append(now)
         live.wait("tokens are counted", measured)
         world.say(f"temperatures: {seen}; {live.seen}; {live.bytes} bytes")
+
+
+def power_arrives(world, live, laptop):
+    with world.step("work that begins there is seen here"):
+        delays = []
+        for _ in range(5):
+            live.wait("at rest", lambda live: power_of(live) < 20, 30)
+            began = time.monotonic()
+            work = threading.Thread(
+                target=laptop.chat, args=(PROMPT,), kwargs={"model": NAME, "max_tokens": 40}
+            )
+            work.start()
+            live.wait("at work", lambda live: power_of(live) > 40)
+            delays.append(time.monotonic() - began)
+            work.join()
+        world.say(f"from the request to the view: {sorted(round(d, 2) for d in delays)} s")
+
+
+def power_of(live):
+    return live.device("tower", "sim:tower").get("power_w", 1000)
 
 
 def measured(live):
@@ -145,6 +166,7 @@ def scenario(world):
         wait("it is on the tower", lambda: on_tower(laptop))
     live = readings_arrive(world, laptop, tower)
     heat_arrives(world, live, laptop, tower)
+    power_arrives(world, live, laptop)
     minute_is_right(world, live, laptop)
     commands_show_it(world, laptop)
     down_stays(world, live, tower)
