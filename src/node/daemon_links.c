@@ -143,9 +143,9 @@ static bool links_needs_now(const struct daemon *daemon, const struct peer *peer
                             bool all)
 {
     const uint64_t leader = agreement_status(daemon->agreement).leader;
-    const bool is_due = daemon_now_ms(daemon) - peer->told_ms >= NOW_OTHERS_MS;
     const bool leads = !leader || daemon_member_of_peer(daemon, peer) == leader;
-    return peer->link && (all || is_due || (leads && sign != peer->told_now));
+    const bool is_due = leads || daemon_now_ms(daemon) - peer->told_ms >= NOW_OTHERS_MS;
+    return peer->link && (all || (is_due && sign != peer->told_now));
 }
 
 static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct buffer *bytes,
@@ -315,8 +315,10 @@ static struct link *link_of_member(struct daemon *daemon, uint64_t member)
 bool daemon_send_raft(void *self, uint64_t member, const void *bytes, size_t size)
 {
     struct link *link = link_of_member(self, member);
-    if (link)
+    if (link) {
         daemon_post(link, FRAME_RAFT, bytes, size);
+        telling_along(self, member, link_data(link));
+    }
     return link;
 }
 

@@ -111,7 +111,7 @@ static bool telling_is_due(const struct telling *telling, const struct peer *pee
     const bool leads =
         telling->leader && daemon_member_of_peer(telling->daemon, peer) == telling->leader;
     const bool watches = peer->told.watches_until_ms > now;
-    const uint64_t period = watches ? TELL_WATCHER_MS : TELL_LEADER_MS;
+    const uint64_t period = watches ? TELL_WATCHER_MS : TELL_LEADER_MS + TELL_LATE_MS;
     return peer->link && (leads || watches) &&
            (peer->told.wants_anew || now - peer->told.told_ms >= period);
 }
@@ -160,6 +160,16 @@ void telling_tick(struct daemon *daemon)
     telling_look_at_leader(daemon->telling);
     telling_sample(daemon->telling);
     telling_round(daemon->telling);
+}
+
+void telling_along(struct daemon *daemon, uint64_t member, struct peer *peer)
+{
+    struct telling *telling = daemon->telling;
+    if (!telling || !peer || !peer->link || !member || member != telling->leader ||
+        daemon_now_ms(daemon) - peer->told.told_ms < TELL_LEADER_MS)
+        return;
+    telling_sample(telling);
+    telling_tell(telling, peer);
 }
 
 static void telling_on_time(uv_timer_t *timer)

@@ -19,7 +19,8 @@ struct telling;
 
 enum {
     TELL_WATCHER_MS = 450, /* between two tellings of what has changed, to who watches … */
-    TELL_LEADER_MS = 1900, /* … and to the leader, with NOW */
+    TELL_LEADER_MS = 1900, /* … and to the leader */
+    TELL_LATE_MS = 1000,   /* that it waits for a message of the log to go along with */
     TELL_LOOK_MS = 50,     /* while somebody watches: for a new sample */
     WATCH_LEASE_MS = 6000,
     WATCH_RENEW_MS = 2000,
@@ -41,7 +42,11 @@ void told_peer_clear(struct told_peer *peer); /* its link is another, or it goes
 enum error_code telling_open(struct daemon *daemon, struct telling **out, struct error *err);
 void telling_close(struct telling *telling, void (*closed)(struct daemon *daemon));
 
-/* With every NOW: the leader is told. */
+/* A message of the log goes to that member: where it leads, what it is to be told goes along, so
+ * that it costs no packet and no acknowledgement of its own. */
+void telling_along(struct daemon *daemon, uint64_t member, struct peer *peer);
+
+/* With every NOW: the leader is told what had no message to go along with. */
 void telling_tick(struct daemon *daemon);
 
 /* This node watches all others: while `until` it calls telling_ask() every turn. */
