@@ -138,20 +138,50 @@ static void keep_own(struct daemon *daemon, const struct buffer *bytes)
     daemon->now = (Node__Now *)message;
 }
 
-/* The leader plans with it; others only show it. What has not changed needs no telling. */
+/* The leader plans with it; others only show it. What has not changed but for noise needs
+ * no telling, but now and then. */
 static bool links_needs_now(const struct daemon *daemon, const struct peer *peer, uint64_t sign,
                             bool all)
 {
     const uint64_t leader = agreement_status(daemon->agreement).leader;
     const bool leads = !leader || daemon_member_of_peer(daemon, peer) == leader;
-    const bool is_due = leads || daemon_now_ms(daemon) - peer->told_ms >= NOW_OTHERS_MS;
-    return peer->link && (all || (is_due && sign != peer->told_now));
+    const uint64_t since_ms = daemon_now_ms(daemon) - peer->told_ms;
+    const bool is_due = (leads || since_ms >= NOW_OTHERS_MS) && sign != peer->told_now;
+    return peer->link && (all || is_due || since_ms >= NOW_ANEW_MS);
+}
+
+/* Its seven highest bits. */
+static uint64_t links_roughly(uint64_t value)
+{
+    uint32_t shift = 0;
+    while (value >> shift > 127)
+        shift++;
+    return value >> shift << shift;
+}
+
+/* A hash of what is said, to within noise: free memory, heat and the time are never
+ * quite the same. */
+static uint64_t links_sign_now(Node__Now *now)
+{
+    struct buffer bytes = {0};
+    now->has_wall_ms = false;
+    for (size_t i = 0; i < now->n_devices; i++) {
+        Node__DeviceNow *device = now->devices[i];
+        device->free_bytes = links_roughly(device->free_bytes);
+        device->headroom_ppm -= device->headroom_ppm % 50000;
+        device->sustained_ppm -= device->sustained_ppm % 50000;
+        device->sustained_error_ppm -= device->sustained_error_ppm % 50000;
+        device->throttles_in_ms = links_roughly(device->throttles_in_ms);
+    }
+    message_encode(&now->base, &bytes);
+    const uint64_t sign = fnv(FNV_BASIS, bytes.data ? bytes.data : "", bytes.size);
+    buffer_deinit(&bytes);
+    return sign;
 }
 
 static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct buffer *bytes,
-                                          bool all)
+                                          uint64_t sign, bool all)
 {
-    const uint64_t sign = fnv(FNV_BASIS, bytes->data ? bytes->data : "", bytes->size);
     for (struct peer *peer = daemon->peers; peer && !bytes->failed; peer = peer->next) {
         if (!links_needs_now(daemon, peer, sign, all))
             continue;
@@ -216,6 +246,7 @@ void daemon_tell_now(struct daemon *daemon)
         log_line(LOG_WARN, "node", "this node's devices: %s", err.text);
     links_fill_now(daemon, &told, &now);
     message_encode(&now.base, &bytes);
+    const uint64_t sign = links_sign_now(&now);
     now.n_uses = now.n_problems = now.n_models = now.n_unreached = now.n_tells =
         0; /* not its own */
     now.models = now.unreached = NULL;
@@ -223,7 +254,7 @@ void daemon_tell_now(struct daemon *daemon)
     now.problems = NULL;
     now.tells = NULL;
     placing_now_clear(&now);
-    tell_now_to_those_who_need_it(daemon, &bytes, held != daemon->held);
+    tell_now_to_those_who_need_it(daemon, &bytes, sign, held != daemon->held);
     daemon->held = held;
     keep_own(daemon, &bytes);
     buffer_deinit(&bytes);

@@ -18,6 +18,7 @@ enum {
     FIRST_LINK_MS = 5000,   /* a member that was not met so long after this node began is missed */
     NOW_MS = 2000,          /* between two tellings of what changes all the time, to the leader … */
     NOW_OTHERS_MS = 10000,  /* … and to others */
+    NOW_ANEW_MS = 10000,    /* … and of what has not changed */
     HELD_MS = 50,           /* the same where stages have come or gone */
     LISTEN_FIRST_MS = 2500, /* a new node's wait for others, before it founds a cluster */
     ADDRESSES_MAX = 8,      /* of a node */
