@@ -220,6 +220,7 @@ static void completion_opened(struct model_use *use)
         return;
     }
     api_record_opened(completion->record, use->model->id);
+    completion->figures = metrics_model(&completion->work.server->metrics, use->model->id);
     for (uint32_t i = 0; i < completion->n_choices; i++)
         completion->choices[i].text.tokenizer = use->model->tokenizer;
     request_work_step(&completion->work, &step);

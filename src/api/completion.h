@@ -39,6 +39,7 @@ struct completion {
     uint64_t started_ns;
     bool any_token;
     bool busy;                     /* a function up the stack uses it: do not free */
+    struct metrics_model *figures; /* NULL: its model is not open */
     struct request_record *record; /* NULL: none, or it has ended */
     struct token_list *prompts;
     struct buffer *echoes; /* the prompts' texts, where they are asked for; else NULL */

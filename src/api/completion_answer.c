@@ -177,15 +177,15 @@ void completion_begin_answer(struct completion *completion)
 static void measure_token(struct completion_choice *choice)
 {
     struct completion *completion = choice->completion;
-    struct metrics *metrics = &completion->work.server->metrics;
+    struct metrics_model *figures = completion->figures;
     uint64_t now = clock_now_ns();
     if (!completion->any_token)
-        histogram_add(&metrics->ttft_seconds, now - completion->started_ns);
+        histogram_add_ns(&figures->ttft, HISTOGRAM_SECONDS, now - completion->started_ns);
     else if (choice->last_token_ns)
-        histogram_add(&metrics->token_seconds, now - choice->last_token_ns);
+        histogram_add_ns(&figures->token, HISTOGRAM_SECONDS, now - choice->last_token_ns);
     completion->any_token = true;
     choice->last_token_ns = now;
-    metrics->generated_tokens++;
+    figures->generated_tokens++;
     api_record_token(completion->record, now);
 }
 
@@ -337,9 +337,6 @@ static void completion_written(struct request_work *work)
 void completion_end_answer(struct completion *completion)
 {
     struct response_usage usage = usage_of(completion);
-    struct metrics *metrics = &completion->work.server->metrics;
-    metrics->prompt_tokens += usage.prompt_tokens;
-    metrics->cached_tokens += usage.cached_tokens;
     completion_end_record(completion, RECORD_DONE);
     if (!completion->request.stream) {
         request_work_step(&completion->work,

@@ -189,7 +189,7 @@ static void embeddings_answer(struct embeddings_job *job)
     const uint32_t n = job->request.n_inputs;
     for (uint32_t i = 0; i < n; i++)
         job->prompt_tokens += job->prompts[i].count;
-    job->work.server->metrics.prompt_tokens += job->prompt_tokens;
+    job->work.server->metrics.embedded_tokens += job->prompt_tokens;
     request_work_step(&job->work,
                       &(struct request_step){.bytes = (size_t)n * n_embd_of(job) * NUMBER_BYTES,
                                              .here_if_small = true,

@@ -45,6 +45,7 @@ struct api_server {
     struct inbox inbox;
     struct preparer *preparer;
     struct metrics metrics;
+    struct api_metrics_source more_metrics;
     struct request_records records;
     uint32_t n_jobs; /* completions and the like that are not freed yet */
     struct connections connections;
@@ -104,5 +105,6 @@ void detokenize_handle(struct exchange *exchange);
 void history_handle(struct exchange *exchange);  /* /api/history */
 void live_handle(struct exchange *exchange);     /* /api/live */
 void live_end_all(struct api_server *server);    /* while the server stops */
+void metrics_handle(struct exchange *exchange);
 void requests_handle(struct exchange *exchange); /* /api/requests */
 void request_handle(struct exchange *exchange);  /* /api/requests/ID */

@@ -1,43 +1,25 @@
 #include "api/metrics.h"
 
-#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
-
-/* 0.5 ms doubling to 16 s: wide enough for a token of a small model and the prefill of a large
- * one. */
-static double bucket_limit(uint32_t index)
-{
-    return 0.0005 * (double)(1u << index);
-}
-
-void histogram_add(struct histogram *histogram, uint64_t ns)
-{
-    double seconds = (double)ns * 1e-9;
-    uint32_t i = 0;
-    while (i < METRICS_BUCKETS && seconds > bucket_limit(i))
-        i++;
-    histogram->buckets[i]++;
-    histogram->count++;
-    histogram->sum += seconds;
-}
 
 void metrics_loop_held(struct metrics *metrics, uint64_t ns)
 {
-    histogram_add(&metrics->loop_seconds, ns);
+    histogram_add_ns(&metrics->loop_seconds, HISTOGRAM_SECONDS, ns);
     if (ns > metrics->loop_ns_max)
         metrics->loop_ns_max = ns;
 }
 
 void metrics_loop_turned(struct metrics *metrics, uint64_t cpu_ns)
 {
-    histogram_add(&metrics->turn_seconds, cpu_ns);
+    histogram_add_ns(&metrics->turn_seconds, HISTOGRAM_SECONDS, cpu_ns);
     if (cpu_ns > metrics->turn_ns_max)
         metrics->turn_ns_max = cpu_ns;
 }
 
 void metrics_request(struct metrics *metrics, const char *route, unsigned status, uint64_t ns)
 {
-    histogram_add(&metrics->request_seconds, ns);
+    histogram_add_ns(&metrics->request_seconds, HISTOGRAM_SECONDS, ns);
     for (uint32_t i = 0; i < metrics->n_requests; i++) {
         if (metrics->requests[i].route == route && metrics->requests[i].status == status) {
             metrics->requests[i].count++;
@@ -51,87 +33,160 @@ void metrics_request(struct metrics *metrics, const char *route, unsigned status
     metrics->requests[metrics->n_requests++].count = 1;
 }
 
-static void write_histogram(const char *name, const char *help, const struct histogram *histogram,
-                            struct buffer *out)
+/* ---- completions, by model ------------------------------------------------------------------- */
+
+struct metrics_model *metrics_model(struct metrics *metrics, const char *name)
 {
-    uint64_t sum = 0;
-    buffer_printf(out, "# HELP %s %s\n# TYPE %s histogram\n", name, help, name);
-    for (uint32_t i = 0; i < METRICS_BUCKETS; i++) {
-        sum += histogram->buckets[i];
-        buffer_printf(out, "%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, bucket_limit(i), sum);
+    const char *shown = name[0] ? name : "none";
+    for (uint32_t i = 0; i < metrics->n_models; i++) {
+        if (strncmp(metrics->models[i].name, shown, METRICS_LABEL_BYTES) == 0)
+            return &metrics->models[i];
     }
-    buffer_printf(out, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n%s_sum %.9g\n%s_count %" PRIu64 "\n",
-                  name, histogram->count, name, histogram->sum, name, histogram->count);
+    if (metrics->n_models < METRICS_MODELS) {
+        struct metrics_model *model = &metrics->models[metrics->n_models++];
+        snprintf(model->name, sizeof model->name, "%s", shown);
+        return model;
+    }
+    metrics->n_models = METRICS_MODELS + 1;
+    struct metrics_model *other = &metrics->models[METRICS_MODELS];
+    snprintf(other->name, sizeof other->name, "other");
+    return other;
 }
 
-static void write_value(const char *name, const char *type, const char *help, uint64_t value,
-                        struct buffer *out)
+static void metrics_count_pauses(struct metrics_model *model, const struct request_record *record)
 {
-    buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s %" PRIu64 "\n", name, help, name, type, name,
-                  value);
+    for (uint32_t i = 0; i < record->n_pauses; i++)
+        model->pause_ns += record->pauses[i].ended_ns - record->pauses[i].begun_ns;
+    model->pauses += record->n_pauses;
 }
 
-void metrics_write(const struct metrics *metrics, const struct driver_stats *driver,
-                   struct buffer *out)
+void metrics_completion(struct metrics *metrics, const struct request_record *record)
+{
+    struct metrics_model *model = metrics_model(metrics, record->model);
+    const double decode = api_record_decode_tokens_per_s(record);
+    model->outcomes[record->outcome]++;
+    histogram_add_ns(&model->whole, HISTOGRAM_LONG_SECONDS, record->ended_ns - record->started_ns);
+    metrics_count_pauses(model, record);
+    if (record->has_usage) {
+        model->prompt_tokens += record->prompt_tokens;
+        model->cached_tokens += record->cached_tokens;
+        histogram_add_ns(&model->queue, HISTOGRAM_LONG_SECONDS, record->queued_ns);
+    }
+    if (decode > 0 && record->forecast_decode_tokens_per_s > 0)
+        histogram_add(&model->forecast, HISTOGRAM_RATIO,
+                      decode / record->forecast_decode_tokens_per_s);
+    if (record->metered_ns && !record->lacks_joules) {
+        model->joules += record->joules;
+        model->joules_tokens += record->generated_tokens;
+    }
+}
+
+/* ---- the page -------------------------------------------------------------------------------- */
+
+static void metrics_write_http(const struct metrics *metrics, struct metrics_page *page)
+{
+    for (uint32_t i = 0; i < metrics->n_requests; i++) {
+        char status[16];
+        snprintf(status, sizeof status, "%u", metrics->requests[i].status);
+        metrics_put_count(page, METRIC_HTTP_REQUESTS,
+                          METRICS_LABELS(metrics->requests[i].route, status),
+                          metrics->requests[i].count);
+    }
+    metrics_put_histogram(page, METRIC_HTTP_SECONDS, NULL, &metrics->request_seconds);
+    metrics_put_histogram(page, METRIC_LOOP_HOLD, NULL, &metrics->loop_seconds);
+    metrics_put_histogram(page, METRIC_LOOP_TURN, NULL, &metrics->turn_seconds);
+}
+
+static void metrics_write_counts(const struct metrics *metrics, const struct metrics_gauges *gauges,
+                                 struct metrics_page *page)
 {
     const struct {
-        const char *name, *type, *help;
+        enum metric metric;
         uint64_t value;
     } rows[] = {
-        {"medley_prompt_tokens_total", "counter", "Prompt tokens of finished requests.",
-         metrics->prompt_tokens},
-        {"medley_cached_tokens_total", "counter", "Of those, tokens reused from a slot.",
-         metrics->cached_tokens},
-        {"medley_generated_tokens_total", "counter", "Tokens sent to clients.",
-         metrics->generated_tokens},
-        {"medley_connections_closed_total", "counter",
-         "Connections that were closed to make room for others.", metrics->connections_closed},
-        {"medley_connections_refused_total", "counter",
-         "Connections of clients that had too many requests under way.",
-         metrics->connections_refused},
-        {"medley_requests_cancelled_total", "counter",
-         "Requests whose client left or read too slowly.", metrics->cancelled},
-        {"medley_requests_active", "gauge", "Requests being answered.", metrics->requests_active},
-        {"medley_prepare_waiting", "gauge", "Steps of requests that wait for the preparer.",
-         metrics->waiting},
-        {"medley_api_memory_bytes", "gauge", "Memory that requests have, of the limit `memory`.",
-         metrics->memory_bytes},
-        {"medley_api_memory_peak_bytes", "gauge", "The most that it has been.",
-         metrics->memory_bytes_peak},
-        {"medley_loop_hold_max_microseconds", "gauge",
-         "The longest that the API has held the node's loop.", metrics->loop_ns_max / 1000},
-        {"medley_loop_turn_max_microseconds", "gauge",
-         "The most processor time of one turn of the node's loop.", metrics->turn_ns_max / 1000},
-        {"medley_connections", "gauge", "Open connections.", metrics->connections},
-        {"medley_slots", "gauge", "Sequences that can run at once.", driver->slots_total},
-        {"medley_slots_busy", "gauge", "Sequences that run.", driver->slots_busy},
-        {"medley_queue_length", "gauge", "Sequences that wait for a slot.", driver->queued},
-        {"medley_driver_requests_total", "counter", "Sequences given to the driver.",
-         driver->requests_total},
-        {"medley_driver_steps_total", "counter", "Micro-batches run.", driver->steps_total},
-        {"medley_driver_rows_total", "counter", "Rows of those.", driver->rows_total},
+        {METRIC_HTTP_ACTIVE, metrics->requests_active},
+        {METRIC_CONNECTIONS, metrics->connections},
+        {METRIC_CONNECTIONS_CLOSED, metrics->connections_closed},
+        {METRIC_CONNECTIONS_REFUSED, metrics->connections_refused},
+        {METRIC_REQUESTS_CANCELLED, metrics->cancelled},
+        {METRIC_PREPARE_WAITING, gauges->waiting},
+        {METRIC_API_MEMORY, gauges->memory_bytes},
+        {METRIC_API_MEMORY_PEAK, gauges->memory_bytes_peak},
+        {METRIC_EMBEDDED_TOKENS, metrics->embedded_tokens},
     };
-    buffer_text(out,
-                "# HELP medley_build_info The running version.\n# TYPE medley_build_info gauge\n"
-                "medley_build_info{version=\"" MEDLEY_VERSION "\"} 1\n");
-    buffer_text(out, "# HELP medley_http_requests_total Answered requests.\n"
-                     "# TYPE medley_http_requests_total counter\n");
-    for (uint32_t i = 0; i < metrics->n_requests; i++)
-        buffer_printf(out, "medley_http_requests_total{route=\"%s\",status=\"%u\"} %" PRIu64 "\n",
-                      metrics->requests[i].route, metrics->requests[i].status,
-                      metrics->requests[i].count);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        write_value(rows[i].name, rows[i].type, rows[i].help, rows[i].value, out);
-    write_histogram("medley_request_seconds", "From a request's headers to the end of its answer.",
-                    &metrics->request_seconds, out);
-    write_histogram("medley_loop_hold_seconds",
-                    "For so long a callback of the API has held the node's loop.",
-                    &metrics->loop_seconds, out);
-    write_histogram("medley_loop_turn_seconds",
-                    "Processor time of a turn of the node's loop, between two waits.",
-                    &metrics->turn_seconds, out);
-    write_histogram("medley_time_to_first_token_seconds",
-                    "From a request's headers to its first token.", &metrics->ttft_seconds, out);
-    write_histogram("medley_inter_token_seconds", "Between two tokens of a sequence.",
-                    &metrics->token_seconds, out);
+        metrics_put_count(page, rows[i].metric, NULL, rows[i].value);
+    metrics_put(page, METRIC_LOOP_HOLD_MAX, NULL, (double)metrics->loop_ns_max * 1e-9);
+    metrics_put(page, METRIC_LOOP_TURN_MAX, NULL, (double)metrics->turn_ns_max * 1e-9);
+}
+
+static void metrics_write_outcomes(const struct metrics *metrics, struct metrics_page *page)
+{
+    for (uint32_t i = 0; i < metrics->n_models; i++) {
+        const struct metrics_model *model = &metrics->models[i];
+        for (enum record_outcome outcome = RECORD_DONE; outcome < RECORD_OUTCOMES; outcome++)
+            metrics_put_count(page, METRIC_REQUESTS,
+                              METRICS_LABELS(model->name, api_record_outcome_name(outcome)),
+                              model->outcomes[outcome]);
+    }
+}
+
+static double metrics_model_value(const struct metrics_model *model, enum metric metric)
+{
+    switch ((int)metric) {
+    case METRIC_PROMPT_TOKENS:
+        return (double)model->prompt_tokens;
+    case METRIC_CACHED_TOKENS:
+        return (double)model->cached_tokens;
+    case METRIC_GENERATED_TOKENS:
+        return (double)model->generated_tokens;
+    case METRIC_PAUSES:
+        return (double)model->pauses;
+    case METRIC_PAUSE_SECONDS:
+        return (double)model->pause_ns * 1e-9;
+    case METRIC_ENERGY:
+        return model->joules;
+    default:
+        return (double)model->joules_tokens;
+    }
+}
+
+static void metrics_write_models(const struct metrics *metrics, struct metrics_page *page)
+{
+    static const enum metric values[] = {
+        METRIC_PROMPT_TOKENS, METRIC_CACHED_TOKENS, METRIC_GENERATED_TOKENS, METRIC_PAUSES,
+        METRIC_PAUSE_SECONDS, METRIC_ENERGY,        METRIC_ENERGY_TOKENS};
+    static const struct {
+        enum metric metric;
+        size_t offset;
+    } histograms[] = {
+        {METRIC_QUEUE_SECONDS, offsetof(struct metrics_model, queue)},
+        {METRIC_TTFT_SECONDS, offsetof(struct metrics_model, ttft)},
+        {METRIC_TOKEN_SECONDS, offsetof(struct metrics_model, token)},
+        {METRIC_REQUEST_SECONDS, offsetof(struct metrics_model, whole)},
+        {METRIC_FORECAST_RATIO, offsetof(struct metrics_model, forecast)},
+    };
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        for (uint32_t at = 0; at < metrics->n_models; at++)
+            metrics_put(page, values[i], METRICS_LABELS(metrics->models[at].name),
+                        metrics_model_value(&metrics->models[at], values[i]));
+    }
+    for (size_t i = 0; i < sizeof histograms / sizeof *histograms; i++) {
+        for (uint32_t at = 0; at < metrics->n_models; at++) {
+            const struct metrics_model *model = &metrics->models[at];
+            metrics_put_histogram(page, histograms[i].metric, METRICS_LABELS(model->name),
+                                  (const struct histogram *)(const void *)((const char *)model +
+                                                                           histograms[i].offset));
+        }
+    }
+}
+
+void metrics_write(const struct metrics *metrics, const struct metrics_gauges *gauges,
+                   struct metrics_page *page)
+{
+    metrics_put(page, METRIC_BUILD_INFO, METRICS_LABELS(MEDLEY_VERSION), 1);
+    metrics_write_http(metrics, page);
+    metrics_write_counts(metrics, gauges, page);
+    metrics_write_outcomes(metrics, page);
+    metrics_write_models(metrics, page);
 }

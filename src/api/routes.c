@@ -6,7 +6,6 @@
 #include "api/internal.h"
 #include "api/json_out.h"
 #include "api/page.h"
-#include "api/preparer.h"
 #include "api/response_json.h"
 #include "api/server_session.h"
 #include "request/generator.h"
@@ -145,20 +144,6 @@ static void health_handle(struct exchange *exchange)
     body.failed |= names->failed;
     figures_deinit(&figures);
     exchange_answer_json(exchange, &body);
-}
-
-static void metrics_handle(struct exchange *exchange)
-{
-    const struct api_server *server = exchange_server(exchange);
-    struct figures figures = routes_gather(server);
-    struct buffer body = {0};
-    struct metrics metrics = server->metrics;
-    metrics.memory_bytes = memory_total_used(&server->memory);
-    metrics.memory_bytes_peak = (uint64_t)atomic_load(&server->memory.peak);
-    metrics.waiting = preparer_waiting(server->preparer);
-    metrics_write(&metrics, &figures.sum, &body);
-    figures_deinit(&figures);
-    exchange_answer(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
 }
 
 /* A client that may generate may also see what with. */

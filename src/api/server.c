@@ -145,6 +145,7 @@ void server_end_record(struct api_server *server, struct request_record *record,
         return;
     api_record_see_last_run(&server->records, record, &server->models, now_ns);
     api_record_end(&server->records, record, outcome, now_ns);
+    metrics_completion(&server->metrics, record);
 }
 
 /* Takes `fd`, which listens. */
@@ -248,6 +249,7 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     memcpy(server->host, address.host, sizeof server->host);
     server->port = address.port;
     server->models = options->models;
+    server->more_metrics = options->metrics;
     server->live = options->live;
     server->bridge = options->bridge;
     server->node_id = options->node_id;

@@ -35,6 +35,13 @@ struct api_tls_options {
     struct pair_source source; /* the cluster's authority, when there is one */
 };
 
+struct metrics_page;
+/* What the server's owner adds to /metrics: rows of metrics/table.h that the API does not write. */
+struct api_metrics_source {
+    void (*write)(void *self, struct metrics_page *page); /* NULL: nothing */
+    void *self;
+};
+
 struct api_options {
     const char *address;     /* HOST:PORT, :PORT (loopback) or [IPv6]:PORT; port 0: any free one */
     const char *cors_origin; /* pages of this origin, or "*", may call; NULL: none */
@@ -53,8 +60,9 @@ struct api_options {
     bool is_open;         /* nobody needs a token */
     bool shares_prefixes; /* what one token's prompts left in the caches serves all */
     bool serves_page;     /* the dashboard, at / */
-    bool requires_token;  /* on the loopback, too, and before there is one */
-    uint32_t waiting_ms;  /* a stream with nothing to say gets a sign of life so often; 0: 5 s */
+    struct api_metrics_source metrics;
+    bool requires_token; /* on the loopback, too, and before there is one */
+    uint32_t waiting_ms; /* a stream with nothing to say gets a sign of life so often; 0: 5 s */
 };
 
 /* Adds to options->hosts, as `--host` does. ERROR_INVALID: it is no host, or there are too many. */

@@ -361,6 +361,11 @@ static void up_say_page(const struct up *up, const char *url)
         printf("open %s/ in a browser\n", url);
 }
 
+static void up_write_metrics(void *self, struct metrics_page *page)
+{
+    daemon_write_metrics(self, page);
+}
+
 static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct error *err)
 {
     char url[128];
@@ -378,6 +383,7 @@ static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct erro
     up->api_options.node_id = daemon_own_id(up->daemon);
     up->api_options.node_name = daemon_own_name(up->daemon);
     up->api_options.bridge = (struct api_bridge){up_ask, up_cancel, up->daemon};
+    up->api_options.metrics = (struct api_metrics_source){up_write_metrics, up->daemon};
     up->api_options.name = up->node.name;
     up->api_options.serves_page = !up->no_page;
     enum error_code code = api_server_open(uv_loop, &up->api_options, &up->api, err);

@@ -242,6 +242,7 @@ static void daemon_on_tick(uv_timer_t *timer)
     }
     daemon_audit_tick(daemon);
     history_tick(daemon);
+    daemon_note_term(daemon);
     finder_dial(daemon->finder);
     roles_step(daemon);
     daemon_look_left(daemon);

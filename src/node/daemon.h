@@ -130,6 +130,10 @@ bool daemon_knows_tokens(const struct daemon *daemon);
 bool daemon_token_may_use(const struct daemon *daemon, const uint8_t *hash, const char *model,
                           bool lists, struct error *why);
 
+struct metrics_page;
+/* What this node knows, for /metrics (metrics/table.h says who shows what). */
+void daemon_write_metrics(struct daemon *daemon, struct metrics_page *page);
+
 /* ---- the models that can be asked for ---- */
 
 struct request_run;

@@ -115,6 +115,7 @@ struct daemon {
     Node__Now *now; /* of this node, as told last; NULL: not yet */
     struct catalogue *catalogue;
     struct run_forecast run_forecasts[RUN_FORECASTS];
+    uint64_t term_seen, n_elections; /* of the log, since this node began */
     struct peer *peers;
     bool is_leaving;
     bool has_had_tokens; /* STATE/tokens-made is there */
@@ -200,6 +201,9 @@ enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Ins
                                  const char **problem);
 bool daemon_has_model(struct daemon *daemon,
                       const Cluster__Model *model); /* all of it, on this disk */
+
+/* ---- daemon_metrics.c ---- */
+void daemon_note_term(struct daemon *daemon); /* now and then: elections are counted by it */
 
 /* ---- daemon_tokens.c ---- */
 void daemon_note_tokens(struct daemon *daemon);   /* the state has changed */

@@ -205,9 +205,10 @@ def read_answer(connection):
 
 
 def metric(server, name):
-    """A whole number of /metrics."""
-    found = re.search(rf"^{name} (\d+)", server.ask("GET", "/metrics").body.decode(), re.MULTILINE)
-    return int(found[1])
+    """A number of /metrics, of a metric without labels."""
+    text = server.ask("GET", "/metrics").body.decode()
+    found = re.search(rf"^{name} ([0-9.e+-]+)$", text, re.MULTILINE)
+    return float(found[1]) if "." in found[1] or "e" in found[1] else int(found[1])
 
 
 class Prober:

@@ -81,8 +81,9 @@ static void test_each_request_gets_its_model(void **state)
         "\"slots\":{\"total\":6,\"busy\":0},\"queued\":0}");
     api_reply_clear(&reply);
     reply = api_once("/metrics", NULL);
-    assert_non_null(strstr(reply.body.data, "\nmedley_slots 6\n"));
-    assert_non_null(strstr(reply.body.data, "\nmedley_driver_requests_total 9\n"));
+    assert_non_null(strstr(reply.body.data, "\nmedley_slots{model=\"first\"} 4\n"));
+    assert_non_null(
+        strstr(reply.body.data, "\nmedley_driver_requests_total{model=\"second\"} 5\n"));
     api_reply_clear(&reply);
 }
 

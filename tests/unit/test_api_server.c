@@ -220,7 +220,7 @@ static void test_other_routes(void **state)
     assert_string_equal(api_json_at(&reply.body, "/content"), "a\xc3\xa9\xef\xbf\xbd");
     api_reply_clear(&reply);
     reply = api_once("/metrics", NULL);
-    assert_non_null(strstr(reply.body.data, "\nmedley_slots 4\n"));
+    assert_non_null(strstr(reply.body.data, "\nmedley_slots{model=\"fake-model\"} 4\n"));
     assert_non_null(strstr(reply.body.data, "route=\"/v1/models\",status=\"200\"} "));
     api_reply_clear(&reply);
 }

@@ -1,0 +1,32 @@
+#include "request/driver_metrics.h"
+
+static uint64_t driver_figure(const struct driver_stats *stats, enum metric metric)
+{
+    switch ((int)metric) {
+    case METRIC_SLOTS:
+        return stats->slots_total;
+    case METRIC_SLOTS_BUSY:
+        return stats->slots_busy;
+    case METRIC_QUEUE_LENGTH:
+        return stats->queued;
+    case METRIC_DRIVER_REQUESTS:
+        return stats->requests_total;
+    case METRIC_DRIVER_STEPS:
+        return stats->steps_total;
+    default:
+        return stats->rows_total;
+    }
+}
+
+void driver_metrics_write(const struct driver_figures *drivers, uint32_t n,
+                          struct metrics_page *page)
+{
+    static const enum metric metrics[] = {METRIC_SLOTS,        METRIC_SLOTS_BUSY,
+                                          METRIC_QUEUE_LENGTH, METRIC_DRIVER_REQUESTS,
+                                          METRIC_DRIVER_STEPS, METRIC_DRIVER_ROWS};
+    for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
+        for (uint32_t at = 0; at < n; at++)
+            metrics_put_count(page, metrics[i], METRICS_LABELS(drivers[at].model),
+                              driver_figure(&drivers[at].stats, metrics[i]));
+    }
+}
