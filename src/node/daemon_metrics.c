@@ -41,30 +41,64 @@ static const char *metrics_kind_name(enum device_kind kind)
     return names[kind];
 }
 
+/* A machine may have devices that it does not offer: with --sim, its own processor. */
+static bool metrics_offers(const struct daemon *daemon, const struct device *device)
+{
+    const Cluster__Node *self = daemon->self;
+    for (size_t i = 0; self && i < self->n_devices; i++) {
+        if (strcmp(self->devices[i]->id, device_info(device)->id) == 0)
+            return true;
+    }
+    return !self;
+}
+
+static uint32_t metrics_list_devices(const struct daemon *daemon, const struct device **out)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < gpu_device_count(daemon->options.gpu) && n < LIMIT_DEVICES; i++) {
+        const struct device *device = gpu_device(daemon->options.gpu, i);
+        if (metrics_offers(daemon, device))
+            out[n++] = device;
+    }
+    return n;
+}
+
+/* Those of the snapshot that are offered come first, and the others go. */
+static void metrics_keep_offered(const struct daemon *daemon, struct heat_snapshot *heat)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < heat->n_devices; i++) {
+        if (metrics_offers(daemon, heat->devices[i].device))
+            heat->devices[n++] = heat->devices[i];
+    }
+    heat->n_devices = n;
+}
+
 static void metrics_write_memory(const struct daemon *daemon, struct metrics_page *page)
 {
-    const uint32_t n = gpu_device_count(daemon->options.gpu);
+    const struct device *devices[LIMIT_DEVICES];
+    const uint32_t n = metrics_list_devices(daemon, devices);
     for (uint32_t i = 0; i < n; i++) {
-        const struct device_info *info = device_info(gpu_device(daemon->options.gpu, i));
+        const struct device_info *info = device_info(devices[i]);
         metrics_put(page, METRIC_DEVICE_INFO,
                     METRICS_LABELS(info->id, info->name, metrics_kind_name(info->kind),
                                    info->backend, info->vendor),
                     1);
     }
     for (uint32_t i = 0; i < n; i++) {
-        const struct device *device = gpu_device(daemon->options.gpu, i);
+        const struct device *device = devices[i];
         const uint64_t bytes = device_memory(device).total_bytes;
         metrics_put(page, METRIC_DEVICE_MEMORY, METRICS_LABELS(device_info(device)->id),
                     bytes ? (double)bytes : NAN);
     }
     for (uint32_t i = 0; i < n; i++) {
-        const struct device *device = gpu_device(daemon->options.gpu, i);
+        const struct device *device = devices[i];
         const struct device_memory memory = device_memory(device);
         metrics_put(page, METRIC_DEVICE_MEMORY_FREE, METRICS_LABELS(device_info(device)->id),
                     memory.total_bytes ? (double)memory.free_bytes : NAN);
     }
     for (uint32_t i = 0; i < n; i++) {
-        const struct device_info *info = device_info(gpu_device(daemon->options.gpu, i));
+        const struct device_info *info = device_info(devices[i]);
         metrics_put_reading(page, METRIC_DEVICE_BANDWIDTH, METRICS_LABELS(info->id),
                             info->bandwidth_mb_per_s, 1e6);
     }
@@ -135,6 +169,7 @@ static void metrics_write_machine(const struct daemon *daemon, struct metrics_pa
     if (daemon->options.gpu)
         metrics_write_memory(daemon, page);
     if (heat->time_ns) {
+        metrics_keep_offered(daemon, heat);
         metrics_write_readings(heat, page);
         metrics_write_governors(heat, page);
     }

@@ -44,6 +44,7 @@ const struct run_forecast *daemon_run_forecast(struct daemon *daemon,
         return slot;
     slot->decode_tokens_per_s = forecast.decode_tokens_per_s;
     slot->prefill_tokens_per_s = forecast.prefill_tokens_per_s;
+    slot->stream_tokens_per_s = forecast.cost.round_s > 0 ? 1 / forecast.cost.round_s : 0;
     return slot;
 }
 
@@ -111,7 +112,7 @@ void daemon_describe_run(struct daemon *daemon, const char *model, struct reques
     if (!instance || !instance->current)
         return;
     const struct run_forecast *forecast = daemon_run_forecast(daemon, instance);
-    out->forecast_decode_tokens_per_s = forecast->decode_tokens_per_s;
+    out->forecast_decode_tokens_per_s = forecast->stream_tokens_per_s;
     out->forecast_prefill_tokens_per_s = forecast->prefill_tokens_per_s;
     run_add_stages(instance->current, out);
     run_add_power(daemon, out);

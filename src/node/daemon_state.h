@@ -55,6 +55,7 @@ struct run_forecast {
     char instance[LIMIT_CLUSTER_ID_BYTES + 1];
     uint64_t epoch, made_ms;
     double decode_tokens_per_s, prefill_tokens_per_s; /* 0: unknown */
+    double stream_tokens_per_s;                       /* of one stream */
 };
 
 struct daemon {

@@ -22,7 +22,7 @@ struct request_run {
     char driver[REQUEST_RUN_TEXT]; /* the node that has it; "": unknown */
     uint32_t n_stages;
     struct request_run_stage stages[LIMIT_STAGES];
-    double forecast_decode_tokens_per_s;  /* all streams together; 0: unknown */
+    double forecast_decode_tokens_per_s;  /* of one stream, once round; 0: unknown */
     double forecast_prefill_tokens_per_s; /* of one prompt; 0: unknown */
     /* What the stages' devices take together, in watts. */
     bool has_power;
