@@ -56,6 +56,10 @@ static void completion_begin_record(struct completion *completion, const struct 
     completion->record =
         api_record_begin(&server->records, completion->id, exchange_grant(exchange)->name,
                          completion->started_ns, server_wall_ms() - ago_ms);
+    if (completion->record && server->traces) {
+        completion->record->trace = *exchange_trace(exchange);
+        trace_context_make(&completion->record->trace);
+    }
     server_watch_records(server);
 }
 

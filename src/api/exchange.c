@@ -66,6 +66,11 @@ const char *exchange_request_id(const struct exchange *exchange, bool *was_given
     return exchange->request_id;
 }
 
+const struct trace_context *exchange_trace(const struct exchange *exchange)
+{
+    return &exchange->trace;
+}
+
 struct text exchange_last_event_id(const struct exchange *exchange)
 {
     const char *id = exchange->last_event_id       ? exchange->last_event_id

@@ -18,6 +18,7 @@ struct access_grant;
 struct api_client;
 struct api_server;
 struct exchange;
+struct trace_context;
 
 enum {
     EXCHANGE_STREAM_MAX =
@@ -41,6 +42,8 @@ uint64_t exchange_started_ns(const struct exchange *exchange);
 /* The request's x-request-id where it is sane, else one that was drawn; every answer has it in a
  * header. */
 const char *exchange_request_id(const struct exchange *exchange, bool *was_given);
+/* The trace that the client is in; an empty one: none. */
+const struct trace_context *exchange_trace(const struct exchange *exchange);
 struct text exchange_last_event_id(const struct exchange *exchange); /* size 0: there is none */
 
 /* A header of the request, while the handler of a request without a body is being called. NULL:

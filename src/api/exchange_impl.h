@@ -10,6 +10,7 @@
 #include "api/routes.h"
 #include "api/sessions.h"
 #include "api/site.h"
+#include "api/trace_context.h"
 
 enum {
     EXCHANGE_WRITE_BYTES = 64 * 1024,             /* of one lws_write() */
@@ -50,6 +51,7 @@ struct exchange {
     bool has_request_id; /* the client's own */
     bool has_last_event_id;
     char *last_event_id; /* NULL with has_last_event_id: nothing that could be read */
+    struct trace_context trace;
     uint64_t started_ns;
     bool http_1_0;
     bool is_json; /* its Content-Type says so */

@@ -24,6 +24,7 @@ struct lws_context;
 struct loop_watch;
 struct preparer;
 struct server_tls;
+struct traces;
 
 struct api_server {
     struct api_models models;
@@ -47,7 +48,8 @@ struct api_server {
     struct metrics metrics;
     struct api_metrics_source more_metrics;
     struct request_records records;
-    uint32_t n_jobs; /* completions and the like that are not freed yet */
+    struct traces *traces; /* NULL: nobody asked for them */
+    uint32_t n_jobs;       /* completions and the like that are not freed yet */
     struct connections connections;
     struct api_listener *listener;
     struct exchange *exchanges;

@@ -2,6 +2,7 @@
 #include "api/exchange.h"
 #include "api/internal.h"
 #include "api/preparer.h"
+#include "api/traces.h"
 #include "request/driver_metrics.h"
 #include "request/generator.h"
 
@@ -20,6 +21,14 @@ static void metrics_add_driver(void *arg, const struct api_listed *model)
         (struct driver_figures){.model = model->id, .stats = generator_stats(model->generator)};
 }
 
+static void metrics_write_traces(struct post_stats stats, struct metrics_page *page)
+{
+    metrics_put_count(page, METRIC_TRACES, METRICS_LABELS("sent"), stats.sent);
+    metrics_put_count(page, METRIC_TRACES, METRICS_LABELS("dropped"), stats.dropped);
+    metrics_put_count(page, METRIC_TRACES, METRICS_LABELS("given_up"), stats.given_up);
+    metrics_put_count(page, METRIC_TRACES_QUEUED, NULL, stats.queued);
+}
+
 void metrics_handle(struct exchange *exchange)
 {
     const struct api_server *server = exchange_server(exchange);
@@ -34,6 +43,7 @@ void metrics_handle(struct exchange *exchange)
     metrics_write(&server->metrics, &gauges, &page);
     server->models.list(server->models.self, metrics_add_driver, &drivers);
     driver_metrics_write(drivers.drivers, drivers.n, &page);
+    metrics_write_traces(traces_stats(server->traces), &page);
     if (server->more_metrics.write)
         server->more_metrics.write(server->more_metrics.self, &page);
     exchange_answer(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", &body);

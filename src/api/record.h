@@ -12,6 +12,7 @@
 #pragma once
 
 #include "api/stop.h"
+#include "api/trace_context.h"
 #include "base/buffer.h"
 #include "request/request.h"
 #include "request/request_run.h"
@@ -59,6 +60,7 @@ struct request_record {
     double forecast_decode_tokens_per_s;
     struct request_run_stage *stages;
     uint32_t n_stages;
+    struct trace_context trace; /* without a span: it is not traced */
 };
 
 struct request_records {

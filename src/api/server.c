@@ -7,6 +7,7 @@
 #include "api/preparer.h"
 #include "api/server_lws.h"
 #include "api/server_tls.h"
+#include "api/traces.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/log.h"
@@ -146,6 +147,8 @@ void server_end_record(struct api_server *server, struct request_record *record,
     api_record_see_last_run(&server->records, record, &server->models, now_ns);
     api_record_end(&server->records, record, outcome, now_ns);
     metrics_completion(&server->metrics, record);
+    if (server->traces)
+        traces_record(server->traces, record);
 }
 
 /* Takes `fd`, which listens. */
@@ -192,6 +195,7 @@ static void server_free(struct api_server *server)
     mem_free(server->token_timer);
     mem_free(server->record_timer);
     api_records_deinit(&server->records);
+    traces_close(server->traces);
     access_free(server->access);
     sessions_free(server->sessions);
     mem_free(server);
@@ -299,6 +303,8 @@ enum error_code api_server_open(void *uv_loop, const struct api_options *options
     if (!server)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the server");
     enum error_code code = server_init(server, options, &fd, err);
+    if (!code && options->traces_url)
+        code = traces_open(options->traces_url, options->name, &server->traces, err);
     if (!code)
         code = inbox_init(&server->inbox, server_wake, server, err);
     if (code) {

@@ -187,6 +187,16 @@ static bool check_head(struct exchange *exchange, bool *length_given, bool body_
            server_lws_check_type(exchange, body_assumed, err);
 }
 
+static void server_lws_read_trace(struct exchange *exchange)
+{
+    char *text = exchange->server->traces
+                     ? copy_header(exchange->wsi, "traceparent:", LIMIT_REQUEST_ID_BYTES)
+                     : NULL;
+    if (text)
+        trace_context_read(text, strlen(text), &exchange->trace);
+    mem_free(text);
+}
+
 /* Without a good id of the client's, one is drawn. */
 static void server_lws_read_ids(struct exchange *exchange)
 {
@@ -198,6 +208,7 @@ static void server_lws_read_ids(struct exchange *exchange)
     else
         request_id_draw(exchange->request_id);
     mem_free(id);
+    server_lws_read_trace(exchange);
     exchange->last_event_id = copy_header(exchange->wsi, position, LIMIT_LAST_EVENT_ID_BYTES);
     exchange->has_last_event_id =
         lws_hdr_custom_length(exchange->wsi, position, sizeof position - 1) > 0;

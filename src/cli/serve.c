@@ -88,6 +88,11 @@ static const struct option_row own_options[] = {
      .help = "let web pages of that origin, or * for all, use the API",
      OPTION_TEXT(struct serving, options.cors_origin)},
     {OPTION_LIMIT(struct serving, options.limits)},
+    {.name = "traces",
+     .value = "URL",
+     .help = "send what each request took as OpenTelemetry spans to this address, such as\n"
+             "http://127.0.0.1:4318/v1/traces (default: nowhere)",
+     OPTION_TEXT(struct serving, options.traces_url)},
 };
 
 static const struct option_section sections[] = {

@@ -179,6 +179,11 @@ static const struct option_row node_options[] = {
     {.name = "open",
      .help = "ask nobody for a token: whoever reaches the API may use it",
      OPTION_TRUE(struct up, api_options.is_open)},
+    {.name = "traces",
+     .value = "URL",
+     .help = "send what each request took as OpenTelemetry spans to this address, such as\n"
+             "http://127.0.0.1:4318/v1/traces (default: nowhere)",
+     OPTION_TEXT(struct up, api_options.traces_url)},
     {.name = "model",
      .letter = 'm',
      .value = "FILE",

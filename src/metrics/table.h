@@ -70,7 +70,7 @@ enum {
     X(REQUEST_SECONDS, "medley_request_seconds", LONG_SECONDS, "model",                            \
       "From a completion's headers to its end.")                                                   \
     X(FORECAST_RATIO, "medley_decode_forecast_ratio", RATIO, "model",                              \
-      "Tokens a second of a completion, by those of the forecast for all streams together.")       \
+      "Tokens a second of a completion, by the forecast for one stream.")                          \
     X(PAUSES, "medley_request_pauses_total", COUNTER, "model",                                     \
       "Times without a driver: it was loading, or lost.")                                          \
     X(PAUSE_SECONDS, "medley_request_pause_seconds_total", COUNTER, "model", "Their length.")      \
@@ -155,5 +155,7 @@ enum {
       "Members, by whether the leader hears them: up or down.")                                    \
     X(CLUSTER_VOTERS, "medley_cluster_voters", GAUGE, "", "Members that vote.")                    \
     X(ALERTS, "medley_alerts", GAUGE, "kind,severity", "Alerts that are raised.")                  \
-    X(SPANS, "medley_trace_spans_total", COUNTER, "outcome",                                       \
-      "Spans of requests: sent, dropped, given_up.")
+    X(TRACES, "medley_traces_total", COUNTER, "outcome",                                           \
+      "Requests whose spans were sent, dropped or given_up.")                                      \
+    X(TRACES_QUEUED, "medley_traces_queued", GAUGE, "",                                            \
+      "Requests whose spans wait for the collector.")
