@@ -3,6 +3,7 @@
 #include "api/server.h"
 #include "base/buffer.h"
 #include "base/heap.h"
+#include "base/mem.h"
 #include "base/private_process.h"
 #include "base/state_folder.h"
 #include "cli/commands.h"
@@ -10,9 +11,11 @@
 #include "cli/session.h"
 #include "cli/tls_flags.h"
 #include "cli/token_file.h"
+#include "heat/heat.h"
 #include "model/model.h"
 #include "node/node.h"
 #include "pipeline/driver_generator.h"
+#include "request/request_run.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -141,6 +144,47 @@ static void free_api(void *arg)
     api_server_free(((struct serving *)arg)->api);
 }
 
+/* ---- what computes requests, for their records ---- */
+
+static void serve_add_power(const struct serving *serving, struct request_run *out)
+{
+    struct heat_snapshot *heat = serving->session.heat ? mem_new(sizeof *heat) : NULL;
+    uint32_t n_known = 0;
+    if (heat)
+        heat_latest(serving->session.heat, heat);
+    for (uint32_t i = 0; heat && heat->time_ns && i < heat->n_devices; i++) {
+        const struct heat_device *device = &heat->devices[i];
+        for (uint32_t at = 0; at < out->n_stages; at++) {
+            if (serving->session.plan.stages[at].device != device->device ||
+                !device->readings.power_mw.valid)
+                continue;
+            out->power_w += device->readings.power_mw.value / 1000;
+            n_known++;
+            break; /* a device counts once; with two stages on one the power stays unknown */
+        }
+    }
+    out->has_power = out->n_stages && n_known == out->n_stages;
+    mem_free(heat);
+}
+
+static void serve_describe_run(void *self, const char *id, struct request_run *out)
+{
+    const struct serving *serving =
+        (const struct serving *)(const void *)((const char *)self -
+                                               offsetof(struct serving, model));
+    const struct plan *plan = &serving->session.plan;
+    (void)id;
+    for (uint32_t i = 0, first = 0; i < plan->n_stages && i < LIMIT_STAGES; i++) {
+        struct request_run_stage *stage = &out->stages[out->n_stages++];
+        snprintf(stage->device, sizeof stage->device, "%s",
+                 device_info(plan->stages[i].device)->id);
+        stage->first_layer = first;
+        stage->n_layers = plan->stages[i].n_layers;
+        first += stage->n_layers;
+    }
+    serve_add_power(serving, out);
+}
+
 /* Before the model is loaded, which may take long: is the address free? */
 static enum error_code check_address(const struct serving *serving, struct error *err)
 {
@@ -193,6 +237,7 @@ static enum error_code cmd_serve_loop(struct serving *serving, struct error *err
     state_folder(serving->folder, sizeof serving->folder);
     serving->options.tls.state_folder = serving->folder;
     serving->options.models = api_models_of_one(&serving->model);
+    serving->options.models.run = serve_describe_run;
     struct node_service api = {"api", cmd_serve_open_api, stop_api, close_api, free_api, serving};
     return node_run(&api, 1, err);
 }
