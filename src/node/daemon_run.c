@@ -4,6 +4,7 @@
 #include "heat/heat.h"
 #include "node/daemon_run.h"
 #include "node/lead.h"
+#include "node/telling.h"
 #include "placing/placing.h"
 #include "relay/relay.h"
 
@@ -50,11 +51,23 @@ const struct run_forecast *daemon_run_forecast(struct daemon *daemon,
 
 /* ---- power ----------------------------------------------------------------------------------- */
 
+/* Known while this node leads or watches: those are told. */
+static bool run_far_power(const struct daemon *daemon, const struct request_run_stage *stage,
+                          double *power_w)
+{
+    const struct vitals *vitals = telling_vitals(daemon, stage->node);
+    const struct vitals_device *device = vitals ? vitals_device_of(vitals, stage->device) : NULL;
+    if (!device || device->power_dw == VITALS_UNKNOWN)
+        return false;
+    *power_w += device->power_dw / 10.0;
+    return true;
+}
+
 static bool run_device_power(const struct daemon *daemon, const struct heat_snapshot *heat,
                              const struct request_run_stage *stage, double *power_w)
 {
     if (strcmp(stage->node, daemon->id) != 0)
-        return false;
+        return run_far_power(daemon, stage, power_w);
     for (uint32_t i = 0; heat->time_ns && i < heat->n_devices; i++) {
         const struct heat_device *device = &heat->devices[i];
         if (strcmp(device_info(device->device)->id, stage->device) != 0)
