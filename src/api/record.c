@@ -146,6 +146,8 @@ void api_record_usage(struct request_record *record, const struct request_usage 
     record->cached_tokens = usage->cached_tokens;
     record->queued_ns = usage->queued_ns;
     record->prefill_ns = usage->prefill_ns;
+    record->decode_ns = usage->decode_ns;
+    record->slowest_ns = usage->slowest_ns;
 }
 
 static void record_free(struct request_record *record)

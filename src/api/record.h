@@ -49,7 +49,7 @@ struct request_record {
     uint64_t started_ns, submitted_ns, first_token_ns, last_token_ns, ended_ns;
     uint32_t prompt_tokens, cached_tokens, generated_tokens;
     bool has_usage;
-    uint64_t queued_ns, prefill_ns; /* with has_usage */
+    uint64_t queued_ns, prefill_ns, decode_ns, slowest_ns; /* with has_usage */
     struct record_pause pauses[RECORD_PAUSES];
     uint32_t n_pauses;
     bool lacks_joules; /* what a device takes was not known all the time */

@@ -31,15 +31,22 @@ static void record_write_text(const char *key, const char *text, struct buffer *
     json_out_text(out, text && text[0] ? text : NULL);
 }
 
-static void record_write_stage(const struct request_run_stage *stage, struct buffer *out)
+/* Where there is one stage, it is the slowest, and no link is between stages. */
+static void record_write_stage(const struct request_record *record,
+                               const struct request_run_stage *stage, struct buffer *out)
 {
+    const bool alone = record->n_stages == 1 && record->slowest_ns;
+    const uint64_t ran_ns = record->prefill_ns + record->decode_ns;
     buffer_text(out, "{\"node\":");
     json_out_text(out, stage->node[0] ? stage->node : NULL);
     record_write_text("device", stage->device, out);
-    buffer_printf(out,
-                  ",\"first_layer\":%u,\"n_layers\":%u,\"compute_ms\":null,\"wait_ms\":null,"
-                  "\"link_ms\":null,\"link_bytes\":null}",
-                  stage->first_layer, stage->n_layers);
+    buffer_printf(out, ",\"first_layer\":%u,\"n_layers\":%u", stage->first_layer, stage->n_layers);
+    record_write_number("compute_ms", alone, (double)record->slowest_ns * 1e-6, out);
+    record_write_number("wait_ms", alone && ran_ns >= record->slowest_ns,
+                        (double)(ran_ns - record->slowest_ns) * 1e-6, out);
+    record_write_number("link_ms", alone, 0, out);
+    record_write_count("link_bytes", alone, 0, out);
+    buffer_text(out, "}");
 }
 
 static void record_write_pause(const struct request_record *record,
@@ -63,6 +70,10 @@ static void record_write_times(const struct request_record *record, struct buffe
     const double decode = api_record_decode_tokens_per_s(record),
                  prefill = api_record_prefill_tokens_per_s(record);
     record_write_number("queue_ms", record->has_usage, (double)record->queued_ns * ms, out);
+    record_write_number("prefill_ms", record->has_usage, (double)record->prefill_ns * ms, out);
+    record_write_number("decode_ms", record->has_usage, (double)record->decode_ns * ms, out);
+    record_write_number("slowest_stage_ms", record->slowest_ns, (double)record->slowest_ns * ms,
+                        out);
     record_write_number("ttft_ms", record->first_token_ns,
                         (double)(record->first_token_ns - record->started_ns) * ms, out);
     record_write_number("total_ms", record->ended_ns,
@@ -90,7 +101,7 @@ void api_record_write(const struct request_record *record, bool names, uint64_t 
     buffer_text(out, ",\"stages\":[");
     for (uint32_t i = 0; i < record->n_stages; i++) {
         buffer_text(out, i ? "," : "");
-        record_write_stage(&record->stages[i], out);
+        record_write_stage(record, &record->stages[i], out);
     }
     buffer_text(out, "],\"pauses\":[");
     for (uint32_t i = 0; i < record->n_pauses; i++) {

@@ -107,6 +107,8 @@ static void traces_write_request(struct traces_span *span)
     traces_number(span->out, "gen_ai.usage.input_tokens", record->prompt_tokens);
     traces_number(span->out, "gen_ai.usage.output_tokens", record->generated_tokens);
     traces_number(span->out, "medley.cached_tokens", record->cached_tokens);
+    if (record->slowest_ns)
+        traces_number(span->out, "medley.slowest_stage_ns", record->slowest_ns);
     traces_attribute(span->out, ",", "medley.outcome", api_record_outcome_name(record->outcome));
     traces_attribute(span->out, ",", "medley.driver", record->driver);
     traces_real(span->out, "medley.decode_tokens_per_s", api_record_decode_tokens_per_s(record));

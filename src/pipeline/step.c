@@ -29,6 +29,7 @@ static void step_finish(struct driver *driver, struct sequence *sequence, enum f
         .prompt_tokens = sequence->request.n_prompt,
         .cached_tokens = sequence->cached,
         .generated_tokens = sequence->generated,
+        .slowest_ns = sequence->slowest_ns,
     };
     uint64_t admitted_ns = sequence->admitted_ns ? sequence->admitted_ns : now_ns;
     uint64_t first_ns = sequence->first_token_ns ? sequence->first_token_ns : now_ns;
@@ -431,8 +432,10 @@ static void step_settle(struct driver *driver, struct microbatch *microbatch, ui
             step_start_over(driver, sequence);
         return;
     }
-    if (sequence && sequence->id == share->sequence)
+    if (sequence && sequence->id == share->sequence) {
+        sequence->slowest_ns += microbatch->slowest_ns;
         step_deliver(driver, sequence, share, width, outputs, &microbatch->picks[index]);
+    }
 }
 
 void step_complete(struct driver *driver, struct microbatch *microbatch)

@@ -153,6 +153,8 @@ static void relay_take_done(struct relay_ask *ask, const struct request_message 
     ask->usage = message->done.usage;
     if (!relay_usage_fits(ask, &ask->usage, now_ns))
         ask->usage.queued_ns = ask->usage.prefill_ns = ask->usage.decode_ns = 0;
+    if (ask->usage.slowest_ns > ask->usage.prefill_ns + ask->usage.decode_ns)
+        ask->usage.slowest_ns = 0;
     ask->error = message->error;
     const bool unasked =
         message->done.reason == FINISH_CANCELLED; /* whom this end cancels it forgets at once */

@@ -35,6 +35,9 @@ struct request_usage {
     uint32_t cached_tokens; /* of the prompt, reused from a slot */
     uint32_t generated_tokens;
     uint64_t queued_ns, prefill_ns, decode_ns; /* submit → slot → first token → end */
+    /* Of that, while the slowest stage computed its micro-batches, which others may have been in,
+     * too. 0: unknown. */
+    uint64_t slowest_ns;
 };
 
 struct request_handlers {

@@ -15,7 +15,7 @@
  * 0) REFUSED    error's code (2 bytes), its text (2 bytes of length, text) TOKENS     how many (4),
  * then of each token, index, logprob, n_top (4 each), and n_top times token, logprob ROW position,
  * n_values (4 each), values as F32 DONE       reason (1), flags (1), usage in its order, error as
- * in REFUSED ACCEPTED, CANCEL: nothing
+ * in REFUSED, and slowest_ns (8; not there before 0.2: 0) ACCEPTED, CANCEL: nothing
  *
  * What is behind the part that this version knows was appended by a newer one and is ignored; so is
  * a whole message of an unknown kind. The reader trusts nothing: every count is checked against its

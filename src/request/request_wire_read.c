@@ -219,6 +219,8 @@ static enum error_code read_done(struct bytes_reader *reader, struct request_mes
     usage->prefill_ns = bytes_get(reader, 8);
     usage->decode_ns = bytes_get(reader, 8);
     enum error_code code = request_read_error(reader, &out->error, err);
+    if (!code && reader->left)
+        usage->slowest_ns = bytes_get(reader, 8);
     if (!code &&
         (reason > FINISH_ERROR || (reason == FINISH_ERROR) != (out->error.code != ERROR_NONE)))
         code = error_set(err, ERROR_INVALID, "done for reason %u with error %u", reason,

@@ -156,5 +156,6 @@ void request_write_done(uint64_t id, enum finish_reason reason, const struct req
     bytes_put(run, usage->prefill_ns, 8);
     bytes_put(run, usage->decode_ns, 8);
     put_error(why, run);
+    bytes_put(run, usage->slowest_ns, 8);
     request_end(at, run);
 }

@@ -1,0 +1,77 @@
+"""Records of requests: where an answer was computed, and, when the machine that computes it is
+killed, the pause with its reason while it lasts and afterwards, and the machine that went on."""
+import threading
+import time
+
+from harness import check, check_equal, run, wait
+
+TEXT = "Tell me a story about a fox."
+
+
+class Answer(threading.Thread):
+    def __init__(self, node, model):
+        super().__init__(daemon=True)
+        self.node, self.model, self.pieces, self.error = node, model, [], None
+        self.start()
+
+    def run(self):
+        try:
+            for _, piece in self.node.stream(TEXT, model=self.model, max_tokens=120):
+                self.pieces.append(piece)
+        except BaseException as error:  # told by the thread that waits for it
+            self.error = error
+
+
+def records(node):
+    status, answer = node.http("GET", "/api/requests")
+    check_equal(status, 200, f"{answer}")
+    return answer
+
+
+def the_one_under_way(node):
+    found = records(node)["under_way"]
+    return found[0] if found else None
+
+
+def scenario(world):
+    with world.step("an answer that another machine computes"):
+        options = {"tower": ["--sim", world.sim("tower", decode="40MB/s")],
+                   "attic": ["--sim", world.sim("attic", decode="30MB/s")],
+                   "laptop": ["--sim", world.sim("laptop", memory="32MiB", decode="10MB/s")]}
+        laptop, tower, attic = world.cluster("laptop", "tower", "attic", **options)
+        ready = laptop.json("place", world.model)["ready"]
+        model = laptop.status()["models"][0]["name"]
+        stages = [(stage["node"], stage["device"]) for stage in ready["stages"]]
+        check_equal(stages[0][0], "tower", "where its driver is")
+        for node in (attic, tower):
+            wait(f"{node.name} has a copy", lambda n=node: n.medley("add", world.model).out)
+        whole = laptop.chat(TEXT, model=model, max_tokens=120)
+        record = records(laptop)["finished"][0]
+        ids = {node["name"]: node["id"] for node in laptop.json("nodes")["nodes"]}
+        check_equal(record["driver"], ids["tower"], f"{record}")
+        check_equal([(s["node"], s["device"]) for s in record["stages"]],
+                    [(ids[node], device) for node, device in stages], f"{record}")
+        check(0 < record["slowest_stage_ms"] <= record["total_ms"], f"{record}")
+        check_equal(record["stages"][0]["compute_ms"] is None, len(stages) > 1, f"{record}")
+        check_equal(record["pauses"], [], f"{record}")
+        check("fox" not in str(record), "the record has the prompt")
+    with world.step("killed in the middle: the pause, its reason, and who went on"):
+        answer = Answer(laptop, model)
+        wait("it answers", lambda: len(answer.pieces) > 5 or answer.error, 30)
+        tower.kill()
+        begun = time.monotonic()
+        pause = wait("the pause", lambda: (the_one_under_way(laptop) or {}).get("pauses"), 20)[0]
+        world.say(f"after {time.monotonic() - begun:.1f} s: {pause}")
+        check(pause["why"] and not pause["over"], f"{pause}")
+        answer.join(60)
+        check(not answer.error, f"{answer.error}")
+        check_equal("".join(answer.pieces), whole, "the text")
+        record = records(laptop)["finished"][0]
+        check_equal(record["outcome"], "done", f"{record}")
+        check(record["pauses"] and record["pauses"][0]["over"], f"{record}")
+        check(record["pauses"][0]["ms"] > 0, f"{record}")
+        check(record["driver"] != ids["tower"], f"{record}")
+        world.say(f"{record['pauses']}, then {record['stages']}")
+
+
+run(scenario)
