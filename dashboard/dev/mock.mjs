@@ -93,7 +93,7 @@ function requests() {
     under_way: [one('chatcmpl-live', { outcome: null, started_ms: now - 3000, total_ms: 3000, generated_tokens: 41 })],
     finished: [
       one('chatcmpl-1', {}),
-      one('chatcmpl-2', { started_ms: now - 190000, pauses: [{ at_ms: 5200, ms: 1400, why: 'attic was lost; its layers moved to studio' }], total_ms: 19000 }),
+      one('chatcmpl-2', { started_ms: now - 190000, pauses: [{ at_ms: now - 190000 + 5200, ms: 1400, why: 'attic was lost; its layers moved to studio' }], total_ms: 19000 }),
       one('chatcmpl-3', { started_ms: now - 400000, outcome: 'failed', generated_tokens: 0, total_ms: 900, ttft_ms: null }),
     ],
   };

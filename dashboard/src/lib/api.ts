@@ -59,6 +59,15 @@ async function ask<T>(method: string, path: string, body?: Body, signal?: AbortS
   return value as T;
 }
 
+/** An answer of several lines, all at once. */
+export async function getLines(path: string): Promise<Record<string, unknown>[]> {
+  const answer = await send('GET', path);
+  const text = await answer.text();
+  if (!answer.ok) throw problemOf(answer.status, text);
+  const lines = text.split('\n').filter((line) => line.trim());
+  return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+}
+
 export const getJson = <T>(path: string, signal?: AbortSignal) =>
   ask<T>('GET', path, undefined, signal);
 export const postJson = <T>(path: string, body: Body, signal?: AbortSignal) =>

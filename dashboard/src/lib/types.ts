@@ -294,7 +294,7 @@ export interface RequestRecord {
   forecast_decode_tokens_per_s?: Maybe<number>;
   driver?: Maybe<NodeId>;
   stages?: RequestStage[];
-  pauses?: { at_ms: number; ms: number; why: string }[];
+  pauses?: { at_ms: number; ms: number; why: Maybe<string> }[]; /* at_ms: since 1970 */
   joules?: Maybe<number>;
 }
 
