@@ -112,7 +112,7 @@ export function createMock(options = {}) {
   let signedIn = !options.token;
   let tick = 0;
 
-  const session = () => ({ needs_token: Boolean(options.token), signed_in: signedIn, token: options.token ? 'test' : null, scopes: signedIn ? scopes : [], node: { id: 'n0', name: 'studio' }, version: '0.1.0', api_base: '/' });
+  const session = () => ({ needs_token: Boolean(options.token), signed_in: Boolean(options.token) && signedIn, token: options.token ? 'test' : null, scopes: signedIn ? scopes : [], node: { id: 'n0', name: 'studio' }, version: '0.1.0', api_base: '/' });
 
   function live(request, response) {
     response.writeHead(200, { 'content-type': 'text/event-stream' });

@@ -7,6 +7,7 @@ export interface DeviceStage {
   instance: string;
   model: string;
   stage: Stage;
+  bytes: number | null; /* as the node says; else its layers' share of the file */
 }
 
 const colours = $derived(modelColours(Object.keys(live.view.models)));
@@ -21,7 +22,9 @@ function stagesByDevice(): Map<string, DeviceStage[]> {
     for (const stage of instance.stages ?? []) {
       const key = `${stage.node}/${stage.device}`;
       const list = out.get(key) ?? [];
-      list.push({ instance: id, model: instance.model, stage });
+      const model = live.view.models[instance.model];
+      const share = model?.n_layers ? (model.bytes * stage.n_layers) / model.n_layers : null;
+      list.push({ instance: id, model: instance.model, stage, bytes: stage.memory_bytes ?? share });
       out.set(key, list);
     }
   }

@@ -1,6 +1,6 @@
 /* The stream /api/live, for the views: `live.view` changes field by field. */
 import { SseParser } from '../chat/sse.ts';
-import { session, sessionLost } from './session.svelte.ts';
+import { isInside, sessionLost } from './session.svelte.ts';
 import {
   liveHeard,
   liveLost,
@@ -62,7 +62,7 @@ function hurry(): void {
 }
 
 export function liveStart(): void {
-  if (ticker || !session.value?.signed_in) return;
+  if (ticker || !isInside()) return;
   Object.assign(live, newLiveState());
   connect();
   ticker = window.setInterval(tick, TICK_MS);

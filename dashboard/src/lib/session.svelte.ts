@@ -11,6 +11,11 @@ export function may(scope: Scope): boolean {
   return session.value?.scopes.includes(scope) ?? false;
 }
 
+/** Signed in, or at a node that lets everybody in. */
+export function isInside(): boolean {
+  return (session.value?.scopes.length ?? 0) > 0;
+}
+
 export async function sessionLoad(): Promise<void> {
   try {
     session.value = await getJson<Session>('/api/session');
