@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { BlockSplitter } from '../src/chat/blocks.ts';
+import { BlockSplitter, linePieces } from '../src/chat/blocks.ts';
 import { languageOf, linkCheck, markdownToHtml } from '../src/chat/markdown.ts';
 import { thoughtSplit } from '../src/chat/think.ts';
 
@@ -58,6 +58,15 @@ test('blocks that are closed stay as they are', () => {
     assert.deepEqual(blocks.slice(0, before.length - 1), before.slice(0, -1));
     before = blocks;
   }
+});
+
+test('pieces of lines: joined the text, all but the last closed', () => {
+  const text = Array.from({ length: 130 }, (_, i) => `line ${i}`).join('\n');
+  const pieces = linePieces(text);
+  assert.equal(pieces.join(''), text);
+  assert.deepEqual(pieces.map((each) => each.split('\n').length - 1), [60, 60, 9]);
+  assert.deepEqual(linePieces(''), []);
+  assert.deepEqual(linePieces('a\n', 1), ['a\n']);
 });
 
 test('a fence that is open is known', () => {

@@ -80,3 +80,17 @@ export class BlockSplitter {
     this.#start = this.#at;
   }
 }
+
+/* Text in pieces of some lines each, so that a browser lays out only the last one anew. */
+export function linePieces(text: string, nLines = 60): string[] {
+  const pieces: string[] = [];
+  let start = 0;
+  let n = 0;
+  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) {
+    if (++n < nLines) continue;
+    pieces.push(text.slice(start, at + 1));
+    start = at + 1;
+    n = 0;
+  }
+  return start < text.length ? [...pieces, text.slice(start)] : pieces;
+}

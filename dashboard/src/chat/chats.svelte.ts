@@ -300,7 +300,10 @@ function runningOf(id: string, message: Message): Running {
   };
 }
 
-/* The screen takes what came once a frame at most, and less often when a frame takes long. */
+const FRAME_WAIT_MAX_MS = 500;
+
+/* The screen takes what came once a frame at most, and less often when a frame takes long: a third of
+ * the time is the most that is spent on it. */
 function screenOf(messageId: string, answer: Answer): { show: () => void; end: () => void } {
   let frame = 0;
   let busyUntil = 0;
@@ -313,7 +316,11 @@ function screenOf(messageId: string, answer: Answer): { show: () => void; end: (
     running.reasoning = answer.reasoning;
     running.nTokens = answer.nEvents;
     running.lastTextMs = answer.lastTextMs;
-    queueMicrotask(() => (busyUntil = performance.now() + 3 * (performance.now() - began)));
+    /* After this frame was laid out and painted. */
+    setTimeout(() => {
+      const took = performance.now() - began;
+      busyUntil = performance.now() + Math.min(2 * took, FRAME_WAIT_MAX_MS);
+    }, 0);
   };
   const show = () => {
     if (frame) return;
