@@ -244,6 +244,15 @@ test('the node that the page asks is gone for good: the same answer goes on at a
   assert.deepEqual(page.problems, []);
 });
 
+test('a token that may ask and nothing else: the chat works without the live view', async () => {
+  const page = await openChat(laptop, { scopes: ['generate'], allowed: [/403/] });
+  await ask(page, 'Hi');
+  await settled(page);
+  await sameAsWhole(page, laptop);
+  await page.getByText('Measured by this browser', { exact: false }).waitFor({ state: 'attached' });
+  assert.deepEqual(page.problems, []);
+});
+
 test('360 px wide and dark: nothing sticks out, and axe is content', async () => {
   const page = await openChat(laptop, { scheme: 'dark', width: 360, height: 740 });
   await ask(page, `Say ${'verylongword'.repeat(12)}`);

@@ -136,7 +136,7 @@ export class World {
 
   /* A page whose console must stay clean: an error there, or a refusal of the page's policy, fails
      the test at close(). */
-  async page(node, { scheme = 'light', width = 1280, height = 800, view = '', allowed = [] } = {}) {
+  async page(node, { scheme = 'light', width = 1280, height = 800, view = '', allowed = [], scopes } = {}) {
     this.context = await this.browser.newContext({ colorScheme: scheme, viewport: { width, height }, serviceWorkers: 'block' });
     const page = await this.context.newPage();
     page.problems = [];
@@ -144,15 +144,20 @@ export class World {
     page.on('console', (message) => message.type() === 'error' && note(message.text()));
     page.on('pageerror', (error) => note(String(error)));
     page.on('request', (request) => request.url().startsWith(node.url) || /^(data|blob):/.test(request.url()) || note(`request to ${request.url()}`));
-    await this.session(page, node);
+    await this.session(page, node, scopes);
     await page.goto(`${node.url}/#/${view}`);
     return page;
   }
 
-  /* A node without sessions needs no token: everything is allowed. */
-  async session(page, node) {
-    if ((await fetch(`${node.url}/api/session`)).ok) return;
-    const scopes = ['read', 'generate', 'models', 'admin'];
+  /* `allowed`: what this browser's token allows; missing: whatever the node says. Nodes without
+     sessions need no token: everything is allowed. */
+  async session(page, node, allowed) {
+    if (!allowed && (await fetch(`${node.url}/api/session`)).ok) return;
+    const scopes = allowed ?? ['read', 'generate', 'models', 'admin'];
+    if (!scopes.includes('read'))
+      await page.route(/\/api\/(live|requests)/, (route) =>
+        route.fulfill({ status: 403, json: { error: { code: 'forbidden', text: 'this token may not read' } } }),
+      );
     await page.route('**/api/session', (route) =>
       route.fulfill({ json: { needs_token: false, signed_in: true, token: null, scopes, node: { id: '', name: node.name }, version: '', api_base: '/' } }),
     );

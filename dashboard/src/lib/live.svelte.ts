@@ -24,7 +24,7 @@ async function readStream(controller: AbortController): Promise<void> {
   });
   if (answer.status === 401 || answer.status === 403) {
     live.phase = 'refused';
-    sessionLost();
+    if (answer.status === 401) sessionLost(); /* 403: signed in, but may not read; it may still ask */
     return;
   }
   if (!answer.ok || !answer.body) throw new Error(`the stream answered ${answer.status}`);
