@@ -165,6 +165,13 @@ def prefixes(laptop, tower):
         laptop.medley("token", "revoke", name)
 
 
+def is_served(node, token):
+    try:
+        return ask(node, token, "GET", "/v1/models")[0] == 200
+    except OSError:
+        return False  # it does not listen yet
+
+
 def limited(laptop, tower):
     slow = create(laptop, "slow", "--rate", "2/min")
     wait("it works", lambda: ask(tower, slow)[0] == 200, 2)
@@ -179,7 +186,7 @@ def limited(laptop, tower):
     check_equal((status, answer["error"]["code"]), (429, "token_tokens_per_day"), "11 tokens")
     tower.end()
     tower.start()
-    wait("tower has the model again", lambda: ask(tower, slow, "GET", "/v1/models")[0] == 200, 20)
+    wait("tower has the model again", lambda: is_served(tower, slow), 20)
     status, answer, headers = ask(tower, few)
     check_equal((status, answer["error"]["code"]), (429, "token_tokens_per_day"), "after a restart")
     for name in ("slow", "few"):
