@@ -158,9 +158,9 @@ static struct text bridge_fields(const struct exchange *exchange, char *out, siz
     char last[24];
     if (!exchange_only_reads(exchange))
         return exchange_body(exchange);
-    const char *said = exchange_query(exchange, "last=", last, sizeof last);
-    if (said && said[0] && strlen(said) < 10 && !said[strspn(said, "0123456789")])
-        snprintf(out, size, "{\"last\":%lu}", strtoul(said, NULL, 10));
+    if (exchange_argument(exchange, "last", last, sizeof last) && strlen(last) < 10 &&
+        !last[strspn(last, "0123456789")])
+        snprintf(out, size, "{\"last\":%lu}", strtoul(last, NULL, 10));
     else
         snprintf(out, size, "{}");
     return (struct text){out, strlen(out)};

@@ -56,10 +56,6 @@ enum exchange_header {
 const char *exchange_header(const struct exchange *exchange, enum exchange_header which, char *out,
                             size_t size);
 
-/* A value of the query, at the same time: `name` with its '='. NULL: there is none. */
-const char *exchange_query(const struct exchange *exchange, const char *name, char *out,
-                           size_t size);
-
 /* An argument of the query, "…?name=value", decoded; while the handler of a request without a body
  * is being called. False: it is not there, empty, or too long. */
 bool exchange_argument(const struct exchange *exchange, const char *name, char *out, size_t size);

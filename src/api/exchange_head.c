@@ -24,14 +24,6 @@ const char *exchange_header(const struct exchange *exchange, enum exchange_heade
     return out;
 }
 
-const char *exchange_query(const struct exchange *exchange, const char *name, char *out,
-                           size_t size)
-{
-    if (!lws_hdr_total_length(exchange->wsi, WSI_TOKEN_HTTP_URI_ARGS))
-        return NULL;
-    return lws_get_urlarg_by_name(exchange->wsi, name, out, (int)size);
-}
-
 struct head_writer {
     struct lws *wsi;
     unsigned char bytes[4096];

@@ -104,9 +104,9 @@ void chat_completion_handle(struct exchange *exchange); /* /v1/chat/completions 
 void embeddings_handle(struct exchange *exchange);
 void tokenize_handle(struct exchange *exchange);
 void detokenize_handle(struct exchange *exchange);
-void history_handle(struct exchange *exchange);  /* /api/history */
-void live_handle(struct exchange *exchange);     /* /api/live */
-void live_end_all(struct api_server *server);    /* while the server stops */
+void history_handle(struct exchange *exchange); /* /api/history */
+void live_handle(struct exchange *exchange);    /* /api/live */
+void live_end_all(struct api_server *server);   /* while the server stops */
 void metrics_handle(struct exchange *exchange);
 void requests_handle(struct exchange *exchange); /* /api/requests */
 void request_handle(struct exchange *exchange);  /* /api/requests/ID */

@@ -15,7 +15,7 @@ static void check_numbers(const struct hyperparameters *h)
     FUZZ_CHECK(h->n_embd > 0 && h->n_vocab > 0 && h->n_head > 0 && h->n_head_kv > 0);
     FUZZ_CHECK(h->n_head % h->n_head_kv == 0 && h->n_rot % 2 == 0 && h->n_rot <= h->n_head_dim_k);
     FUZZ_CHECK(h->n_experts_used <= h->n_experts);
-    const float numbers[] = {h->norm_epsilon,          h->rope_base,       h->rope_base_window,
+    const float numbers[] = {h->norm_epsilon,         h->rope_base,       h->rope_base_window,
                              h->rope_frequency_scale, h->yarn_ext_factor, h->yarn_attn_factor,
                              h->yarn_beta_fast,       h->yarn_beta_slow,  h->attention_softcap,
                              h->final_softcap,        h->attention_scale, h->embedding_scale,
