@@ -20,7 +20,7 @@ enum {
     MESSAGES = 8,     /* at most, in each; */
     FLOOD = 300,      /* but seldom so many */
     FLOOD_PPM = 10000,
-    COVERED_MS = 4000, /* below STRANGER_ELECTIONS (cluster/replica_sender.c) */
+    COVERED_MS = 2900, /* STRANGER_ELECTIONS (cluster/replica_sender.c) less 2 s: `leader` lasts */
 };
 
 struct overheard {
