@@ -157,6 +157,8 @@ static void on_applied(void *self, uint64_t index, const Cluster__Event *event,
     }
     if (outcome->applied && event->kind_case == CLUSTER__EVENT__KIND_INSTANCE_STOPPED)
         lead_anew(daemon->lead, event->instance_stopped->id);
+    if (event->kind_case == CLUSTER__EVENT__KIND_REFOUNDED)
+        roles_begin(daemon); /* at once: until there is an admin nobody is let in */
     daemon_audit_applied(daemon, event, outcome);
     if (outcome->applied)
         daemon_alerts_applied(daemon, event);
