@@ -30,8 +30,8 @@ static const char usage[] =
 static const char usage_end[] =
     "\n"
     "The scopes: read (models, metrics), generate (completions, embeddings, tokenize), models\n"
-    "(add, place, move, unload) and admin (members, tokens, drain). The last two are for what is\n"
-    "done on a machine itself today; the API has no request yet that needs them.\n";
+    "(add, place, move, unload) and admin (members, tokens, drain). docs/http-api.md lists the\n"
+    "requests of each.\n";
 
 struct token_args {
     const char *scope, *expires, *models, *nodes, *devices, *rate;
