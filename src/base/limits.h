@@ -67,6 +67,8 @@ enum {
     LIMIT_TEMPLATE_MEMORY_BYTES = 256 * 1024 * 1024,
     LIMIT_TEMPLATE_MS = 5000,
     LIMIT_TEMPLATE_PROCESS_BYTES = 768 * 1024 * 1024, /* all data of its process: RLIMIT_DATA */
+    LIMIT_TRIAL_BYTES = 2 * 1024 * 1024 * 1023,       /* all data of a process that tries a file */
+    LIMIT_TRIAL_MS = 30 * 1000,                       /* of one trial, by a clock on the wall */
     LIMIT_TEMPLATE_PROCESS_MS = 60 * 1000,            /* one call of that, by a clock on the wall */
 
     /* weights that travel between nodes */

@@ -5,6 +5,7 @@
 #include "gpu/cpu_runtime.h"
 #include "gpu/gpu.h"
 #include "model/chat_template.h"
+#include "model/gguf_trial.h"
 #include "pipeline/children.h"
 
 #include <stdarg.h>
@@ -101,6 +102,7 @@ int main(int argc, char **argv)
 {
     gpu_prober_main(argc, argv);
     chat_template_main(argc, argv);
+    gguf_trial_main(argc, argv);
     cpu_runtime_restart(argv);
     child_main(argc, argv);
     chat_template_isolate("/proc/self/exe");

@@ -12,6 +12,7 @@
 #include "cli/tls_flags.h"
 #include "cli/token_file.h"
 #include "heat/heat.h"
+#include "model/gguf_trial.h"
 #include "model/model.h"
 #include "node/node.h"
 #include "pipeline/driver_generator.h"
@@ -252,6 +253,7 @@ static int cmd_serve_run(int argc, char **argv)
     if (!serving.flags.driver.n_slots)
         serving.flags.driver.n_slots = SLOTS_STANDARD;
     private_process_begin();
+    gguf_trial_require("/proc/self/exe", 0);
     enum error_code code = cmd_serve_loop(&serving, &err);
     api_model_deinit(&serving.model);
     session_close(&serving.session);

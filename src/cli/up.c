@@ -15,6 +15,7 @@
 #include "gpu/gpu.h"
 #include "heat/heat.h"
 #include "mesh/host_port.h"
+#include "model/gguf_trial.h"
 #include "node/daemon.h"
 #include "node/node.h"
 #include "pipeline/children.h"
@@ -547,6 +548,7 @@ static int cmd_up_run(int argc, char **argv)
     if (!cmd_up_parse(argc, argv, &up))
         return EXIT_USAGE;
     private_process_begin();
+    gguf_trial_require("/proc/self/exe", 0);
     heap_return_large();
     enum error_code code = cmd_up_serve(&up, &err);
     children_close(up.children);

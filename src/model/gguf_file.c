@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "model/gguf_guard.h"
 #include "model/gguf_index.h"
+#include "model/gguf_trial.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -95,8 +96,11 @@ enum error_code gguf_file_open(const char *path, struct gguf_file **out, struct 
     *out = NULL;
     struct error local = {0};
     int descriptor;
-    if (!gguf_file_open_path(path, &descriptor, &local))
-        return gguf_file_open_descriptor(descriptor, path, out, err);
+    if (!gguf_file_open_path(path, &descriptor, &local)) {
+        if (!gguf_trial_run(descriptor, &local))
+            return gguf_file_open_descriptor(descriptor, path, out, err);
+        close(descriptor);
+    }
     error_wrap(&local, "%s", path);
     if (err)
         *err = local;
