@@ -24,7 +24,8 @@ enum gating {
     GATE_SIGMOID,           /* of each by itself */
     GATE_SQRT_SOFTPLUS      /* sqrt(ln(1 + e^x)) of each by itself */
 };
-enum expert_sum { EXPERT_SUM_ONE, EXPERT_SUM_KEPT }; /* chosen weights are divided by their sum */
+/* The chosen experts' weights: divided by their sum, or as they are. */
+enum expert_sum { EXPERT_SUM_ONE, EXPERT_SUM_KEPT };
 enum rope_scaling {
     ROPE_SCALING_NONE,
     ROPE_SCALING_LINEAR,

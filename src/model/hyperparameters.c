@@ -370,8 +370,8 @@ static void read_window_pattern(struct hyperparameters_reader *reader, struct hy
         hyperparameters_read_count(reader, suffix, 1, LIMIT_LAYERS, &h->window_period);
     else if (length < h->n_layers)
         hyperparameters_fail(reader, suffix, "has fewer values than there are layers");
-    else
-        h->window_period = (uint32_t)(h->n_layers < 8 ? h->n_layers : 8);
+    else /* a list need not repeat: so many layers are taken to show every kind of neighbours */
+        h->window_period = h->n_layers < 8 ? h->n_layers : 8;
     for (uint32_t i = 0; is_list && i < h->n_layers && !reader->code; i++)
         h->layers[i].is_windowed = gguf_file_array_bool(reader->file, key, i);
     for (uint32_t i = 0; !is_list && i < h->n_layers && !reader->code; i++)
