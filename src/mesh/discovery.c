@@ -145,14 +145,18 @@ static void take_another_name(struct discovery *discovery)
              discovery->own.name, discovery->name);
 }
 
-/* Under a new host name the node is announced when the responder is ready again. */
+/* Under a new host name the node is announced when the responder is ready again.
+ *
+ * Avahi hears its own multicasts, and one that comes late contradicts a record that was changed
+ * meanwhile. So after a change the first collision asks for the same name once more: a node that
+ * really has it says so again. */
 static void on_rename(uv_timer_t *timer)
 {
     struct discovery *discovery = timer->data;
     const bool host_too = discovery->host_name_taken;
-    if (discovery->name_taken)
+    if (discovery->name_taken && !discovery->echo_possible)
         take_another_name(discovery);
-    discovery->name_taken = discovery->host_name_taken = false;
+    discovery->name_taken = discovery->host_name_taken = discovery->echo_possible = false;
     int problem =
         host_too ? responder_take_another_host_name(discovery) : discovery_publish(discovery);
     if (problem)
@@ -261,6 +265,7 @@ enum error_code discovery_announce(struct discovery *discovery, const struct dis
                                    struct error *err)
 {
     set_own(discovery, own);
+    discovery->echo_possible = true;
     if (!discovery->browser)
         return ERROR_NONE; /* it is announced when the responder is ready */
     int problem = discovery_publish(discovery);

@@ -33,7 +33,8 @@ struct discovery {
     struct discovery_sight *sights;
     uv_timer_t again;                 /* the responder failed, or a name is taken: another try */
     bool name_taken, host_name_taken; /* another one is taken when the time is over */
-    uint32_t n_doublings;             /* of the time within which another name is taken */
+    bool echo_possible;   /* of what was announced before: it reads as another node's claim */
+    uint32_t n_doublings; /* of the time within which another name is taken */
     void (*closed)(void *arg);
     void *closed_arg;
 };
