@@ -58,6 +58,7 @@ enum {
     /* models */
     LIMIT_LAYERS = 1024,
     LIMIT_MODEL_TENSORS = 65536,
+    LIMIT_MODEL_PARTS = 128, /* files of one model */
     LIMIT_MODEL_KEYS = 65536,
     LIMIT_VOCAB = 4 * 1024 * 1024,
     LIMIT_TOKEN_BYTES = 64 * 1024,

@@ -152,6 +152,7 @@ static void add_file(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct ggu
 {
     add_string(doc, root, "file", gguf_file_path(file));
     yyjson_mut_obj_add_uint(doc, root, "file_bytes", gguf_file_size(file));
+    yyjson_mut_obj_add_uint(doc, root, "n_files", gguf_file_part_count(file));
     yyjson_mut_obj_add_uint(doc, root, "gguf_version", gguf_file_version(file));
     yyjson_mut_obj_add_uint(doc, root, "n_keys", gguf_file_key_count(file));
     yyjson_mut_obj_add_uint(doc, root, "n_tensors", gguf_file_tensor_count(file));

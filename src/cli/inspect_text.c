@@ -64,7 +64,8 @@ static void inspect_text_print_file(const struct gguf_file *file)
 {
     fputs("  file              ", stdout);
     print_clean(gguf_file_path(file), strlen(gguf_file_path(file)), 4096);
-    printf("\n");
+    const uint32_t n_files = gguf_file_part_count(file);
+    printf(n_files > 1 ? " and %u more\n" : "\n", n_files - 1);
     inspect_text_line("", "%s, GGUF version %u, %" PRIu64 " keys, %" PRIu64 " tensors",
                       size_text(gguf_file_size(file)).text, gguf_file_version(file),
                       gguf_file_key_count(file), gguf_file_tensor_count(file));

@@ -271,7 +271,7 @@ void weight_unit_bytes(const struct weight_unit *unit, uint64_t *device_bytes, u
 static bool is_mappable(const struct weight_unit *unit, const struct weight_pool *pool)
 {
     uint64_t alignment = ggml_backend_buft_get_alignment(pool->type);
-    if (pool->type != host_type(unit) || gguf_file_descriptor(model_file(unit->model)) < 0)
+    if (pool->type != host_type(unit) || !gguf_file_is_mapped(model_file(unit->model)))
         return false;
     for (uint32_t i = 0; i < unit->n_sources; i++) {
         if (unit->sources[i].pool == pool && unit->sources[i].source->offset % alignment)

@@ -19,7 +19,7 @@ static void release_pages(const struct gguf_file *file, uint64_t offset, uint64_
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t first = (offset + page - 1) / page * page, end = (offset + size) / page * page;
-    if (gguf_file_descriptor(file) >= 0 && end > first)
+    if (gguf_file_is_mapped(file) && end > first)
         madvise((void *)(uintptr_t)(gguf_file_bytes(file) + first), end - first, MADV_DONTNEED);
 }
 

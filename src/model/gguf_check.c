@@ -15,7 +15,6 @@
 #include <stdlib.h>
 
 enum {
-    HEADER_BYTES = 24,
     KEY_BYTES_LEAST = 8 + 1 + 4 + 1,       /* length, one character, type, value */
     TENSOR_BYTES_LEAST = 8 + 1 + 4 + 4 + 8 /* length, one character, dimensions, type, offset */
 };
@@ -129,7 +128,8 @@ static enum error_code gguf_check_header(struct gguf_cursor *cursor, struct gguf
     if (n_values > LIMIT_MODEL_KEYS)
         return error_set(err, ERROR_INVALID, "%" PRIu64 " keys; at most %d are allowed", n_values,
                          LIMIT_MODEL_KEYS);
-    uint64_t least = HEADER_BYTES + n_values * KEY_BYTES_LEAST + n_tensors * TENSOR_BYTES_LEAST;
+    uint64_t least =
+        GGUF_HEADER_BYTES + n_values * KEY_BYTES_LEAST + n_tensors * TENSOR_BYTES_LEAST;
     if (least > cursor->size)
         return error_set(err, ERROR_INVALID,
                          "truncated: %" PRIu64 " keys and %" PRIu64
@@ -355,6 +355,7 @@ enum error_code gguf_check(const uint8_t *bytes, uint64_t size, struct gguf_inde
     enum error_code code = gguf_check_header(&cursor, index, err);
     if (!code)
         code = check_keys(&cursor, index, err);
+    index->keys_end = cursor.at;
     if (!code)
         code = check_alignment(index, err);
     if (!code)

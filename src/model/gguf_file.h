@@ -10,6 +10,9 @@
  * merges the walk takes 1.5 ms and ggml's reader 290 ms (file in the page cache, medians of 5).
  * The tests hold the two against each other, file by file and key by key.
  *
+ * A model in several files is shown as one: any part's path stands for all, and so does the path of
+ * the folder in which they, or one whole file, lie alone.
+ *
  * Lifetime: pointers handed out live until gguf_file_close(). Read-only: any thread. A file that is
  * shortened while it is open reads as zeros from there on: who has used its bytes asks
  * gguf_file_check_whole() before the result is used. */
@@ -24,21 +27,31 @@
 struct gguf_file;
 
 enum error_code gguf_file_open(const char *path, struct gguf_file **out, struct error *err);
-/* The same of a file that is open already, for a process that may not open it: takes the descriptor
- * also when it fails. `path` is for messages. */
-enum error_code gguf_file_open_descriptor(int descriptor, const char *path, struct gguf_file **out,
-                                          struct error *err);
+/* The same of files that are open already, for a process that may not open them: all of a model's,
+ * in order. Takes the descriptors also when it fails. `path` is for messages. */
+enum error_code gguf_file_open_descriptors(const int *descriptors, uint32_t n, const char *path,
+                                           struct gguf_file **out, struct error *err);
+/* One file by itself, even if it is a part of a model. */
+enum error_code gguf_file_open_part(int descriptor, const char *path, struct gguf_file **out,
+                                    struct error *err);
 /* The same over bytes in memory, which must outlive it; for tests and fuzzing. */
 enum error_code gguf_file_open_memory(const void *bytes, size_t size, struct gguf_file **out,
                                       struct error *err);
 void gguf_file_close(struct gguf_file *file);
 
-const char *gguf_file_path(const struct gguf_file *file); /* "(memory)" when there is none */
-uint64_t gguf_file_size(const struct gguf_file *file);    /* bytes */
+const char *gguf_file_path(const struct gguf_file *file); /* the first part's; or "(memory)" */
+uint64_t gguf_file_size(const struct gguf_file *file);    /* bytes; of parts: as shown */
 const uint8_t *gguf_file_bytes(const struct gguf_file *file);
 /* ERROR_IO: bytes were read that the file does not have any more. */
 enum error_code gguf_file_check_whole(const struct gguf_file *file, struct error *err);
-int gguf_file_descriptor(const struct gguf_file *file);   /* -1 for memory */
+bool gguf_file_is_mapped(const struct gguf_file *file); /* false for memory */
+/* The files behind it: 0 for memory. */
+uint32_t gguf_file_part_count(const struct gguf_file *file);
+int gguf_file_part_descriptor(const struct gguf_file *file, uint32_t index);
+/* Where a tensor's bytes, or others from `offset` on, lie on the disk. False: nowhere, for they
+ * were made (the header of joined parts) or are memory; they are at gguf_file_bytes() + offset. */
+bool gguf_file_place(const struct gguf_file *file, uint64_t offset, int *descriptor,
+                     uint64_t *file_offset);
 uint32_t gguf_file_version(const struct gguf_file *file); /* of the format: 2 or 3 */
 
 /* ---- keys: a missing key is ERROR_NOT_FOUND, a wrong type or a value out of range is

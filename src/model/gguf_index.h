@@ -18,6 +18,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "values are read from the file as they lie");
 
 enum {
+    GGUF_HEADER_BYTES = 24,     /* magic, version, two counts */
     GGUF_KEY_BYTES_MAX = 65535, /* the specification's limit */
     GGUF_TEXT_BYTES_MAX =
         64 * 1024 * 1024,   /* one text value: room for an embedded tokenizer.json */
@@ -37,6 +38,7 @@ struct gguf_value {
 
 struct gguf_index {
     uint32_t version;
+    uint64_t keys_end; /* from the file's start, where the tensors' descriptions begin */
     uint32_t alignment;
     uint64_t n_values;
     struct gguf_value *values; /* in file order */
@@ -47,11 +49,20 @@ struct gguf_index {
     uint32_t *tensors_by_name; /* indices, sorted by name */
 };
 
+/* One of the files that a mapping shows. */
+struct gguf_part {
+    int descriptor;
+    uint64_t at;   /* where in the mapping … */
+    uint64_t from; /* … which byte of the file is the first */
+    uint64_t size; /* bytes */
+};
+
 struct gguf_file {
     char *path; /* NULL: memory */
     const uint8_t *bytes;
     uint64_t size;
-    int descriptor; /* -1: memory */
+    struct gguf_part *parts; /* the files; none: memory */
+    uint32_t n_parts;
     bool mapped;
     uint32_t guard; /* gguf_guard.h; while it is mapped */
     struct gguf_index index;

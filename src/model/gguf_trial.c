@@ -52,12 +52,12 @@ static void trial_read(void)
     struct gguf_file *file;
     struct model *model;
     struct tokenizer *tokenizer;
-    if (gguf_file_open_descriptor(TRIAL_DESCRIPTOR, "a model file", &file, NULL) ||
-        model_open_file(file, &model, NULL))
+    if (gguf_file_open_part(TRIAL_DESCRIPTOR, "a model file", &file, NULL))
         return;
     if (!tokenizer_open(file, &tokenizer, NULL))
         tokenizer_close(tokenizer);
-    model_close(model);
+    if (!model_open_file(file, &model, NULL))
+        model_close(model);
 }
 
 void gguf_trial_main(int argc, char **argv)

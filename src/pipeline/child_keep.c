@@ -29,18 +29,19 @@ static struct pinned *pinned; /* the main thread's */
 /* ---- models ------------------------------------------------------------------------------ */
 
 /* With the lock. */
-static enum error_code kept_open(const struct child_word *open, int *descriptor,
+static enum error_code kept_open(const struct child_word *open, struct child_handed *handed,
                                  struct opened **out, struct error *err)
 {
     struct gguf_file *file;
-    if (*descriptor < 0)
+    if (!handed->n_files)
         return error_set(err, ERROR_INVALID, "the file %s did not come", open->path);
     struct opened *one = mem_new(sizeof *one);
     if (!one)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for a model");
     one->number = open->model;
-    enum error_code code = gguf_file_open_descriptor(*descriptor, open->path, &file, err);
-    *descriptor = -1;
+    enum error_code code =
+        gguf_file_open_descriptors(handed->files, handed->n_files, open->path, &file, err);
+    handed->n_files = 0;
     if (!code)
         code = model_open_file(file, &one->model, err);
     if (code) {
@@ -52,7 +53,7 @@ static enum error_code kept_open(const struct child_word *open, int *descriptor,
     return ERROR_NONE;
 }
 
-enum error_code child_model_open(const struct child_word *open, int *descriptor,
+enum error_code child_model_open(const struct child_word *open, struct child_handed *handed,
                                  const struct model **out, struct error *err)
 {
     enum error_code code = ERROR_NONE;
@@ -61,7 +62,7 @@ enum error_code child_model_open(const struct child_word *open, int *descriptor,
     while (one && one->number != open->model)
         one = one->next;
     if (!one)
-        code = kept_open(open, descriptor, &one, err);
+        code = kept_open(open, handed, &one, err);
     if (!code) {
         one->n_users++;
         *out = one->model;

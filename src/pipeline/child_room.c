@@ -117,7 +117,7 @@ static enum error_code room_open_runner(struct room *room, struct error *err)
                              .types = room->types,
                              .send = room_send_out,
                              .arg = room};
-    enum error_code code = child_model_open(open, &room->handed.model, &room->model, err);
+    enum error_code code = child_model_open(open, &room->handed, &room->model, err);
     if (!code)
         code = runner_open(room->model, plan, open->n_stages, &open->options, &room->far,
                            &room->runner, err);

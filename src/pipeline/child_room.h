@@ -42,9 +42,9 @@ void child_say_closed(struct device *device, uint32_t lane, struct child_word *w
 void room_take_cache(struct room *room); /* that is in `message` */
 
 /* ---- child_keep.c: what lanes share, and what stays between them ---- */
-/* The same file is read once, whatever lanes are of it: takes `descriptor` if it is the first of
- * them. Any thread. */
-enum error_code child_model_open(const struct child_word *open, int *descriptor,
+/* The same file is read once, whatever lanes are of it: takes the descriptors if it is the first
+ * of them. Any thread. */
+enum error_code child_model_open(const struct child_word *open, struct child_handed *handed,
                                  const struct model **out, struct error *err);
 void child_model_close(const struct model *model); /* NULL is fine */
 /* The main thread's. */

@@ -111,19 +111,24 @@ bool child_reap(pid_t pid, char *text, size_t size)
 
 /* ---- words ------------------------------------------------------------------------------ */
 
+enum { HANDED_MAX = 1 + LIMIT_MODEL_PARTS }; /* below the 253 that the system passes at once */
+
 union child_control {
     struct cmsghdr head;
-    char room[CMSG_SPACE(sizeof(struct child_handed))];
+    char room[CMSG_SPACE(HANDED_MAX * sizeof(int))];
 };
 
 static void child_hand(struct msghdr *message, union child_control *control,
                        const struct child_handed *handed)
 {
-    _Static_assert(sizeof *handed == 2 * sizeof(int), "a row of descriptors");
+    const size_t files = handed->n_files * sizeof handed->files[0];
+    unsigned char *at = CMSG_DATA(&control->head);
     message->msg_control = control->room;
-    message->msg_controllen = sizeof control->room;
-    control->head = (struct cmsghdr){CMSG_LEN(sizeof *handed), SOL_SOCKET, SCM_RIGHTS};
-    memcpy(CMSG_DATA(&control->head), handed, sizeof *handed);
+    message->msg_controllen = CMSG_SPACE(sizeof handed->rings + files);
+    control->head =
+        (struct cmsghdr){CMSG_LEN(sizeof handed->rings + files), SOL_SOCKET, SCM_RIGHTS};
+    memcpy(at, &handed->rings, sizeof handed->rings);
+    memcpy(at + sizeof handed->rings, handed->files, files);
 }
 
 enum error_code child_say(int socket, const struct child_word *word,
@@ -155,30 +160,29 @@ void child_drop_handed(struct child_handed *handed)
 {
     if (handed->rings >= 0)
         close(handed->rings);
-    if (handed->model >= 0)
-        close(handed->model);
-    *handed = (struct child_handed){-1, -1};
+    for (uint32_t i = 0; i < handed->n_files; i++)
+        close(handed->files[i]);
+    handed->rings = -1;
+    handed->n_files = 0;
 }
 
 /* The descriptors that came along; what is more than these, or anything else, is not taken. */
-static struct child_handed child_take_handed(struct msghdr *message)
+static void child_take_handed(struct msghdr *message, struct child_handed *taken)
 {
-    struct child_handed taken = {-1, -1};
     for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {
         if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
             continue;
         for (size_t at = 0; at + sizeof(int) <= head->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
             int one;
             memcpy(&one, CMSG_DATA(head) + at, sizeof one);
-            if (taken.rings < 0)
-                taken.rings = one;
-            else if (taken.model < 0)
-                taken.model = one;
+            if (taken->rings < 0)
+                taken->rings = one;
+            else if (taken->n_files < LIMIT_MODEL_PARTS)
+                taken->files[taken->n_files++] = one;
             else
                 close(one);
         }
     }
-    return taken;
 }
 
 int child_hear(int socket, bool waits, struct child_word *word, struct child_handed *handed,
@@ -196,14 +200,15 @@ int child_hear(int socket, bool waits, struct child_word *word, struct child_han
         got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (waits ? 0 : MSG_DONTWAIT));
     while (got < 0 && (errno == EINTR ||
                        errno == ECONNRESET)); /* the latter once: its last words come after it */
-    *handed = (struct child_handed){-1, -1};
+    handed->rings = -1;
+    handed->n_files = 0;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return 0;
     if (got <= 0) {
         error_set(err, ERROR_IO, "the other end has gone");
         return -1;
     }
-    *handed = child_take_handed(&message);
+    child_take_handed(&message, handed);
     if (!(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
         !child_word_read(bytes, (size_t)got, word, err))
         return 1;

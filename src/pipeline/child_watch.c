@@ -89,15 +89,15 @@ static void lane_set_state(struct lane *lane, enum lane_state from, enum lane_st
 /* What the stages there may take to load, by the file's size and their part of its layers. */
 static uint64_t lane_load_limit_ms(const struct lane *lane)
 {
-    struct stat file;
+    const uint64_t size = gguf_file_size(model_file(lane->options.model));
     uint64_t n_here = 0, n_all = 0;
     for (uint32_t i = 0; i < lane->options.n_stages; i++) {
         n_all += lane->stages[i].n_layers;
         n_here += lane->stages[i].here ? lane->stages[i].n_layers : 0;
     }
-    if (stat(lane_path(lane), &file) || file.st_size <= 0 || !n_all)
+    if (!n_all)
         return lane->child->children->options.load_ms; /* opening it says why */
-    const double bytes = (double)file.st_size * (double)n_here / (double)n_all;
+    const double bytes = (double)size * (double)n_here / (double)n_all;
     return lane->child->children->options.load_ms +
            (uint64_t)(bytes * 1000 / (double)LIMIT_CHILD_LOAD_BYTES_PER_S);
 }
@@ -117,8 +117,11 @@ static void lane_ask_open(struct lane *lane)
     } else {
         /* The file as it is open here: a process that is started again weeks later does not load
          * what has the same name by then, and may open no file by itself. */
-        const struct child_handed handed = {lane->memory_fd,
-                                            gguf_file_descriptor(model_file(lane->options.model))};
+        const struct gguf_file *file = model_file(lane->options.model);
+        struct child_handed handed = {.rings = lane->memory_fd,
+                                      .n_files = gguf_file_part_count(file)};
+        for (uint32_t i = 0; i < handed.n_files; i++)
+            handed.files[i] = gguf_file_part_descriptor(file, i);
         if (child_say(lane->child->socket, &word, &handed, &err))
             child_suspect(lane->child, &err);
     }

@@ -147,7 +147,9 @@ enum error_code child_spawn(const struct child *child, pid_t *pid, int *socket, 
 bool child_reap(pid_t pid, char *text, size_t size);
 /* What goes along with CHILD_OPEN, as descriptors. */
 struct child_handed {
-    int rings, model; /* -1: did not come */
+    int rings; /* -1: did not come */
+    uint32_t n_files;
+    int files[LIMIT_MODEL_PARTS]; /* the model's */
 };
 void child_drop_handed(struct child_handed *handed);
 /* `handed` NULL: nothing goes along. */

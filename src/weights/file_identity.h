@@ -8,12 +8,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct gguf_file;
+
 struct file_identity {
     uint64_t size, inode, device;
     int64_t mtime_ns, ctime_ns;
 };
 
 enum error_code file_identity_of(int fd, struct file_identity *out, struct error *err);
+/* Of a model's file, or of all its parts in one. */
+enum error_code file_identity_of_model(const struct gguf_file *file, struct file_identity *out,
+                                       struct error *err);
 bool file_identity_equal(const struct file_identity *a, const struct file_identity *b);
 /* It changed less than LIMIT_MANIFEST_RECENT_MS ago, so that a further change might leave no
  * trace. */

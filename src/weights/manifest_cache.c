@@ -124,7 +124,7 @@ enum error_code manifest_of_file(const char *folder, const struct gguf_file *fil
     *out = (struct manifest){0};
     enum error_code code = entry_path(folder, file, path, err);
     if (!code)
-        code = file_identity_of(gguf_file_descriptor(file), &identity, err);
+        code = file_identity_of_model(file, &identity, err);
     if (code)
         return code;
     struct error why = {0};

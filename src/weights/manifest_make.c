@@ -85,7 +85,7 @@ enum error_code manifest_agrees(const struct manifest *manifest, const struct gg
 
 struct hashing {
     struct manifest *manifest;
-    int fd;
+    const struct gguf_file *file;
     _Atomic uint32_t next_part;
     _Atomic uint64_t done_bytes;
     _Atomic bool stop;
@@ -102,6 +102,19 @@ static bool piece_done(void *arg, uint64_t bytes)
     return !atomic_load(&hashing->stop);
 }
 
+static enum error_code hash_part(struct hashing *hashing, struct manifest_part *part,
+                                 struct error *err)
+{
+    int fd;
+    uint64_t offset;
+    if (gguf_file_place(hashing->file, part->offset, &fd, &offset))
+        return digest_file(fd, offset, part->size, piece_done, hashing, &part->digest, err);
+    enum error_code code =
+        digest_of(gguf_file_bytes(hashing->file) + part->offset, part->size, &part->digest, err);
+    piece_done(hashing, part->size);
+    return code;
+}
+
 static void *hash_parts(void *arg)
 {
     struct hashing *hashing = arg;
@@ -111,8 +124,7 @@ static void *hash_parts(void *arg)
         if (i >= hashing->manifest->n_parts)
             break;
         struct manifest_part *part = &hashing->manifest->parts[i];
-        if (digest_file(hashing->fd, part->offset, part->size, piece_done, hashing, &part->digest,
-                        &err))
+        if (hash_part(hashing, part, &err))
             error_wrap(&err, "%s", i ? part->name : "the header");
     }
     pthread_mutex_lock(&hashing->lock);
@@ -189,18 +201,18 @@ enum error_code manifest_make(const struct gguf_file *file, const struct manifes
                               struct manifest *out, struct error *err)
 {
     struct manifest_options none = {0};
-    struct hashing hashing = {.manifest = out, .fd = gguf_file_descriptor(file)};
+    struct hashing hashing = {.manifest = out, .file = file};
     struct file_identity before, after;
     struct error local;
     err = err ? err : &local;
     *out = (struct manifest){0};
-    enum error_code code = file_identity_of(hashing.fd, &before, err);
+    enum error_code code = file_identity_of_model(file, &before, err);
     if (!code)
         code = manifest_make_list_parts(file, out, err);
     if (!code)
         code = hash_all(&hashing, options ? options : &none, err);
     if (!code)
-        code = file_identity_of(hashing.fd, &after, err);
+        code = file_identity_of_model(file, &after, err);
     if (!code && !file_identity_equal(&before, &after))
         code = error_set(err, ERROR_INVALID,
                          "it changed while it was read; try again when it is complete");

@@ -14,8 +14,7 @@ struct manifest_options {
 };
 
 /* ERROR_INVALID: the file changes while it is read. ERROR_UNSUPPORTED: a tensor's name is not
- * printable. ERROR_CANCELLED: progress() said so. `file` is one with a descriptor
- * (gguf_file_open). */
+ * printable. ERROR_CANCELLED: progress() said so. `file` is no memory. */
 enum error_code manifest_make(const struct gguf_file *file, const struct manifest_options *options,
                               struct manifest *out, struct error *err);
 

@@ -5,6 +5,8 @@
 #include "model/gguf_file.h"
 #include "weights/shelf.h"
 
+#include <string.h>
+
 static enum error_code read_manifest(struct weight_source *source, struct error *err)
 {
     manifest_write(source->manifest, &source->manifest_bytes);
@@ -16,8 +18,8 @@ static enum error_code read_manifest(struct weight_source *source, struct error 
 enum error_code weight_source_of_file(const struct manifest *manifest, const struct gguf_file *file,
                                       struct weight_source *out, struct error *err)
 {
-    *out = (struct weight_source){.manifest = manifest, .fd = gguf_file_descriptor(file)};
-    enum error_code code = file_identity_of(out->fd, &out->identity, err);
+    *out = (struct weight_source){.manifest = manifest, .file = file};
+    enum error_code code = file_identity_of_model(file, &out->identity, err);
     if (!code)
         code = read_manifest(out, err);
     if (code)
@@ -43,10 +45,10 @@ void weight_source_deinit(struct weight_source *source)
     *source = (struct weight_source){0};
 }
 
-static bool is_unchanged(const struct weight_source *source)
+bool weight_source_is_unchanged(const struct weight_source *source)
 {
     struct file_identity now;
-    return source->has || (!file_identity_of(source->fd, &now, NULL) &&
+    return source->has || (!file_identity_of_model(source->file, &now, NULL) &&
                            file_identity_equal(&now, &source->identity));
 }
 
@@ -54,13 +56,24 @@ static bool has_part(const struct weight_source *source, uint32_t part)
 {
     if (part >= source->manifest->n_parts)
         return false;
-    return source->has ? part_set_has(source->has, part) : is_unchanged(source);
+    return source->has ? part_set_has(source->has, part) : weight_source_is_unchanged(source);
 }
 
 static void weight_source_refuse(uint32_t id, enum fetch_refusal why, struct buffer *out)
 {
     fetch_message_write(
         &(struct fetch_message){.type = FETCH_MESSAGE_REFUSE, .id = id, .refusal = why}, out);
+}
+
+/* A part of a manifest lies in one file: no tensor goes on in the next. */
+static bool source_read(const struct weight_source *source, uint64_t offset, void *out, size_t size)
+{
+    int fd = source->fd;
+    if (source->file && !gguf_file_place(source->file, offset, &fd, &offset)) {
+        memcpy(out, gguf_file_bytes(source->file) + offset, size);
+        return true;
+    }
+    return !pread_all(fd, out, size, offset);
 }
 
 static void send_part(const struct weight_source *source, const struct fetch_message *request,
@@ -73,9 +86,8 @@ static void send_part(const struct weight_source *source, const struct fetch_mes
     void *room = buffer_extend(out, request->request.size);
     /* looked at again after reading: what was read while it changed is not sent */
     if (room &&
-        !pread_all(source->fd, room, request->request.size,
-                   part->offset + request->request.offset) &&
-        is_unchanged(source))
+        source_read(source, part->offset + request->request.offset, room, request->request.size) &&
+        weight_source_is_unchanged(source))
         return;
     if (room) {
         out->size = before;
@@ -120,7 +132,7 @@ void weight_source_have(const struct weight_source *source, struct buffer *out)
         out->failed = true;
         return;
     }
-    if (all.n_parts && is_unchanged(source))
+    if (all.n_parts && weight_source_is_unchanged(source))
         part_set_add_all(&all);
     fetch_message_write_have(&source->model, source->manifest_bytes.size, &all, out);
     part_set_deinit(&all);

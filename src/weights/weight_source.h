@@ -16,9 +16,10 @@ struct gguf_file;
 
 struct weight_source { /* zeroed: gives nothing */
     const struct manifest *manifest;
-    const struct part_set *has; /* of a shelf's model; NULL: the whole file */
-    int fd;
-    struct file_identity identity; /* of a whole file, when it was opened */
+    const struct part_set *has;    /* of a shelf's model; NULL: the whole file */
+    int fd;                        /* the shelf's; or … */
+    const struct gguf_file *file;  /* … a model's own … */
+    struct file_identity identity; /* … as it was when it was opened */
     struct digest model;
     struct buffer manifest_bytes;
 };
@@ -28,6 +29,8 @@ enum error_code weight_source_of_file(const struct manifest *manifest, const str
                                       struct weight_source *out, struct error *err);
 enum error_code weight_source_of_shelf(const struct shelf_model *model, struct weight_source *out,
                                        struct error *err);
+/* Whether the model's own file is what it was when it was opened; a shelf's always is. */
+bool weight_source_is_unchanged(const struct weight_source *source);
 void weight_source_deinit(struct weight_source *source);
 
 /* Appends the answer to a REQUEST: CHUNK or REFUSE. Whatever is asked, nothing else than what is

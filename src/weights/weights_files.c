@@ -43,11 +43,9 @@ static void weights_files_add(struct weights *weights, const char *path, bool is
 struct weights_file *weights_file_of(struct weights_entry *entry)
 {
     struct weights_file *file = entry->file;
-    struct file_identity now;
     if (!file || file->has_changed)
         return NULL;
-    if (!file_identity_of(file->source.fd, &now, NULL) &&
-        file_identity_equal(&now, &file->source.identity))
+    if (weight_source_is_unchanged(&file->source))
         return file;
     log_line(LOG_WARN, "weights",
              "%s has changed since it was hashed; it will not be used or given to others until it "
@@ -139,7 +137,7 @@ static void run_add(struct weights_job *job)
     if (code)
         return;
     const struct gguf_file *bytes = model_file(file->model);
-    code = file_identity_of(gguf_file_descriptor(bytes), &before, &job->err);
+    code = file_identity_of_model(bytes, &before, &job->err);
     if (!code)
         code = manifest_of_file(job->weights->manifests, bytes, &options, &file->manifest, NULL,
                                 &job->err);
@@ -243,7 +241,6 @@ static enum error_code begin_adding(struct weights *weights, const char *path,
         mem_free(file);
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     }
-    file->source.fd = -1;
     file->next = weights->files;
     weights->files = file;
     weights->n_files++;

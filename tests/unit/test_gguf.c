@@ -57,7 +57,7 @@ static void test_small_file_opens(void **state)
     assert_int_equal(gguf_file_open_memory(whole->data, whole->size, &file, NULL), ERROR_NONE);
     assert_string_equal(gguf_file_path(file), "(memory)");
     assert_int_equal(gguf_file_size(file), whole->size);
-    assert_int_equal(gguf_file_descriptor(file), -1);
+    assert_int_equal(gguf_file_part_count(file), 0);
     assert_int_equal(gguf_file_version(file), 3);
     assert_int_equal(gguf_file_key_count(file), 1);
     assert_int_equal(gguf_file_tensor_count(file), 2);
@@ -261,10 +261,11 @@ static void test_split_models(void **state)
     struct gguf_bytes bytes = {0};
     gguf_bytes_u16(&bytes, "split.no", 0);
     gguf_bytes_u16(&bytes, "split.count", 3);
-    refused(&bytes, ERROR_UNSUPPORTED,
-            "one of the 3 parts of a split model; join them with `llama-gguf-split --merge");
+    refused(&bytes, ERROR_INVALID, "one of the 3 parts of a model, without the others");
     gguf_bytes_i64(&bytes, "split.count", 2);
-    refused(&bytes, ERROR_UNSUPPORTED, "one of the 2 parts");
+    refused(&bytes, ERROR_INVALID, "one of the 2 parts");
+    gguf_bytes_u32(&bytes, "split.count", 129);
+    refused(&bytes, ERROR_INVALID, "one of 129 parts; at most 128 are allowed");
     gguf_bytes_u16(&bytes, "split.count", 1);
     const struct buffer *whole = gguf_bytes_finish(&bytes);
     struct gguf_file *file;
@@ -383,7 +384,7 @@ static void test_paths(void **state)
     assert_int_equal(gguf_file_open("/no/such/model.gguf", &file, &err), ERROR_NOT_FOUND);
     assert_string_equal(err.text, "/no/such/model.gguf: No such file or directory");
     assert_int_equal(gguf_file_open(folder, &file, &err), ERROR_INVALID);
-    assert_non_null(strstr(err.text, "directory"));
+    assert_non_null(strstr(err.text, "folder"));
     assert_int_equal(gguf_file_open("/dev/null", &file, &err), ERROR_INVALID);
     assert_non_null(strstr(err.text, "not a regular file"));
     snprintf(path, sizeof path, "%s/pipe", folder);
@@ -406,7 +407,8 @@ static void test_paths(void **state)
     gguf_bytes_save(&bytes, path);
     assert_int_equal(gguf_file_open(path, &file, &err), ERROR_NONE);
     assert_string_equal(gguf_file_path(file), path);
-    assert_true(gguf_file_descriptor(file) >= 0);
+    assert_int_equal(gguf_file_part_count(file), 1);
+    assert_true(gguf_file_part_descriptor(file, 0) >= 0);
     assert_int_equal(gguf_file_size(file), bytes.whole.size);
     assert_memory_equal(gguf_file_bytes(file), bytes.whole.data, bytes.whole.size);
     gguf_file_close(file);

@@ -42,25 +42,30 @@ static uint32_t read_ids(yyjson_val *array, int32_t *out)
     return (uint32_t)max;
 }
 
-static const char *golden_path(const char *end, char *path, size_t size)
+static const char *golden_path(const char *name, char *path, size_t size)
 {
     assert_non_null(getenv("MEDLEY_GOLDEN"));
-    snprintf(path, size, "%s/models/llama.%s", getenv("MEDLEY_GOLDEN"), end);
+    snprintf(path, size, "%s/%s", getenv("MEDLEY_GOLDEN"), name);
     return path;
+}
+
+static void open_files(const char *json, const char *gguf)
+{
+    char path[1024];
+    struct error err = {0};
+    yyjson_doc *doc = yyjson_read_file(golden_path(json, path, sizeof path), 0, NULL, NULL);
+    assert_non_null(doc);
+    n_prompt = read_ids(yyjson_obj_get(yyjson_doc_get_root(doc), "prompt"), expected);
+    n_greedy = read_ids(yyjson_obj_get(yyjson_doc_get_root(doc), "greedy"), expected + n_prompt);
+    yyjson_doc_free(doc);
+    if (model_open(golden_path(gguf, path, sizeof path), &model, &err))
+        fail_msg("%s", err.text);
 }
 
 static int open_golden(void **state)
 {
     (void)state;
-    char path[1024];
-    struct error err = {0};
-    yyjson_doc *doc = yyjson_read_file(golden_path("json", path, sizeof path), 0, NULL, NULL);
-    assert_non_null(doc);
-    n_prompt = read_ids(yyjson_obj_get(yyjson_doc_get_root(doc), "prompt"), expected);
-    n_greedy = read_ids(yyjson_obj_get(yyjson_doc_get_root(doc), "greedy"), expected + n_prompt);
-    yyjson_doc_free(doc);
-    if (model_open(golden_path("gguf", path, sizeof path), &model, &err))
-        fail_msg("%s", err.text);
+    open_files("models/llama.json", "models/llama.gguf");
     return 0;
 }
 
@@ -458,6 +463,28 @@ static void rubbish_in_the_rings(void **state)
     children_close(world.children);
 }
 
+/* ---- its model lies in several files --------------------------------------------------------- */
+
+/* All come to the process open, and one that is started anew gets them again. */
+static void a_model_in_parts(void **state)
+{
+    close_golden(state);
+    open_files("more/models/llama-split.json", "more/models/llama-split-00002-of-00003.gguf");
+    struct child_world world = world_of(2);
+    struct killer killer = {&world, 0, 3};
+    world.children = open_children((struct children_options){0});
+    child_world_open(&world);
+    struct reply reply = reply_of();
+    reply.on_token = kill_now;
+    reply.arg = &killer;
+    expect_reply(&world, &reply);
+    assert_in_range(world.n_losses, 1, 2);
+    child_world_close(&world);
+    children_close(world.children);
+    close_golden(state);
+    open_golden(state);
+}
+
 /* ---- its parent dies --------------------------------------------------------------------- */
 
 static _Noreturn void be_a_parent(void)
@@ -518,6 +545,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_process_that_answers_nothing),
         cmocka_unit_test(the_node_itself_stands_still),
         cmocka_unit_test(rubbish_in_the_rings),
+        cmocka_unit_test(a_model_in_parts),
         cmocka_unit_test(the_parent_dies),
     };
     return cmocka_run_group_tests_name("runner_child", tests, open_golden, close_golden);
