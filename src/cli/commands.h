@@ -7,6 +7,7 @@ extern const struct command command_devices;
 extern const struct command command_top;
 extern const struct command command_heat;
 extern const struct command command_inspect;
+extern const struct command command_convert;
 extern const struct command command_run;
 extern const struct command command_plan;
 extern const struct command command_serve;

@@ -46,6 +46,7 @@ static const struct command *const commands[] = {
     &command_top,
     &command_heat,
     &command_inspect,
+    &command_convert,
     &command_tokenize,
     &command_detokenize,
     &command_render,

@@ -202,6 +202,7 @@ enum error_code gguf_check_tensors(struct gguf_cursor *cursor, struct gguf_index
     if (!index->tensors || !index->tensor_names || !index->tensors_by_name)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     enum error_code code = ERROR_NONE;
+    index->tensors_at = cursor->at;
     for (uint64_t i = 0; i < index->n_tensors && !code; i++)
         code = read_tensor(cursor, i, index, err);
     if (!code)

@@ -43,6 +43,7 @@ struct gguf_index {
     uint64_t n_values;
     struct gguf_value *values; /* in file order */
     uint32_t *values_by_key;   /* indices, sorted by key */
+    uint64_t tensors_at;       /* bytes of the file before the tensors' descriptions */
     uint64_t n_tensors;
     struct gguf_tensor *tensors; /* in file order */
     char (*tensor_names)[GGML_MAX_NAME];

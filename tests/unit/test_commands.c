@@ -134,6 +134,26 @@ static void test_lines_of_a_pipe_are_messages(void **state)
     assert_null(strstr(second + 1, "prompt "));
 }
 
+static void test_convert_writes_a_model_that_runs(void **state)
+{
+    (void)state;
+    assert_int_equal(medley("convert llama.gguf --to q8_0 -o /tmp/medley-convert-$$.gguf --json && "
+                            "\"$MEDLEY_BINARY\" logits /tmp/medley-convert-$$.gguf --devices cpu "
+                            "-t 1 --tokens 1,2,3 --greedy 2; rm /tmp/medley-convert-$$.gguf"),
+                     0);
+    assert_non_null(strstr(out, "\"converted\":16"));
+    assert_non_null(strstr(out, "{\"greedy\":["));
+    expect_failure(2, "convert llama.gguf --to q9", "take one of f32");
+    expect_failure(1, "convert llama.gguf --to iq2_xs", "importance matrix");
+    expect_failure(2, "convert llama.gguf --to q8_0 -o llama-f16.gguf", "is there already");
+    expect_failure(2, "convert llama.gguf", "give --to");
+    expect_failure(2, "convert --to q8_0", "which model?");
+    expect_failure(2,
+                   "convert llama-f16.gguf --to q8_0 -o /tmp/medley-no/x.gguf 2>&1; "
+                   "\"$MEDLEY_BINARY\" convert llama.json --to q8_0",
+                   "not a GGUF");
+}
+
 static void test_bench_prints_a_table_or_json(void **state)
 {
     (void)state;
@@ -211,6 +231,7 @@ int main(void)
         cmocka_unit_test(test_run_json_tells_tokens),
         cmocka_unit_test(test_nothing_to_generate),
         cmocka_unit_test(test_lines_of_a_pipe_are_messages),
+        cmocka_unit_test(test_convert_writes_a_model_that_runs),
         cmocka_unit_test(test_bench_prints_a_table_or_json),
         cmocka_unit_test(test_wrong_words),
         cmocka_unit_test(test_the_help_of_run_has_every_setting_of_the_sampler),
