@@ -8,6 +8,8 @@ extern const struct command command_top;
 extern const struct command command_heat;
 extern const struct command command_inspect;
 extern const struct command command_convert;
+extern const struct command command_perplexity;
+extern const struct command command_compare;
 extern const struct command command_run;
 extern const struct command command_plan;
 extern const struct command command_serve;

@@ -2,6 +2,7 @@
 #include "cli/convert.h"
 #include "base/size_text.h"
 #include "cli/commands.h"
+#include "cli/measure.h"
 #include "cli/notice.h"
 #include "model/weight_type.h"
 #include "precision/convert.h"
@@ -9,9 +10,7 @@
 #include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <yyjson.h>
 
 static const char usage[] =
     "Usage: medley convert MODEL.gguf --to TYPE [-o OUT.gguf] [options]\n"
@@ -148,13 +147,7 @@ static bool cmd_convert_print_json(const struct convert_result *result)
     yyjson_mut_obj_add_uint(doc, root, "tensors", result->n_tensors);
     yyjson_mut_obj_add_uint(doc, root, "converted", result->n_changed);
     yyjson_mut_obj_add_uint(doc, root, "converted_again", result->n_again);
-    char *text = yyjson_mut_write(doc, 0, NULL);
-    const bool ok = text != NULL;
-    if (ok)
-        puts(text);
-    free(text);
-    yyjson_mut_doc_free(doc);
-    return ok;
+    return measure_put_json(doc);
 }
 
 static int cmd_convert_run(int argc, char **argv)

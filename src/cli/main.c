@@ -47,6 +47,8 @@ static const struct command *const commands[] = {
     &command_heat,
     &command_inspect,
     &command_convert,
+    &command_perplexity,
+    &command_compare,
     &command_tokenize,
     &command_detokenize,
     &command_render,

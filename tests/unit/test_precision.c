@@ -4,6 +4,7 @@
 
 #include "model/weight_type.h"
 #include "precision/convert.h"
+#include "precision/divergence.h"
 #include "precision/output_file.h"
 #include "precision/weight_choice.h"
 
@@ -263,6 +264,31 @@ static void test_every_type_is_valid_rows(void **state)
     }
 }
 
+/* Two tokens, of which one model thinks 3 : 1 and the other 1 : 1: D = 3/4 ln 3/2 + 1/4 ln 1/2. */
+static void test_divergence_of_two_tokens(void **state)
+{
+    (void)state;
+    const float a[] = {100 + 1.0986122887f, 100}, b[] = {-50, -50}, bad[] = {INFINITY, 0};
+    struct divergence divergence = {0};
+    struct divergence_summary summary;
+    struct error err;
+    divergence_summarise(&divergence, &summary);
+    assert_int_equal(summary.n_positions, 0);
+    assert_int_equal(divergence_add(&divergence, a, b, 2, 1, &err), ERROR_NONE);
+    divergence_summarise(&divergence, &summary);
+    assert_true(isinf(summary.kl_mean.high)); /* of one position nothing is known */
+    assert_double_equal(summary.kl_mean.value, 0.75 * log(1.5) + 0.25 * log(0.5), 1e-6);
+    assert_double_equal(summary.perplexity_a.value, 4, 1e-5);
+    assert_double_equal(summary.perplexity_b.value, 2, 1e-6);
+    assert_int_equal(divergence_add(&divergence, a, bad, 2, 0, &err), ERROR_INVALID);
+    assert_int_equal(divergence_add(&divergence, a, a, 2, 0, &err), ERROR_NONE);
+    divergence_summarise(&divergence, &summary);
+    assert_int_equal(summary.n_positions, 2);
+    assert_double_equal(summary.kl_median.value, 0, 1e-12);
+    assert_double_equal(summary.same_top.value, 1, 0);
+    divergence_deinit(&divergence);
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -285,6 +311,7 @@ int main(void)
         cmocka_unit_test(test_a_weight_that_is_no_number),
         cmocka_unit_test(test_types_by_name),
         cmocka_unit_test(test_every_type_is_valid_rows),
+        cmocka_unit_test(test_divergence_of_two_tokens),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
