@@ -165,7 +165,7 @@ export function createMock(options = {}) {
         return answer ? json(response, 200, answer) : fail(response, 404, 'not_found', 'The cluster has no such model.'), true;
       }
       if (name === 'place') return await place(response, body), true;
-      if (name === 'invite') return json(response, 200, { code: '7K2M-9QXD-44TB', expires_s: 600, role: body.role ?? 'member' }), true;
+      if (name === 'invite') return json(response, 200, { code: '7K2M-9QXD-44TB', expires_s: 600, role: body.role ?? 'member', replaces_code: calls.filter((call) => call.name === 'invite').length > 1 }), true;
       if (name === 'passes') return json(response, 200, { pass: 'p4ss', url: 'http://192.168.1.20:8080', expires_ms: Date.now() + 600000 }), true;
       if (name === 'token' && body.what === 'list') return json(response, 200, { tokens: [{ name: 'phone', id: 't1', scopes: 'read,generate', created_ms: Date.now() - 864e5, expires_ms: 0, expired: false, models: [], places: [] }] }), true;
       if (name === 'token' && body.what === 'create') return json(response, 200, { token: 'medley-0123456789abcdef', name: body.name }), true;

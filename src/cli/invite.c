@@ -12,10 +12,9 @@
 static const char usage[] =
     "Usage: medley invite [--minutes N] [--role admin] [--json]\n"
     "\n"
-    "Prints print a code that lets one machine into the cluster. On that machine: medley join "
-    "CODE.\n"
-    "The code works once, for some minutes; a new code replaces the last one. Tell it to nobody\n"
-    "who should not be in.\n"
+    "Prints a code that lets one machine into the cluster. On that machine: medley join CODE.\n"
+    "The code works once, for some minutes. This machine has one code at a time: a new one makes\n"
+    "the one before void. Tell it to nobody who should not be in.\n"
     "\n"
     "  --minutes N      how long the code works, 1 to 1440 (default 10)\n"
     "  --role ROLE      admin: it may let others in, too; else member (medley role)\n"
@@ -61,12 +60,16 @@ static enum error_code cmd_invite_print(yyjson_doc *doc, struct error *err)
     struct buffer code_text = {0};
     answer_clean(&code_text, answer_text(&answer, yyjson_doc_get_root(doc), "code"));
     const uint64_t expires_s = answer_count(&answer, yyjson_doc_get_root(doc), "expires_s");
+    const bool replaces =
+        yyjson_get_bool(yyjson_obj_get(yyjson_doc_get_root(doc), "replaces_code"));
     enum error_code code = answer_failed(&answer, err);
     if (!code) {
         const char *text = code_text.data ? code_text.data : "";
         printf("%s\n", text);
         say_how_long(expires_s);
         printf("%s\n", text);
+        if (replaces)
+            printf("The code that was made before is void now.\n");
     }
     buffer_deinit(&code_text);
     return code;

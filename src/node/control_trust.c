@@ -53,12 +53,13 @@ void control_invite(struct conversation *conversation, yyjson_val *request)
     struct daemon *daemon = conversation->daemon;
     char code[JOIN_CODE_TEXT];
     uint64_t left_ms = 0, minutes;
-    bool admin;
+    bool admin, replaces;
     struct error err;
     if (!control_require_admin(conversation) || !take_role(conversation, request, &admin) ||
         !control_number(conversation, request, "minutes", LIMIT_JOIN_CODE_MS_MAX / 60000, 0,
                         &minutes))
         return;
+    replaces = admission_invited(daemon->admission, code, &left_ms);
     if (admission_invite(daemon->admission, (uint32_t)minutes, code, &err)) {
         control_fail(conversation, &err);
         return;
@@ -72,6 +73,7 @@ void control_invite(struct conversation *conversation, yyjson_val *request)
     yyjson_mut_obj_add_strcpy(doc, root, "code", code);
     yyjson_mut_obj_add_uint(doc, root, "expires_s", left_ms / 1000);
     yyjson_mut_obj_add_str(doc, root, "role", admin ? "admin" : "member");
+    yyjson_mut_obj_add_bool(doc, root, "replaces_code", replaces);
     control_answer(conversation, doc);
     control_end(conversation);
 }

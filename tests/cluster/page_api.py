@@ -226,7 +226,11 @@ def lets_in(world, laptop):
                 {"member": "attic"}, "role")
     check_equal(good(post(laptop, "remove", {"node": "attic"}))["removed"], "attic", "removed")
     attic.end()
-    check("code" in good(post(laptop, "invite", {"minutes": 5})), "invited")
+    first = good(post(laptop, "invite", {"minutes": 5}))
+    second = good(post(laptop, "invite", {"minutes": 5}))
+    check_equal(second["replaces_code"], True, f"a second code: {second}")
+    check(first["code"] != second["code"], "one code, twice")
+    check("void now" in laptop.medley("invite").out, "the command says so, too")
 
 
 SCOPES = {  # what each scope may ask, and a request that changes nothing
