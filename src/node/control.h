@@ -117,6 +117,9 @@ void control_plan(struct conversation *conversation, yyjson_val *request); /* co
 void control_drain(struct conversation *conversation, yyjson_val *root);   /* control_moves.c */
 void control_moves(struct conversation *conversation, yyjson_val *root);
 void control_move(struct conversation *conversation, yyjson_val *root);
+/* `place` with the very stages that it is to have. */
+void control_place_there(struct conversation *conversation, const char *model, yyjson_val *layers,
+                         const struct place_demand *wanted);
 void control_token(struct conversation *conversation, yyjson_val *root);    /* control_tokens.c */
 void control_events(struct conversation *conversation, yyjson_val *root);   /* control_events.c */
 void control_live(struct conversation *conversation, yyjson_val *root);     /* control_live.c */

@@ -269,6 +269,7 @@ void control_place(struct conversation *conversation, yyjson_val *request)
 {
     struct error err;
     struct place_demand *wanted = &conversation->wanted;
+    yyjson_val *layers = yyjson_obj_get(request, "layers");
     uint64_t context, streams, idle_s;
     if (!control_number(conversation, request, "context", LIMIT_CONTEXT, 0, &context) ||
         !control_number(conversation, request, "streams", LIMIT_SEQUENCES, 0, &streams) ||
@@ -278,6 +279,8 @@ void control_place(struct conversation *conversation, yyjson_val *request)
         .context = (uint32_t)context, .streams = (uint32_t)streams, .idle_ms = idle_s * 1000};
     if (!control_models_take_goal(request, wanted, &err)) {
         control_fail(conversation, &err);
+    } else if (layers && !yyjson_is_null(layers)) {
+        control_place_there(conversation, control_text(request, "model"), layers, wanted);
     } else {
         control_name_model(conversation, control_text(request, "model"), on_place_named);
     }

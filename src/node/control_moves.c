@@ -4,6 +4,7 @@
 #include "agreement/agreement.h"
 #include "base/mem.h"
 #include "cluster/placed.h"
+#include "node/catalogue.h"
 #include "node/lead.h"
 #include "placing/placing.h"
 
@@ -165,9 +166,11 @@ static void move_propose_placement(struct daemon *daemon, const Cluster__Instanc
 struct moving {
     char instance[LIMIT_CLUSTER_TEXT_BYTES + 1];
     char actor[AUDIT_WHO_TEXT];
+    bool loads; /* `place`: it is wanted first, with this demand */
+    struct place_demand wanted;
     yyjson_doc *to; /* the wanted stages, until it is proposed */
     uint64_t asked_ms, unsettled_ms;
-    uint64_t epoch, from; /* of the new placement, and of the one that served */
+    uint64_t epoch, from; /* of the new placement, and of the one before; 0: none */
     bool is_seen;
     uint64_t proposed_ms; /* 0: it is not yet */
 };
@@ -194,6 +197,19 @@ static void fail_move(struct conversation *conversation, const char *why)
     control_fail(conversation, &err);
 }
 
+static void move_answer(struct conversation *conversation, const Cluster__Instance *instance)
+{
+    const struct moving *moving = conversation->data;
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc), *object = root;
+    if (moving->loads)
+        object = yyjson_mut_obj_add_obj(doc, root, "ready");
+    yyjson_mut_obj_add_strcpy(doc, object, moving->loads ? "instance" : "moved", instance->id);
+    control_put_instance(conversation->daemon, doc, object, instance);
+    control_answer(conversation, doc);
+    control_end(conversation);
+}
+
 static void look_after(struct conversation *conversation)
 {
     struct moving *moving = conversation->data;
@@ -204,16 +220,13 @@ static void look_after(struct conversation *conversation)
     if (next && next->epoch == moving->epoch) {
         moving->is_seen = true;
     } else if (current && current->epoch == moving->epoch) {
-        if (!state_is_ready(current))
-            return;
-        yyjson_mut_doc *doc;
-        yyjson_mut_val *root = control_object(&doc);
-        yyjson_mut_obj_add_strcpy(doc, root, "moved", instance->id);
-        control_put_instance(daemon, doc, root, instance);
-        control_answer(conversation, doc);
-        control_end(conversation);
+        moving->is_seen = true;
+        if (state_is_ready(current))
+            move_answer(conversation, instance);
     } else if (moving->is_seen) {
-        fail_move(conversation, "the move was given up; `medley events` says why");
+        fail_move(conversation, "the placement was given up; `medley events` says why");
+    } else if (moving->loads && current && current->epoch != moving->from) {
+        moving->proposed_ms = 0; /* the leader placed it first: moved from there */
     } else if (daemon_now_ms(daemon) - moving->proposed_ms > MOVE_PROPOSAL_MS) {
         fail_move(
             conversation,
@@ -222,15 +235,16 @@ static void look_after(struct conversation *conversation)
 }
 
 /* The stages of the request, on nodes and devices of the state. */
-static bool control_moves_take_stages(const struct daemon *daemon, yyjson_val *list,
-                                      struct master_placement *out, struct error *err)
+static bool control_moves_take_stages(const struct daemon *daemon, const char *key,
+                                      yyjson_val *list, struct master_placement *out,
+                                      struct error *err)
 {
     size_t i, n_all;
     yyjson_val *item;
     uint32_t layer = 0;
     *out = (struct master_placement){0};
     if (!yyjson_is_arr(list) || yyjson_arr_size(list) == 0 || yyjson_arr_size(list) > LIMIT_STAGES)
-        return !error_set(err, ERROR_INVALID, "`to` lists 1 to %d stages", LIMIT_STAGES);
+        return !error_set(err, ERROR_INVALID, "`%s` lists 1 to %d stages", key, LIMIT_STAGES);
     yyjson_arr_foreach(list, i, n_all, item)
     {
         const Cluster__Node *node = control_find_node(daemon, control_text(item, "node"), err);
@@ -273,15 +287,61 @@ static enum error_code check_move(struct daemon *daemon, const Cluster__Instance
     return code;
 }
 
-static void propose_move(struct moving *moving, struct daemon *daemon,
-                         const Cluster__Instance *instance,
-                         const struct master_placement *placement, bool beside)
+/* The instance as it is when its stages are placed. */
+struct move_subject {
+    Cluster__Instance instance; /* in the state, or below */
+    Cluster__Demand demand;
+    bool is_new; /* daemon_want() makes it anew */
+};
+
+static enum error_code move_find_subject(struct daemon *daemon, const struct moving *moving,
+                                         struct move_subject *out, struct error *err)
+{
+    const Cluster__Instance *known = state_instance(daemon_state(daemon), moving->instance);
+    const Cluster__Model *model = catalogue_find(daemon, moving->instance);
+    if (moving->loads && !model)
+        return error_set(err, ERROR_NOT_FOUND,
+                         "the cluster has no model '%.64s'; `medley add FILE` adds it",
+                         moving->instance);
+    if (!moving->loads && !known)
+        return error_set(err, ERROR_NOT_FOUND,
+                         "the cluster has no instance '%.64s'; `medley status` lists them",
+                         moving->instance);
+    if (!moving->loads && !known->active)
+        return error_set(err, ERROR_INVALID, "%.64s is not loaded; `medley place` loads it",
+                         moving->instance);
+    out->is_new = moving->loads && !(known && daemon_keeps(daemon, known, &moving->wanted));
+    if (known)
+        out->instance = *known;
+    else
+        cluster__instance__init(&out->instance);
+    if (!out->is_new)
+        return ERROR_NONE;
+    daemon_demand(daemon, model->name, &moving->wanted, &out->demand);
+    out->instance.id = out->instance.model = model->name;
+    out->instance.demand = &out->demand;
+    return ERROR_NONE;
+}
+
+static enum error_code propose_move(struct moving *moving, struct daemon *daemon,
+                                    struct move_subject *subject,
+                                    const struct master_placement *placement, bool beside,
+                                    struct error *err)
 {
     const struct replica_status status = agreement_status(daemon->agreement);
+    const enum error_code code =
+        moving->loads ? daemon_want(daemon, moving->instance, &moving->wanted, err) : ERROR_NONE;
+    if (code)
+        return code;
+    moving->from = state_epoch(&subject->instance);
+    if (subject->is_new)
+        subject->instance.current = subject->instance.next = NULL;
     moving->epoch = placed_epoch(daemon_state(daemon)->root->last_epoch, status.lineage,
                                  status.term, daemon->id, placement);
     moving->proposed_ms = daemon_now_ms(daemon);
-    move_propose_placement(daemon, instance, placement, moving->epoch, !beside, moving->actor);
+    move_propose_placement(daemon, &subject->instance, placement, moving->epoch, !beside,
+                           moving->actor);
+    return ERROR_NONE;
 }
 
 /* A stage that was replaced a moment ago is closed soon, and then its memory is free: worth a
@@ -306,22 +366,18 @@ static void try_move(struct conversation *conversation)
 {
     struct moving *moving = conversation->data;
     struct daemon *daemon = conversation->daemon;
-    const Cluster__Instance *instance = state_instance(daemon_state(daemon), moving->instance);
+    struct move_subject subject;
     struct master_placement placement;
     struct error err;
-    bool beside = false, is_known = false;
-    if (!instance)
-        error_set(&err, ERROR_NOT_FOUND,
-                  "the cluster has no instance '%s'; `medley status` lists them", moving->instance);
-    else if (!instance->active)
-        error_set(&err, ERROR_INVALID, "%s is not loaded; `medley place` loads it",
-                  moving->instance);
-    else
-        is_known =
-            control_moves_take_stages(daemon, yyjson_doc_get_root(moving->to), &placement, &err);
-    if (is_known && !check_move(daemon, instance, &placement, &beside, &err))
-        propose_move(moving, daemon, instance, &placement, beside);
-    else if (!is_known || !may_wait(moving, daemon, &err))
+    bool beside = false;
+    const bool is_known =
+        !move_find_subject(daemon, moving, &subject, &err) &&
+        control_moves_take_stages(daemon, moving->loads ? "layers" : "to",
+                                  yyjson_doc_get_root(moving->to), &placement, &err);
+    const bool is_proposed = is_known &&
+                             !check_move(daemon, &subject.instance, &placement, &beside, &err) &&
+                             !propose_move(moving, daemon, &subject, &placement, beside, &err);
+    if (!is_proposed && (!is_known || !may_wait(moving, daemon, &err)))
         control_fail(conversation, &err);
 }
 
@@ -344,22 +400,37 @@ static yyjson_doc *control_moves_copy_of(yyjson_val *value)
     return copy;
 }
 
-void control_move(struct conversation *conversation, yyjson_val *request)
+static void move_begin(struct conversation *conversation, const char *instance, yyjson_val *to,
+                       const struct place_demand *wanted)
 {
-    const char *id = control_text(request, "instance");
-    if (!control_require_member(conversation))
-        return;
     struct moving *moving = mem_new(sizeof *moving);
     if (!moving) {
         control_fail(conversation,
                      &(struct error){ERROR_NO_MEMORY, "not enough memory for a move"});
         return;
     }
-    snprintf(moving->instance, sizeof moving->instance, "%s", id ? id : "");
+    snprintf(moving->instance, sizeof moving->instance, "%s", instance ? instance : "");
     snprintf(moving->actor, sizeof moving->actor, "%s", conversation->actor);
-    moving->to = control_moves_copy_of(yyjson_obj_get(request, "to"));
+    moving->loads = wanted != NULL;
+    moving->wanted = wanted ? *wanted : (struct place_demand){0};
+    moving->wanted.actor = moving->actor;
+    moving->to = control_moves_copy_of(to);
     moving->asked_ms = daemon_now_ms(conversation->daemon);
     conversation->data = moving;
     conversation->calls = (struct conversation_calls){.look = move_look, .gone = move_gone};
     try_move(conversation);
+}
+
+void control_move(struct conversation *conversation, yyjson_val *request)
+{
+    if (control_require_member(conversation))
+        move_begin(conversation, control_text(request, "instance"), yyjson_obj_get(request, "to"),
+                   NULL);
+}
+
+void control_place_there(struct conversation *conversation, const char *model, yyjson_val *layers,
+                         const struct place_demand *wanted)
+{
+    if (control_require_member(conversation))
+        move_begin(conversation, model, layers, wanted);
 }

@@ -64,17 +64,24 @@ static void on_wanted(void *self, const char *instance)
 
 /* ---- what is wanted -------------------------------------------------------------------------- */
 
+void daemon_demand(struct daemon *daemon, const char *model, const struct place_demand *wanted,
+                   Cluster__Demand *out)
+{
+    cluster__demand__init(out);
+    out->has_goal = out->has_context_tokens = out->has_streams = true;
+    out->streams = wanted && wanted->streams ? wanted->streams : STREAMS_STANDARD;
+    out->context_tokens =
+        wanted && wanted->context ? wanted->context : catalogue_context_of(daemon, model);
+    out->goal = wanted && wanted->has_goal ? wanted->goal : PLACEMENT_THROUGHPUT;
+}
+
 static void propose_desired(struct daemon *daemon, const char *model,
                             const struct place_demand *wanted)
 {
-    Cluster__Demand demand = CLUSTER__DEMAND__INIT;
+    Cluster__Demand demand;
     Cluster__Instance instance = CLUSTER__INSTANCE__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
-    demand.has_goal = demand.has_context_tokens = demand.has_streams = true;
-    demand.streams = wanted && wanted->streams ? wanted->streams : STREAMS_STANDARD;
-    demand.context_tokens =
-        wanted && wanted->context ? wanted->context : catalogue_context_of(daemon, model);
-    demand.goal = wanted && wanted->has_goal ? wanted->goal : PLACEMENT_THROUGHPUT;
+    daemon_demand(daemon, model, wanted, &demand);
     instance.id = instance.model = (char *)(uintptr_t)model;
     instance.demand = &demand;
     instance.has_active = instance.has_idle_ms = true;
@@ -117,6 +124,14 @@ bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *
                        (!wanted->has_goal || wanted->goal == instance->demand->goal));
 }
 
+bool daemon_keeps(const struct daemon *daemon, const Cluster__Instance *instance,
+                  const struct place_demand *wanted)
+{
+    const char *problem;
+    const bool has_failed = wanted && daemon_phase(daemon, instance, &problem) == INSTANCE_FAILED;
+    return daemon_meets(instance, wanted) && !has_failed;
+}
+
 enum error_code daemon_want(struct daemon *daemon, const char *name,
                             const struct place_demand *wanted, struct error *err)
 {
@@ -125,9 +140,8 @@ enum error_code daemon_want(struct daemon *daemon, const char *name,
         return error_set(err, ERROR_NOT_FOUND,
                          "the cluster has no model '%s'; `medley add FILE` adds it", name);
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model->name);
-    const char *problem = NULL, *actor = wanted ? wanted->actor : NULL;
-    bool anew = instance && wanted && daemon_phase(daemon, instance, &problem) == INSTANCE_FAILED;
-    if (instance && daemon_meets(instance, wanted) && !anew) {
+    const char *actor = wanted ? wanted->actor : NULL;
+    if (instance && daemon_keeps(daemon, instance, wanted)) {
         if (!instance->active)
             propose_active(daemon, instance->id, actor);
         return ERROR_NONE;

@@ -191,6 +191,12 @@ struct place_demand {
 enum error_code daemon_want(struct daemon *daemon, const char *model,
                             const struct place_demand *wanted, struct error *err);
 bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *wanted);
+/* daemon_want() keeps the instance as it is; else it makes it anew. */
+bool daemon_keeps(const struct daemon *daemon, const Cluster__Instance *instance,
+                  const struct place_demand *wanted);
+/* The demand of one that is made anew; NULL: as usual. */
+void daemon_demand(struct daemon *daemon, const char *model, const struct place_demand *wanted,
+                   Cluster__Demand *out);
 enum instance_phase {
     INSTANCE_IDLE,
     INSTANCE_PLACING,

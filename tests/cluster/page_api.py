@@ -193,6 +193,41 @@ def places(laptop, tower):
     check("the page at loopback" in actors, f"actors: {actors}")
 
 
+def placements(node):
+    """Each event that placed the model: True, by hand; False, by the leader."""
+    events = node.medley("events", "--last", "300", "--json").out.splitlines()
+    texts = [json.loads(line)["text"] for line in events]
+    return ["by hand" in text for text in texts if MODEL in text and "placed" in text]
+
+
+def places_as_asked(laptop, tower):
+    """What was dragged before it was loaded is what is loaded, whoever leads: nothing else is placed
+    in between."""
+    good(post(laptop, "add", {"path": laptop.world.model}))
+    n_layers = next(m["n_layers"] for m in good(get(laptop, "/api/status"))["models"]
+                    if m["name"] == MODEL)
+    theirs, ours = device_of(tower), device_of(laptop)
+    for asked, n_first, context in ((laptop, 1, 256), (tower, 2, 256), (tower, 3, 512)):
+        wait("it is known", lambda a=asked: any(m["name"] == MODEL
+                                                for m in good(get(a, "/api/status"))["models"]))
+        split = [
+            {"node": "tower", "device": theirs, "n_layers": n_first},
+            {"node": "laptop", "device": ours, "n_layers": n_layers - n_first},
+        ]
+        body = {"model": MODEL, "context": context, "streams": 1, "goal": "latency", "layers": split}
+        short = post(asked, "place", body | {"layers": split[:1]})
+        check(400 <= short.status < 500, f"too few layers: {short}")
+        before = len(placements(laptop))
+        ready = good(post(asked, "place", body))["ready"]
+        check_equal([(s["node"], s["n_layers"]) for s in ready["stages"]],
+                    [("tower", n_first), ("laptop", n_layers - n_first)], "the split as it was asked")
+        check_equal(placements(laptop)[before:], [True], "placements by hand")
+    check_equal(post(laptop, "place", body | {"layers": []}).status, 400, "no layers")
+    check_equal(post(laptop, "place", body | {"model": "none"}).status, 404, "no such model")
+    good(post(tower, "unload", {"instance": MODEL}))
+    good(post(tower, "forget", {"model": MODEL}))
+
+
 def lets_in(world, laptop):
     attic = world.node("attic")
     attic.start("--peer", laptop.address, "--sim", world.sim("attic"))
@@ -319,6 +354,8 @@ def scenario(world):
         refusals(laptop)
     with world.step("a model is planned, placed, moved, unloaded"):
         places(laptop, tower)
+    with world.step("a model is placed as it was dragged"):
+        places_as_asked(laptop, tower)
     with world.step("a machine is let in by its words"):
         lets_in(world, laptop)
     with world.step("each scope lets to its own requests"):
