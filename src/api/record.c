@@ -138,6 +138,18 @@ void api_record_see_run(struct request_record *record, const struct request_run 
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
+static void record_take_times(struct request_record *record, const struct request_times *times)
+{
+    if (!request_times_know(times))
+        return;
+    record->times = mem_new_array(times->n_stages, sizeof *record->times);
+    if (!record->times)
+        return;
+    memcpy(record->times, times->stages, times->n_stages * sizeof *record->times);
+    record->n_times = times->n_stages;
+    record->back_ns = times->back_ns;
+}
+
 void api_record_usage(struct request_record *record, const struct request_usage *usage)
 {
     if (!record || record->has_usage)
@@ -148,6 +160,7 @@ void api_record_usage(struct request_record *record, const struct request_usage 
     record->prefill_ns = usage->prefill_ns;
     record->decode_ns = usage->decode_ns;
     record->slowest_ns = usage->slowest_ns;
+    record_take_times(record, &usage->times);
 }
 
 static void record_free(struct request_record *record)
@@ -155,6 +168,7 @@ static void record_free(struct request_record *record)
     if (!record)
         return;
     mem_free(record->stages);
+    mem_free(record->times);
     mem_free(record);
 }
 
@@ -213,6 +227,13 @@ double api_record_prefill_tokens_per_s(const struct request_record *record)
     if (!record->prefill_ns || record->cached_tokens >= record->prompt_tokens)
         return 0;
     return (record->prompt_tokens - record->cached_tokens) / ((double)record->prefill_ns * 1e-9);
+}
+
+const struct request_stage_time *api_record_stage_time(const struct request_record *record,
+                                                       uint32_t index)
+{
+    assert(index < record->n_stages);
+    return record->n_times == record->n_stages ? &record->times[index] : NULL;
 }
 
 const struct request_record *api_records_find(const struct request_records *records, struct text id)

@@ -60,6 +60,10 @@ struct request_record {
     double forecast_decode_tokens_per_s;
     struct request_run_stage *stages;
     uint32_t n_stages;
+    /* What each of them took; NULL: not known. They may be others than those now. */
+    struct request_stage_time *times;
+    uint32_t n_times;
+    uint64_t back_ns;           /* with times */
     struct trace_context trace; /* without a span: it is not traced */
 };
 
@@ -96,6 +100,10 @@ void api_records_deinit(struct request_records *records);
 /* Tokens a second behind the first one; 0: unknown. */
 double api_record_decode_tokens_per_s(const struct request_record *record);
 double api_record_prefill_tokens_per_s(const struct request_record *record);
+
+/* Of a stage; NULL: unknown. */
+const struct request_stage_time *api_record_stage_time(const struct request_record *record,
+                                                       uint32_t index);
 
 /* NULL: there is none of that id. */
 const struct request_record *api_records_find(const struct request_records *records,

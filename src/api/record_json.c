@@ -31,22 +31,28 @@ static void record_write_text(const char *key, const char *text, struct buffer *
     json_out_text(out, text && text[0] ? text : NULL);
 }
 
-/* Where there is one stage, it is the slowest, and no link is between stages. */
-static void record_write_stage(const struct request_record *record,
-                               const struct request_run_stage *stage, struct buffer *out)
+static void record_write_time(const char *key, bool known, uint64_t ns, struct buffer *out)
 {
-    const bool alone = record->n_stages == 1 && record->slowest_ns;
-    const uint64_t ran_ns = record->prefill_ns + record->decode_ns;
+    record_write_number(key, known && ns != REQUEST_TIME_UNKNOWN, (double)ns * 1e-6, out);
+}
+
+static void record_write_stage(const struct request_record *record, uint32_t index,
+                               struct buffer *out)
+{
+    const struct request_run_stage *stage = &record->stages[index];
+    const struct request_stage_time *known = api_record_stage_time(record, index);
+    const struct request_stage_time time = known ? *known : (struct request_stage_time){0};
     buffer_text(out, "{\"node\":");
     json_out_text(out, stage->node[0] ? stage->node : NULL);
     record_write_text("device", stage->device, out);
     buffer_printf(out, ",\"first_layer\":%u,\"n_layers\":%u", stage->first_layer, stage->n_layers);
-    record_write_number("compute_ms", alone, (double)record->slowest_ns * 1e-6, out);
-    record_write_number("wait_ms", alone && ran_ns >= record->slowest_ns,
-                        (double)(ran_ns - record->slowest_ns) * 1e-6, out);
-    record_write_number("link_ms", alone, 0, out);
-    record_write_count("link_bytes", alone, 0, out);
-    buffer_text(out, "}");
+    record_write_time("compute_ms", known, time.compute_ns, out);
+    record_write_time("wait_ms", known, time.wait_ns, out);
+    record_write_time("link_ms", known, time.link_ns, out);
+    if (known)
+        buffer_printf(out, ",\"link_bytes\":%" PRIu64 "}", time.link_bytes);
+    else
+        buffer_text(out, ",\"link_bytes\":null}");
 }
 
 static void record_write_pause(const struct request_record *record,
@@ -74,6 +80,7 @@ static void record_write_times(const struct request_record *record, struct buffe
     record_write_number("decode_ms", record->has_usage, (double)record->decode_ns * ms, out);
     record_write_number("slowest_stage_ms", record->slowest_ns, (double)record->slowest_ns * ms,
                         out);
+    record_write_time("back_ms", record->n_times, record->back_ns, out);
     record_write_number("ttft_ms", record->first_token_ns,
                         (double)(record->first_token_ns - record->started_ns) * ms, out);
     record_write_number("total_ms", record->ended_ns,
@@ -101,7 +108,7 @@ void api_record_write(const struct request_record *record, bool names, uint64_t 
     buffer_text(out, ",\"stages\":[");
     for (uint32_t i = 0; i < record->n_stages; i++) {
         buffer_text(out, i ? "," : "");
-        record_write_stage(record, &record->stages[i], out);
+        record_write_stage(record, i, out);
     }
     buffer_text(out, "],\"pauses\":[");
     for (uint32_t i = 0; i < record->n_pauses; i++) {

@@ -137,16 +137,45 @@ static void traces_write_pause(struct traces_span *span, const struct record_pau
     traces_end_span(span, NULL);
 }
 
+static void traces_time(struct buffer *out, const char *key, uint64_t ns)
+{
+    if (ns != REQUEST_TIME_UNKNOWN)
+        traces_number(out, key, ns);
+}
+
+/* To a stage in another process, or on another machine: what is known of all messages together. */
+static void traces_write_link(struct traces_span *span, uint32_t index, uint64_t begin_ns)
+{
+    const struct request_run_stage *stage = &span->record->stages[index];
+    const struct request_stage_time *time = api_record_stage_time(span->record, index);
+    if (!time || !time->link_bytes)
+        return;
+    traces_begin_span(span, "link", stage->device, begin_ns, span->record->last_token_ns);
+    traces_attribute(span->out, "", "medley.from_node",
+                     index ? stage[-1].node : span->record->driver);
+    traces_attribute(span->out, ",", "medley.node", stage->node);
+    traces_number(span->out, "medley.stage", index);
+    traces_number(span->out, "medley.link_bytes", time->link_bytes);
+    traces_time(span->out, "medley.link_ns", time->link_ns);
+    traces_end_span(span, NULL);
+}
+
 /* A stage works on its share of every micro-batch from the first row to the last token. */
 static void traces_write_stage(struct traces_span *span, uint32_t index, uint64_t begin_ns)
 {
     const struct request_run_stage *stage = &span->record->stages[index];
+    const struct request_stage_time *time = api_record_stage_time(span->record, index);
+    traces_write_link(span, index, begin_ns);
     traces_begin_span(span, "stage", stage->device, begin_ns, span->record->last_token_ns);
     traces_attribute(span->out, "", "medley.node", stage->node);
     traces_attribute(span->out, ",", "medley.device", stage->device);
     traces_number(span->out, "medley.stage", index);
     traces_number(span->out, "medley.first_layer", stage->first_layer);
     traces_number(span->out, "medley.layers", stage->n_layers);
+    if (time) {
+        traces_time(span->out, "medley.compute_ns", time->compute_ns);
+        traces_time(span->out, "medley.wait_ns", time->wait_ns);
+    }
     traces_end_span(span, NULL);
 }
 

@@ -100,12 +100,26 @@ static void carrier_on_sent(struct link_send *send, enum error_code code)
     carrier_give_back(send->data);
 }
 
+/* A micro-batch says when it was sent: by the peer's clock, or not at all. */
+static void carrier_fit_times(const struct link *link, struct buffer *message)
+{
+    int64_t ahead_ns;
+    if (link_version(link).minor < 1)
+        wire_drop_times(message);
+    else if (link_clock(link, &ahead_ns))
+        wire_shift_times(message, ahead_ns);
+    else
+        wire_hide_times(message);
+}
+
 static void carrier_send_parcel(struct carrier *carrier, struct parcel *parcel)
 {
     struct error err = {0};
     struct link *link = mesh_find(carrier->mesh, parcel->node_id);
     parcel->send = (struct link_send){
         .type = parcel->type, .n_pieces = 1, .done = carrier_on_sent, .data = parcel};
+    if (link && parcel->type == FRAME_PIPELINE)
+        carrier_fit_times(link, &parcel->message);
     parcel->send.pieces[0] = (struct link_piece){parcel->message.data, parcel->message.size};
     enum error_code code = link ? link_send(link, LINK_DATA, &parcel->send, &err)
                                 : error_set(&err, ERROR_IO, "there is no link to it");

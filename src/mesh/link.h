@@ -99,6 +99,9 @@ bool link_was_dialled(const struct link *link);            /* by this node */
 /* What has been measured from here to there: unknown where nothing was (probe.h). from and to are
  * 0. */
 struct topology_link link_measured(const struct link *link);
+/* How far the peer's clock_now_ns() is ahead of this machine's, from the quickest of the last few
+ * answers: wrong by half of what the two directions differ. False: unknown. */
+bool link_clock(const struct link *link, int64_t *ahead_ns);
 /* Much depends on the peer: it is pinged every watch_ms (mesh.h), and `silent` is raised as soon as
  * that is suspicious (pulse.h), under a second on a LAN. Where both ends do, 1.3 kB/s in each
  * direction, whatever the link carries. */

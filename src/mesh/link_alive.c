@@ -171,6 +171,7 @@ static void take_pong(struct link *link, const struct pong *answer, uint64_t now
     const uint64_t every_ns = link->mesh->options.ping_ms * MS_NS;
     if (link->watched)
         pulse_beat(&link->pulse, now_ns);
+    link_probe_hear_clock(&link->probe, answer, now_ns);
     if (link->watched && now_ns - link->probed_ns < every_ns - every_ns / 8)
         return;
     link->probed_ns = now_ns;

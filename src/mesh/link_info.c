@@ -34,6 +34,11 @@ struct topology_link link_measured(const struct link *link)
     return measured;
 }
 
+bool link_clock(const struct link *link, int64_t *ahead_ns)
+{
+    return link_probe_clock(&link->probe, ahead_ns);
+}
+
 struct link_counts link_counts(const struct link *link)
 {
     struct link_counts sum = link->counts;

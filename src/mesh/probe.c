@@ -24,19 +24,46 @@ static uint64_t link_probe_median(uint64_t *values, uint32_t n)
 
 /* ---- pings --------------------------------------------------------------------------------- */
 
-void link_probe_pong(struct link_probe *probe, const struct pong *pong, uint64_t now_ns)
+/* The peer says what it likes: a round trip that cannot be is not taken. */
+static bool link_probe_ping(const struct pong *pong, uint64_t now_ns, struct probe_ping *out)
 {
-    /* The peer says what it likes: a round trip that cannot be is not taken. */
     const uint64_t held_ns = pong->answered_ns - pong->received_ns;
     if (pong->sent_ns > now_ns || pong->answered_ns < pong->received_ns ||
         held_ns > now_ns - pong->sent_ns)
-        return;
-    probe->pings[probe->next_ping] = (struct probe_ping){
+        return false;
+    *out = (struct probe_ping){
         .round_trip_ns = now_ns - pong->sent_ns - held_ns,
         .transit_ns = pong->received_ns - pong->sent_ns,
     };
+    return true;
+}
+
+void link_probe_pong(struct link_probe *probe, const struct pong *pong, uint64_t now_ns)
+{
+    if (!link_probe_ping(pong, now_ns, &probe->pings[probe->next_ping]))
+        return;
     probe->next_ping = (probe->next_ping + 1) % PROBE_PINGS;
     probe->n_pings += probe->n_pings < PROBE_PINGS;
+}
+
+void link_probe_hear_clock(struct link_probe *probe, const struct pong *pong, uint64_t now_ns)
+{
+    if (!link_probe_ping(pong, now_ns, &probe->clocks[probe->next_clock]))
+        return;
+    probe->next_clock = (probe->next_clock + 1) % PROBE_CLOCKS;
+    probe->n_clocks += probe->n_clocks < PROBE_CLOCKS;
+}
+
+bool link_probe_clock(const struct link_probe *probe, int64_t *ahead_ns)
+{
+    const struct probe_ping *best = NULL;
+    for (uint32_t i = 0; i < probe->n_clocks; i++) {
+        if (!best || probe->clocks[i].round_trip_ns < best->round_trip_ns)
+            best = &probe->clocks[i];
+    }
+    if (best)
+        *ahead_ns = (int64_t)(best->transit_ns - best->round_trip_ns / 2);
+    return best != NULL;
 }
 
 static struct reading latency_of(const struct link_probe *probe)

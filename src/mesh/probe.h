@@ -15,7 +15,10 @@
  *   bandwidth  the median of the last PROBE_BURSTS bursts: the second half's bytes over its time at
  *              the receiver, since the first half may have been held back by a cold connection's
  *              window. Only whole bursts count.
- *   overhead   0, and known: the pings go from program to program, so it is in the latency.
+ *   clock      how far the peer's is ahead: what the quickest of the last PROBE_CLOCKS answers
+ * says, were both directions alike (RFC 5905, section 8). Few, since clocks drift apart by some 10
+ * us in a second. overhead   0, and known: the pings go from program to program, so it is in the
+ * latency.
  *
  * When a burst is due: the link has been idle, and since the last burst at least 99 times the time
  * that it took has passed (so bursts take at most 1 % of the link), and also PROBE_REST_BYTES_PER_S
@@ -28,6 +31,7 @@
 
 enum {
     PROBE_PINGS = 64,
+    PROBE_CLOCKS = 8,
     PROBE_BURSTS = 5,
     PROBE_EAGER = 3,
     PROBE_REST_BYTES_PER_S = 500,
@@ -46,6 +50,8 @@ struct probe_ping {
 struct link_probe {
     struct probe_ping pings[PROBE_PINGS]; /* a ring */
     uint32_t n_pings, next_ping;
+    struct probe_ping clocks[PROBE_CLOCKS]; /* a ring of the last answers, whenever asked for */
+    uint32_t n_clocks, next_clock;
     uint64_t bursts[PROBE_BURSTS]; /* bytes per second; a ring */
     uint32_t n_bursts, next_burst;
     uint64_t seen_sent, seen_lost;       /* the transport's counters when last looked at */
@@ -60,6 +66,8 @@ struct link_probe {
 };
 
 void link_probe_pong(struct link_probe *probe, const struct pong *pong, uint64_t now_ns);
+void link_probe_hear_clock(struct link_probe *probe, const struct pong *pong, uint64_t now_ns);
+bool link_probe_clock(const struct link_probe *probe, int64_t *ahead_ns); /* false: unknown */
 void link_probe_packets(struct link_probe *probe, uint64_t sent,
                         uint64_t lost); /* the transport's counters now */
 

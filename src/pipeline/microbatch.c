@@ -1,5 +1,6 @@
 #include "pipeline/microbatch.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "pipeline/pipeline_impl.h"
 
@@ -55,6 +56,8 @@ void microbatch_clear(struct microbatch *microbatch)
     microbatch->embeddings = false;
     microbatch->at = 0;
     microbatch->slowest_ns = 0;
+    microbatch->times = (struct request_times){0};
+    microbatch->since_ns = 0;
     microbatch->error = (struct error){0};
 }
 
@@ -79,5 +82,7 @@ void microbatch_send(struct microbatch *microbatch)
 {
     assert(!microbatch->away && !microbatch->error.code);
     microbatch->at = 0;
+    microbatch->times.n_stages = microbatch->pipeline->n_stages;
+    microbatch->since_ns = clock_now_ns();
     microbatch_go_on(microbatch);
 }

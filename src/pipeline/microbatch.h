@@ -20,6 +20,7 @@
 #include "engine/stage.h"
 #include "gpu/gpu.h"
 #include "pipeline/picker.h"
+#include "request/request.h"
 
 struct pipeline; /* pipeline.h */
 
@@ -76,7 +77,10 @@ struct microbatch {
     struct buffer message; /* room for it as bytes, and … */
     float *scratch;        /* … for one hidden row */
     uint64_t slowest_ns;   /* the longest stage_forward() */
-    struct error error;    /* when a share failed */
+    /* By the stages behind it; n_stages is 0 where somebody on its way did not tell. */
+    struct request_times times;
+    uint64_t since_ns;  /* it has been where it is since then, by this machine's clock */
+    struct error error; /* when a share failed */
 };
 
 struct microbatch_sizes {

@@ -23,7 +23,8 @@ struct sequence {
     bool last_row; /* all tokens are there; only the last one's own row is still wanted
                       (want_all_logits) */
     uint64_t submitted_ns, admitted_ns, first_token_ns;
-    uint64_t slowest_ns; /* request_usage's */
+    uint64_t slowest_ns; /* request_usage's, as are … */
+    struct request_times times;
 };
 
 /* Checks the request against the limits and copies it. */

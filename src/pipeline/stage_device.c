@@ -153,6 +153,18 @@ static void device_stage_compute(struct microbatch *microbatch)
         microbatch_pick_tokens(microbatch, pipeline->picker, stage_output_width(stage->stage));
 }
 
+/* The time of waiting ends where that of computing begins, and the other way round. */
+static void device_stage_time(struct microbatch *microbatch)
+{
+    struct request_stage_time *time = &microbatch->times.stages[microbatch->at];
+    const uint64_t begun_ns = clock_now_ns();
+    assert(microbatch->at < LIMIT_STAGES && microbatch->since_ns <= begun_ns);
+    time->wait_ns = begun_ns - microbatch->since_ns;
+    device_stage_compute(microbatch);
+    microbatch->since_ns = clock_now_ns();
+    time->compute_ns = microbatch->since_ns - begun_ns;
+}
+
 static void device_stage_run(struct device_job *job)
 {
     struct microbatch *microbatch = (struct microbatch *)job; /* its first member */
@@ -160,7 +172,7 @@ static void device_stage_run(struct device_job *job)
     struct device *here = pipeline->stages[microbatch->at].device;
     assert(here);
     do {
-        device_stage_compute(microbatch);
+        device_stage_time(microbatch);
         microbatch->at++;
     } while (microbatch->at < pipeline->n_stages &&
              pipeline->stages[microbatch->at].device == here);

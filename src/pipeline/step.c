@@ -30,6 +30,7 @@ static void step_finish(struct driver *driver, struct sequence *sequence, enum f
         .cached_tokens = sequence->cached,
         .generated_tokens = sequence->generated,
         .slowest_ns = sequence->slowest_ns,
+        .times = sequence->times,
     };
     uint64_t admitted_ns = sequence->admitted_ns ? sequence->admitted_ns : now_ns;
     uint64_t first_ns = sequence->first_token_ns ? sequence->first_token_ns : now_ns;
@@ -434,6 +435,7 @@ static void step_settle(struct driver *driver, struct microbatch *microbatch, ui
     }
     if (sequence && sequence->id == share->sequence) {
         sequence->slowest_ns += microbatch->slowest_ns;
+        request_times_add(&sequence->times, &microbatch->times);
         step_deliver(driver, sequence, share, width, outputs, &microbatch->picks[index]);
     }
 }

@@ -14,6 +14,7 @@
  *   picks       of the shares that want one (behind the last stage)
  *   error       text, when a share failed
  *   values      hidden states as engine/activation.h has them, or outputs as F32
+ *   times       where the header's flag says so: what the stages behind it took (wire_times.c)
  *
  * The reader trusts nothing: counts, slots, positions and tokens are checked against what the
  * pipeline has (wire_shape), the length against what the counts say, before a byte is stored. A
@@ -63,6 +64,20 @@ struct microbatch_message {
 /* Of the header alone; `own` is NULL. ERROR_INVALID: not a micro-batch. */
 enum error_code wire_read_message(const void *bytes, size_t size, struct microbatch_message *out,
                                   struct error *err);
+
+/* ---- times, which are the end of a message: for who carries it between machines ---- */
+
+enum {
+    WIRE_STAGE_TIME_BYTES = 32,
+    WIRE_TIMES_BYTES_MAX = LIMIT_STAGES * WIRE_STAGE_TIME_BYTES + 20
+};
+
+/* For a peer whose version of the protocol does not have them (minor 0). */
+void wire_drop_times(struct buffer *message);
+/* Turns when it was sent into the peer's clock, which is `ahead_ns` ahead of this machine's. */
+void wire_shift_times(struct buffer *message, int64_t ahead_ns);
+/* The same where that is not known: then neither is how long it is under way. */
+void wire_hide_times(struct buffer *message);
 
 /* The longest message that there can be. */
 uint64_t wire_bytes_max(const struct wire_shape *shape);

@@ -1,10 +1,19 @@
 /* The fixed parts of a micro-batch's message (wire.h), shared by its writer and its reader. */
 #pragma once
 
+#include "base/bytes.h"
 #include "pipeline/wire.h"
 
 enum { WIRE_MAGIC = 0x31424c4d }; /* "MLB1" */
-enum { WIRE_EMBEDDINGS = 1 };
+enum { WIRE_EMBEDDINGS = 1, WIRE_TIMES = 2 };
 enum { WIRE_SHARE_PICK = 1, WIRE_SHARE_ROWS = 2, WIRE_SHARE_FAILED = 4, WIRE_SHARE_DROPPED = 8 };
+
+enum { WIRE_FLAGS_AT = 57 }; /* the header's flags */
+
+/* ---- wire_times.c ---- */
+void wire_write_times(const struct microbatch *microbatch, struct buffer *out);
+/* Of a message of `size` bytes for microbatch->at. Where it has none they are unknown. */
+enum error_code wire_read_times(struct bytes_reader *reader, uint32_t flags, uint32_t n_stages,
+                                size_t size, struct microbatch *microbatch, struct error *err);
 
 static const uint32_t WIRE_OUTPUT_BIT = UINT32_C(1) << 31;

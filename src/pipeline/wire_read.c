@@ -329,8 +329,10 @@ enum error_code wire_read(const void *bytes, size_t size, const struct wire_shap
         wire_skip_padding(&reader, size);
         if (header.at)
             wire_read_hidden(&reader, &header, shape, microbatch);
-        code = wire_finish(&reader, err);
+        code = wire_read_times(&reader, header.flags, shape->n_stages, size, microbatch, err);
     }
+    if (!code)
+        code = wire_finish(&reader, err);
     if (code) {
         microbatch_clear(microbatch);
         error_wrap(err, "a micro-batch");
@@ -411,7 +413,9 @@ enum error_code wire_read_back(const void *bytes, size_t size, const struct wire
             wire_read_outputs(&reader, shape, microbatch);
         else
             wire_read_hidden(&reader, &header, shape, microbatch);
-        code = wire_finish(&reader, err);
+        code = wire_read_times(&reader, header.flags, shape->n_stages, size, microbatch, err);
     }
+    if (!code)
+        code = wire_finish(&reader, err);
     return code ? error_wrap(err, "a micro-batch that comes back") : ERROR_NONE;
 }

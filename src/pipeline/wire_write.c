@@ -19,7 +19,10 @@ static void wire_write_header(const struct microbatch *microbatch, const struct 
     bytes_put(out, microbatch->n_shares, 4);
     bytes_put(out, microbatch->n_rows, 4);
     bytes_put(out, type, 1);
-    bytes_put(out, microbatch->embeddings ? WIRE_EMBEDDINGS : 0, 1);
+    bytes_put(out,
+              (microbatch->embeddings ? WIRE_EMBEDDINGS : 0U) |
+                  (microbatch->times.n_stages ? WIRE_TIMES : 0U),
+              1);
     bytes_put(out, error_bytes ? microbatch->error.code : 0, 2);
     bytes_put(out, error_bytes, 4);
 }
@@ -101,7 +104,8 @@ uint64_t wire_bytes_max(const struct wire_shape *shape)
     const uint64_t hidden = (uint64_t)shape->rows * shape->n_embd, outputs = shape->output_floats;
     return WIRE_HEADER_BYTES + (uint64_t)shape->n_slots * (SETUP_BYTES + SHARE_BYTES + PICK_BYTES) +
            (uint64_t)shape->operations * OPERATION_BYTES + (uint64_t)shape->rows * 4 +
-           ERROR_TEXT_MAX + 8 + (hidden > outputs ? hidden : outputs) * sizeof(float);
+           ERROR_TEXT_MAX + 8 + (hidden > outputs ? hidden : outputs) * sizeof(float) +
+           WIRE_TIMES_BYTES_MAX;
 }
 
 void wire_write_notice(const struct wire_route *route, struct buffer *out)
@@ -152,4 +156,6 @@ void wire_write(const struct microbatch *microbatch, const struct wire_route *ro
                            out);
     else if (microbatch->at)
         wire_write_hidden(microbatch, type, shape->n_embd, scratch, out);
+    if (microbatch->times.n_stages)
+        wire_write_times(microbatch, out);
 }

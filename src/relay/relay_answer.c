@@ -147,6 +147,16 @@ static bool relay_usage_fits(const struct relay_ask *ask, const struct request_u
            usage->decode_ns <= room_ns - usage->queued_ns - usage->prefill_ns;
 }
 
+/* A stage computes one micro-batch at a time. */
+static bool relay_times_fit(const struct request_usage *usage)
+{
+    for (uint32_t i = 0; i < usage->times.n_stages; i++) {
+        if (usage->times.stages[i].compute_ns > usage->prefill_ns + usage->decode_ns)
+            return false;
+    }
+    return true;
+}
+
 static void relay_take_done(struct relay_ask *ask, const struct request_message *message,
                             uint64_t now_ns)
 {
@@ -155,6 +165,8 @@ static void relay_take_done(struct relay_ask *ask, const struct request_message 
         ask->usage.queued_ns = ask->usage.prefill_ns = ask->usage.decode_ns = 0;
     if (ask->usage.slowest_ns > ask->usage.prefill_ns + ask->usage.decode_ns)
         ask->usage.slowest_ns = 0;
+    if (!relay_times_fit(&ask->usage))
+        ask->usage.times = (struct request_times){0};
     ask->error = message->error;
     const bool unasked =
         message->done.reason == FINISH_CANCELLED; /* whom this end cancels it forgets at once */

@@ -131,6 +131,7 @@ void relay_ask_fill_usage(const struct relay_ask *ask, uint64_t now_ns, struct r
         out->prefill_ns = ask->usage.prefill_ns;
         out->decode_ns = ask->usage.decode_ns;
         out->slowest_ns = ask->usage.slowest_ns;
+        out->times = ask->usage.times;
     } else {
         uint64_t first_ns = ask->first_token_ns ? ask->first_token_ns : now_ns;
         out->prefill_ns = first_ns - begun_ns;

@@ -3,7 +3,39 @@
 #include "base/limits.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
+
+static void request_add_time(uint64_t *sum, uint64_t more)
+{
+    *sum = *sum == REQUEST_TIME_UNKNOWN || more >= REQUEST_TIME_UNKNOWN - *sum
+               ? REQUEST_TIME_UNKNOWN
+               : *sum + more;
+}
+
+void request_times_add(struct request_times *sum, const struct request_times *more)
+{
+    assert(more->n_stages <= LIMIT_STAGES);
+    if (!more->n_stages || (sum->n_stages && sum->n_stages != more->n_stages)) {
+        sum->is_partial = true;
+        return;
+    }
+    sum->n_stages = more->n_stages;
+    for (uint32_t i = 0; i < more->n_stages; i++) {
+        struct request_stage_time *to = &sum->stages[i];
+        const struct request_stage_time *from = &more->stages[i];
+        request_add_time(&to->compute_ns, from->compute_ns);
+        request_add_time(&to->wait_ns, from->wait_ns);
+        request_add_time(&to->link_ns, from->link_ns);
+        to->link_bytes += from->link_bytes;
+    }
+    request_add_time(&sum->back_ns, more->back_ns);
+}
+
+bool request_times_know(const struct request_times *times)
+{
+    return times->n_stages && !times->is_partial;
+}
 
 static enum error_code request_check_tokens(const char *what, const int32_t *tokens, uint32_t n,
                                             uint32_t n_vocab, struct error *err)

@@ -9,6 +9,7 @@
  * a context. There is no other check of either. Pure; any thread. */
 #pragma once
 
+#include "base/limits.h"
 #include "engine/sampler.h"
 
 #include <stdbool.h>
@@ -30,6 +31,25 @@ struct token_event {
     uint32_t n_top;
 };
 
+/* A time that nobody knows. */
+#define REQUEST_TIME_UNKNOWN UINT64_MAX
+
+/* What one stage did for a request, summed over its micro-batches, which others may have been in,
+ * too. Micro-batches may be under way at the same time: only times of computing never overlap. */
+struct request_stage_time {
+    uint64_t compute_ns; /* from its first row's operations to its last pick */
+    uint64_t wait_ns;    /* where it is, for the device */
+    uint64_t link_ns;    /* on the way to it, from the stage before; or REQUEST_TIME_UNKNOWN */
+    uint64_t link_bytes; /* of messages to it; 0: the stage before is in its process */
+};
+
+struct request_times {
+    uint32_t n_stages; /* 0: unknown */
+    bool is_partial;   /* of some micro-batch they were not known */
+    struct request_stage_time stages[LIMIT_STAGES];
+    uint64_t back_ns; /* from the last stage to the driver; 0: it is there */
+};
+
 struct request_usage {
     uint32_t prompt_tokens;
     uint32_t cached_tokens; /* of the prompt, reused from a slot */
@@ -38,7 +58,14 @@ struct request_usage {
     /* Of that, while the slowest stage computed its micro-batches, which others may have been in,
      * too. 0: unknown. */
     uint64_t slowest_ns;
+    struct request_times times;
 };
+
+/* Adds what one more micro-batch took; `more` of 0 stages: unknown, and so is the sum then
+ * (request_times_know()). */
+void request_times_add(struct request_times *sum, const struct request_times *more);
+/* They are known, of all micro-batches. */
+bool request_times_know(const struct request_times *times);
 
 struct request_handlers {
     /* A token was generated. Return false to stop here (FINISH_STOP). A token that ends generation

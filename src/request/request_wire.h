@@ -11,11 +11,15 @@
  *   message    kind (1 byte), id (8), then by kind
  *   SUBMIT     n_predict, flags, n_top_logprobs, n_biases, n_stop_tokens, n_prompt (4 each); the
  *              sampler's parameters in their order; the instance (1 byte of length, text); biases
- *              (token, bias), stop tokens, prompt; the cache key (8; before 0.2 it was not there:
- * 0) REFUSED    error's code (2 bytes), its text (2 bytes of length, text) TOKENS     how many (4),
- * then of each token, index, logprob, n_top (4 each), and n_top times token, logprob ROW position,
- * n_values (4 each), values as F32 DONE       reason (1), flags (1), usage in its order, error as
- * in REFUSED, and slowest_ns (8; not there before 0.2: 0) ACCEPTED, CANCEL: nothing
+ *              (token, bias), stop tokens, prompt; the cache key (8; not there before 0.2: 0)
+ *   REFUSED    error's code (2 bytes), its text (2 bytes of length, text)
+ *   TOKENS     how many (4), then of each token, index, logprob, n_top (4 each), and n_top times
+ *              token, logprob
+ *   ROW        position, n_values (4 each), values as F32
+ *   DONE       reason (1), flags (1), usage in its order, error as in REFUSED, slowest_ns (8; not
+ *              there before 0.2: 0), its stages' times (not there before 1.1: unknown): how many
+ *              (4), of each compute, wait, link and the link's bytes (8 each), and the way back (8)
+ *   ACCEPTED, CANCEL: nothing
  *
  * What is behind the part that this version knows was appended by a newer one and is ignored; so is
  * a whole message of an unknown kind. The reader trusts nothing: every count is checked against its

@@ -206,6 +206,24 @@ static enum error_code read_refused(struct bytes_reader *reader, struct request_
     return code;
 }
 
+static enum error_code request_get_times(struct bytes_reader *reader, struct request_times *times,
+                                         struct error *err)
+{
+    const uint32_t n = bytes_get_u32(reader);
+    if (n > LIMIT_STAGES)
+        return error_set(err, ERROR_INVALID, "times of %u stages; the limit is %d", n,
+                         LIMIT_STAGES);
+    times->n_stages = n;
+    for (uint32_t i = 0; i < n; i++) {
+        times->stages[i].compute_ns = bytes_get(reader, 8);
+        times->stages[i].wait_ns = bytes_get(reader, 8);
+        times->stages[i].link_ns = bytes_get(reader, 8);
+        times->stages[i].link_bytes = bytes_get(reader, 8);
+    }
+    times->back_ns = bytes_get(reader, 8);
+    return ERROR_NONE;
+}
+
 static enum error_code read_done(struct bytes_reader *reader, struct request_message *out,
                                  struct error *err)
 {
@@ -221,6 +239,8 @@ static enum error_code read_done(struct bytes_reader *reader, struct request_mes
     enum error_code code = request_read_error(reader, &out->error, err);
     if (!code && reader->left)
         usage->slowest_ns = bytes_get(reader, 8);
+    if (!code && reader->left)
+        code = request_get_times(reader, &usage->times, err);
     if (!code &&
         (reason > FINISH_ERROR || (reason == FINISH_ERROR) != (out->error.code != ERROR_NONE)))
         code = error_set(err, ERROR_INVALID, "done for reason %u with error %u", reason,

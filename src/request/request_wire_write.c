@@ -143,6 +143,19 @@ void request_write_row(uint64_t id, uint32_t position, const float *values, uint
     request_end(at, run);
 }
 
+static void request_put_times(const struct request_times *times, struct buffer *run)
+{
+    const uint32_t n = request_times_know(times) ? times->n_stages : 0;
+    bytes_put(run, n, 4);
+    for (uint32_t i = 0; i < n; i++) {
+        bytes_put(run, times->stages[i].compute_ns, 8);
+        bytes_put(run, times->stages[i].wait_ns, 8);
+        bytes_put(run, times->stages[i].link_ns, 8);
+        bytes_put(run, times->stages[i].link_bytes, 8);
+    }
+    bytes_put(run, times->back_ns, 8);
+}
+
 void request_write_done(uint64_t id, enum finish_reason reason, const struct request_usage *usage,
                         const struct error *why, bool lost, struct buffer *run)
 {
@@ -157,5 +170,6 @@ void request_write_done(uint64_t id, enum finish_reason reason, const struct req
     bytes_put(run, usage->decode_ns, 8);
     put_error(why, run);
     bytes_put(run, usage->slowest_ns, 8);
+    request_put_times(&usage->times, run);
     request_end(at, run);
 }

@@ -87,6 +87,21 @@ def entries(world, wanted):
             check_equal("".join(pieces), wanted[PROMPTS[1]], f"text of {node.name}")
 
 
+def times(world, laptop):
+    with world.step("a record has what each stage and link took"):
+        laptop.chat(PROMPTS[3], model=NAME)
+        record = laptop.http("GET", "/api/requests")[1]["finished"][0]
+        stages, ran = record["stages"], record["prefill_ms"] + record["decode_ms"]
+        check_equal(len({stage["node"] for stage in stages}), 3, f"{record}")
+        for stage in stages:
+            check(0 < stage["compute_ms"] <= ran and stage["link_bytes"] > 0, f"{record}")
+        parts = ("compute_ms", "wait_ms", "link_ms")
+        shares = {part: sum(stage[part] for stage in stages) for part in parts}
+        world.say(f"{ran:.1f} ms: {shares}, back {record['back_ms']}")
+        # One short prompt, then a token after the other: nothing is under way twice.
+        check(0.5 * ran < sum(shares.values()) + record["back_ms"] < 1.05 * ran, f"{record}")
+
+
 def at_once(world, wanted):
     with world.step("eight requests at once, at all nodes"):
         answers = {}
@@ -128,6 +143,7 @@ def scenario(world):
     shelves(world, stages)
     wanted = texts_here(world, laptop)
     entries(world, wanted)
+    times(world, laptop)
     at_once(world, wanted)
     with world.step("medley run on each node gives it, too"):
         for node in world.nodes:

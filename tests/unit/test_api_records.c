@@ -200,13 +200,18 @@ static void test_figures(void **state)
     struct buffer out = {0};
     for (uint32_t i = 0; i < 5; i++)
         api_record_token(record, BEGUN + (100 + 10 * i) * MS);
-    api_record_usage(record, &(struct request_usage){.prompt_tokens = 10,
-                                                     .cached_tokens = 4,
-                                                     .queued_ns = 20 * MS,
-                                                     .prefill_ns = 60 * MS,
-                                                     .decode_ns = 40 * MS,
-                                                     .slowest_ns = 70 * MS});
-    const struct request_run run = {.n_stages = 1, .stages = {{"a", "cpu", 0, 4}}};
+    api_record_usage(record, &(struct request_usage){
+                                 .prompt_tokens = 10,
+                                 .cached_tokens = 4,
+                                 .queued_ns = 20 * MS,
+                                 .prefill_ns = 60 * MS,
+                                 .decode_ns = 40 * MS,
+                                 .slowest_ns = 70 * MS,
+                                 .times = {.n_stages = 2,
+                                           .stages = {{70 * MS, 2 * MS, 0, 0},
+                                                      {10 * MS, 0, REQUEST_TIME_UNKNOWN, 900}},
+                                           .back_ns = 3 * MS}});
+    struct request_run run = {.n_stages = 2, .stages = {{"a", "cpu", 0, 4}, {"b", "cpu", 4, 4}}};
     api_record_see_run(record, &run, 1, BEGUN + 190 * MS);
     api_record_end(&records, record, RECORD_DONE, BEGUN + 200 * MS);
     api_record_write(record, true, BEGUN + 900 * MS, &out);
@@ -214,8 +219,13 @@ static void test_figures(void **state)
     assert_string_equal(api_json_at(&out, "/queue_ms"), "20.0");
     assert_string_equal(api_json_at(&out, "/slowest_stage_ms"), "70.0");
     assert_string_equal(api_json_at(&out, "/stages/0/compute_ms"), "70.0");
-    assert_string_equal(api_json_at(&out, "/stages/0/wait_ms"), "30.0");
+    assert_string_equal(api_json_at(&out, "/stages/0/wait_ms"), "2.0");
+    assert_string_equal(api_json_at(&out, "/stages/0/link_ms"), "0.0");
     assert_string_equal(api_json_at(&out, "/stages/0/link_bytes"), "0");
+    assert_string_equal(api_json_at(&out, "/stages/1/compute_ms"), "10.0");
+    assert_string_equal(api_json_at(&out, "/stages/1/link_ms"), "null");
+    assert_string_equal(api_json_at(&out, "/stages/1/link_bytes"), "900");
+    assert_string_equal(api_json_at(&out, "/back_ms"), "3.0");
     assert_string_equal(api_json_at(&out, "/ttft_ms"), "100.0");
     assert_string_equal(api_json_at(&out, "/total_ms"), "200.0");
     assert_string_equal(api_json_at(&out, "/decode_tokens_per_s"), "100.0");

@@ -346,6 +346,7 @@ static struct link_probe probe_pinged(uint64_t there_ns, uint64_t back_ns, uint6
         const uint64_t theirs_ns = (uint64_t)((double)arrived_ns * (1 + drift)) - 77777 * MS;
         const struct pong pong = {i, sent_ns, theirs_ns, theirs_ns + 3 * MS};
         link_probe_pong(&probe, &pong, answered_ns + back_ns);
+        link_probe_hear_clock(&probe, &pong, answered_ns + back_ns);
     }
     return probe;
 }
@@ -370,6 +371,16 @@ static void test_jitter_does_not_see_the_clocks(void **state)
         const struct topology_link link = link_probe_reading(&probe);
         assert_in_range(link.jitter_ns.value, MS - MS / 20, MS + MS / 20);
     }
+}
+
+/* The quickest answer counts: those that were late would say 0.5 ms less. */
+static void test_the_peer_s_clock(void **state)
+{
+    const struct link_probe probe = probe_pinged(2 * MS, 2 * MS, MS, 0), none = {0};
+    int64_t ahead_ns = 0;
+    assert_false(link_probe_clock(&none, &ahead_ns));
+    assert_true(link_probe_clock(&probe, &ahead_ns));
+    assert_int_equal(ahead_ns, -(int64_t)(77777 * MS));
 }
 
 static void test_what_a_peer_makes_up_is_not_believed(void **state)
@@ -504,6 +515,7 @@ int main(void)
         cmocka_unit_test(test_waiting_after_a_link),
         cmocka_unit_test(test_latency_is_half_the_round_trip),
         cmocka_unit_test(test_jitter_does_not_see_the_clocks),
+        cmocka_unit_test(test_the_peer_s_clock),
         cmocka_unit_test(test_what_a_peer_makes_up_is_not_believed),
         cmocka_unit_test(test_loss_is_of_packets),
         cmocka_unit_test(test_bursts_stay_below_one_per_cent),

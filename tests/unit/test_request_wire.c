@@ -108,7 +108,9 @@ static void test_answers(void **state)
 {
     (void)state;
     static const float values[] = {1.5f, -2, NAN, INFINITY};
-    const struct request_usage usage = {10, 4, 3, 100, 200, UINT64_C(1) << 50, 77};
+    struct request_usage usage = {10, 4, 3, 100, 200, UINT64_C(1) << 50, 77};
+    usage.times = (struct request_times){
+        .n_stages = 2, .stages = {{1, 2, 3, 4}, {5, 6, REQUEST_TIME_UNKNOWN, 8}}, .back_ns = 9};
     const struct error why = {ERROR_DEVICE, "it burns\x1b[31m"};
     struct request_message message;
     struct buffer run = {0};
@@ -128,10 +130,13 @@ static void test_answers(void **state)
     assert_true(got->prompt_tokens == 10 && got->cached_tokens == 4 && got->generated_tokens == 3);
     assert_true(got->queued_ns == 100 && got->prefill_ns == 200 &&
                 got->decode_ns == UINT64_C(1) << 50 && got->slowest_ns == 77);
+    assert_memory_equal(&got->times, &usage.times, sizeof usage.times);
+    usage.times.is_partial = true; /* not known of all micro-batches */
     buffer_clear(&run);
     request_write_done(9, FINISH_LENGTH, &usage, NULL, false, &run);
     assert_int_equal(read_one(&run, &message, &err), ERROR_NONE);
     assert_true(!message.done.lost && message.done.reason == FINISH_LENGTH && !message.error.code);
+    assert_int_equal(message.done.usage.times.n_stages, 0);
     buffer_clear(&run);
     request_write_refused(9, &why, &run);
     assert_int_equal(read_one(&run, &message, &err), ERROR_NONE);
@@ -206,7 +211,7 @@ static void test_lengths(void **state)
 {
     (void)state;
     struct request request = make_request();
-    const struct request_usage usage = {0};
+    const struct request_usage usage = {.slowest_ns = 7};
     const struct error why = {ERROR_BUSY, "later"};
     struct buffer runs[5] = {0};
     size_t last = SIZE_MAX;
@@ -229,9 +234,11 @@ static void test_lengths(void **state)
                 request_message_deinit(&message);
                 continue;
             }
-            if (i == 4 && n == size - 8) { /* before there was the slowest stage's time */
+            /* before there was the slowest stage's time, and those of all */
+            if (i == 4 && (n == size - 20 || n == size - 12)) {
                 assert_int_equal(request_read(bytes, n, &message, &err), ERROR_NONE);
-                assert_true(message.done.usage.slowest_ns == 0);
+                assert_true(message.done.usage.slowest_ns == (n == size - 20 ? 0 : 7));
+                assert_int_equal(message.done.usage.times.n_stages, 0);
                 continue;
             }
             assert_int_equal(request_read(bytes, n, &message, &err), ERROR_INVALID);

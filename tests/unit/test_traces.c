@@ -115,9 +115,13 @@ static void check_attributes(yyjson_val *attributes)
 static void test_spans(void **state)
 {
     struct request_run_stage stages[2] = {{"node-a", "cpu", 0, 3}, {"node-b", "cuda0", 3, 5}};
-    static const char *const names[] = {
-        "chat a \"model\"", "queue", "prefill", "decode", "pause", "stage cpu", "stage cuda0"};
-    const struct request_record record = record_of(stages);
+    static const char *const names[] = {"chat a \"model\"", "queue",      "prefill",
+                                        "decode",           "pause",      "stage cpu",
+                                        "link cuda0",       "stage cuda0"};
+    struct request_stage_time times[2] = {{7, 8, 0, 0}, {9, 10, 11, 12}};
+    struct request_record record = record_of(stages);
+    record.times = times;
+    record.n_times = 2;
     const struct trace_service service = {.name = "tower"};
     struct buffer out = {0};
     traces_write(&record, &service, &out);

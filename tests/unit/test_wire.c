@@ -2,6 +2,7 @@
  * refused. */
 #include "pipeline/pipeline.h"
 
+#include "base/clock.h"
 #include "base/random.h"
 
 #include <math.h>
@@ -237,6 +238,14 @@ static void test_no_numbers_fail_the_shares(void **state)
     microbatch_deinit(&got);
 }
 
+static void set_times(struct microbatch *microbatch)
+{
+    microbatch->times = (struct request_times){
+        .n_stages = 3,
+        .stages = {{100, 10, 1, 0}, {200, 20, REQUEST_TIME_UNKNOWN, 5000}, {300, 30, 3, 6000}}};
+    microbatch->since_ns = clock_now_ns() - 1000000;
+}
+
 /* Every beginning of a message is refused; with any byte changed it is refused, or is a micro-batch
  * within the shape.
  */
@@ -248,6 +257,7 @@ static void test_damaged_messages(void **state)
     open_microbatch(&sent);
     open_microbatch(&got);
     fill(&sent, 1);
+    set_times(&sent);
     write_message(&sent, ACTIVATION_F16, &message);
     for (size_t size = 0; size < message.size; size++) {
         char *part =
@@ -276,11 +286,88 @@ static void test_damaged_messages(void **state)
     microbatch_deinit(&got);
 }
 
+/* What the stages took comes along, and how long the message was under way is added; who carries it
+ * turns its time into another clock's, or takes it away for a peer that does not know times. */
+static void test_times(void **state)
+{
+    (void)state;
+    struct microbatch sent, got;
+    struct buffer message = {0};
+    open_microbatch(&sent);
+    open_microbatch(&got);
+    for (uint32_t at = 0; at < 3; at++) {
+        fill(&sent, at ? at : 1);
+        sent.at = at;
+        set_times(&sent);
+        write_message(&sent, ACTIVATION_F16, &message);
+        assert_int_equal(wire_read(message.data, message.size, &SHAPE, &got, NULL), ERROR_NONE);
+        assert_int_equal(got.times.n_stages, 3);
+        assert_memory_equal(got.times.stages, sent.times.stages, at * sizeof *got.times.stages);
+        assert_in_range(got.times.stages[at].link_ns, 1000000, 1000000000);
+        assert_int_equal(got.times.stages[at].link_bytes, message.size);
+        assert_true(got.since_ns > sent.since_ns);
+        wire_shift_times(&message, -2000000); /* a clock behind this one */
+        assert_int_equal(wire_read(message.data, message.size, &SHAPE, &got, NULL), ERROR_NONE);
+        assert_in_range(got.times.stages[at].link_ns, 3000000, 1000000000);
+        wire_shift_times(&message, 3600 * INT64_C(1000000000)); /* from the future: at once */
+        assert_int_equal(wire_read(message.data, message.size, &SHAPE, &got, NULL), ERROR_NONE);
+        assert_int_equal(got.times.stages[at].link_ns, 0);
+        wire_hide_times(&message);
+        assert_int_equal(wire_read(message.data, message.size, &SHAPE, &got, NULL), ERROR_NONE);
+        assert_true(got.times.stages[at].link_ns == REQUEST_TIME_UNKNOWN);
+        wire_drop_times(&message);
+        assert_int_equal(wire_read(message.data, message.size, &SHAPE, &got, NULL), ERROR_NONE);
+        assert_int_equal(got.times.n_stages, 0);
+        sent.times.n_stages = 0; /* byte for byte what a node without times writes */
+        struct buffer plain = {0};
+        write_message(&sent, ACTIVATION_F16, &plain);
+        assert_int_equal(plain.size, message.size);
+        assert_memory_equal(plain.data, message.data, message.size);
+        wire_drop_times(&message);
+        wire_shift_times(&message, 5);
+        assert_memory_equal(plain.data, message.data, message.size);
+        buffer_deinit(&plain);
+    }
+    buffer_deinit(&message);
+    microbatch_deinit(&sent);
+    microbatch_deinit(&got);
+}
+
+/* Back at the driver; and a wrong number of stages is refused. */
+static void test_times_on_the_way_back(void **state)
+{
+    (void)state;
+    struct microbatch away, far;
+    struct buffer message = {0};
+    struct error err = {0};
+    open_microbatch(&away);
+    open_microbatch(&far);
+    fill(&away, 1);
+    fill(&far, 3);
+    set_times(&far);
+    write_message(&far, ACTIVATION_F16, &message);
+    assert_int_equal(wire_read_back(message.data, message.size, &SHAPE, &away, &err), ERROR_NONE);
+    assert_int_equal(away.times.n_stages, 3);
+    assert_memory_equal(away.times.stages, far.times.stages, 3 * sizeof *away.times.stages);
+    assert_in_range(away.times.back_ns, 1000000, 1000000000);
+    message.data[message.size - 4] = 2;
+    fill(&away, 1);
+    assert_int_equal(wire_read_back(message.data, message.size, &SHAPE, &away, &err),
+                     ERROR_INVALID);
+    assert_string_equal(err.text,
+                        "a micro-batch that comes back: times of 2 stages before stage 3");
+    buffer_deinit(&message);
+    microbatch_deinit(&away);
+    microbatch_deinit(&far);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_the_way_back),
+        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_times_on_the_way_back),
         cmocka_unit_test(test_large_values_survive_f16),
         cmocka_unit_test(test_no_numbers_fail_the_shares),
         cmocka_unit_test(test_damaged_messages),
