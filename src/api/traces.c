@@ -195,10 +195,31 @@ static void traces_write_spans(const struct request_record *record, struct buffe
         traces_write_stage(&span, i, slot_ns);
 }
 
+static const char TRACES_HEAD[] = "{\"resourceSpans\":[", TRACES_TAIL[] = "]}";
+
+bool traces_join(struct buffer *into, const struct buffer *more)
+{
+    const size_t head = strlen(TRACES_HEAD), tail = strlen(TRACES_TAIL);
+    const size_t size = into->size + 1 + more->size - head - tail;
+    assert(into->size >= head + tail && more->size >= head + tail);
+    const size_t end = into->size - tail;
+    if (size > TRACES_BATCH_BYTES)
+        return false;
+    if (!buffer_extend(into, size - into->size)) {
+        into->failed = false; /* it is as it was */
+        return false;
+    }
+    into->data[end] = ',';
+    memcpy(into->data + end + 1, more->data + head, more->size - head);
+    assert(end + 1 + more->size - head == into->size);
+    return true;
+}
+
 void traces_write(const struct request_record *record, const struct trace_service *service,
                   struct buffer *out)
 {
-    buffer_text(out, "{\"resourceSpans\":[{\"resource\":{\"attributes\":[");
+    buffer_text(out, TRACES_HEAD);
+    buffer_text(out, "{\"resource\":{\"attributes\":[");
     traces_attribute(out, "", "service.name", "medley");
     traces_attribute(out, ",", "service.version", MEDLEY_VERSION);
     if (service->name)
@@ -207,7 +228,8 @@ void traces_write(const struct request_record *record, const struct trace_servic
                 "]},\"scopeSpans\":[{\"scope\":{\"name\":\"medley\",\"version\":\"" MEDLEY_VERSION
                 "\"},\"spans\":[");
     traces_write_spans(record, out);
-    buffer_text(out, "]}]}]}");
+    buffer_text(out, "]}]}");
+    buffer_text(out, TRACES_TAIL);
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
@@ -216,7 +238,8 @@ enum error_code traces_open(const char *url, const char *service_name, struct tr
                             struct error *err)
 {
     struct traces *traces = mem_new(sizeof *traces);
-    const struct post_options options = {.url = url, .queue_max = TRACES_QUEUE, .attempts = 4};
+    const struct post_options options = {
+        .url = url, .queue_max = TRACES_QUEUE, .attempts = 4, .join = traces_join};
     if (traces && service_name)
         traces->service_name = mem_copy_text(service_name, strlen(service_name));
     if (!traces || (service_name && !traces->service_name)) {

@@ -21,6 +21,11 @@ struct trace_service {
 void traces_write(const struct request_record *record, const struct trace_service *service,
                   struct buffer *out);
 
+/* Two messages as one: the spans of `more` go behind those of `into`. False: it would be longer
+ * than TRACES_BATCH_BYTES, or there is no memory; then nothing has changed. Pure. */
+enum { TRACES_BATCH_BYTES = 1 << 20 };
+bool traces_join(struct buffer *into, const struct buffer *more);
+
 struct traces;
 /* `url` is where spans are taken, such as http://127.0.0.1:4318/v1/traces. */
 enum error_code traces_open(const char *url, const char *service_name, struct traces **out,

@@ -22,11 +22,11 @@ static void post_begin_curl(void)
 static void post_remove_first(struct post *post)
 {
     struct post_message *message = post->queue;
-    assert(message && post->stats.queued && post->queue_bytes >= message->body.size);
+    assert(message && post->stats.queued >= message->n && post->queue_bytes >= message->body.size);
     post->queue = message->next;
     if (!post->queue)
         post->queue_end = &post->queue;
-    post->stats.queued--;
+    post->stats.queued -= message->n;
     post->queue_bytes -= message->body.size;
     buffer_deinit(&message->body);
     mem_free(message);
@@ -41,6 +41,7 @@ bool post_send(struct post *post, struct buffer *body)
                           post->queue_bytes + body->size <= post->options.queue_bytes;
     if (has_room) {
         message->body = *body;
+        message->n = 1;
         *body = (struct buffer){0};
         *post->queue_end = message;
         post->queue_end = &message->next;
@@ -55,6 +56,25 @@ bool post_send(struct post *post, struct buffer *body)
         mem_free(message);
     buffer_deinit(body);
     return has_room;
+}
+
+/* What has come meanwhile goes along with the first, as far as that is possible. */
+static void post_join_first(struct post *post)
+{
+    struct post_message *first = post->queue, *next;
+    while (post->options.join && (next = first->next) != NULL) {
+        const size_t before = first->body.size;
+        if (!post->options.join(&first->body, &next->body))
+            return;
+        assert(!first->body.failed);
+        post->queue_bytes += first->body.size - before - next->body.size;
+        first->n += next->n;
+        first->next = next->next;
+        if (!first->next)
+            post->queue_end = &first->next;
+        buffer_deinit(&next->body);
+        mem_free(next);
+    }
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
@@ -109,17 +129,19 @@ static void *post_run(void *arg)
             pthread_cond_wait(&post->wake, &post->lock);
         if (!post->queue || post_is_out_of_time(post))
             break;
+        post_join_first(post);
+        post->stats.requests++;
         if (post_deliver_first(post) == POST_ARRIVED) {
-            post->stats.sent++;
+            post->stats.sent += post->queue->n;
         } else {
-            post->stats.given_up++;
+            post->stats.given_up += post->queue->n;
             log_line(LOG_WARN, "post", "a message to %s was given up (%llu so far)", post->host,
                      (unsigned long long)post->stats.given_up);
         }
         post_remove_first(post);
     }
     while (post->queue) {
-        post->stats.dropped++;
+        post->stats.dropped += post->queue->n;
         post_remove_first(post);
     }
     pthread_mutex_unlock(&post->lock);
@@ -166,6 +188,7 @@ static bool post_fill(struct post *post, const struct post_options *given)
         .authorization = post_copy(given->authorization, &failed),
         .sign = given->sign,
         .sign_self = given->sign_self,
+        .join = given->join,
         .ca_path = post_copy(given->ca_path, &failed),
         .queue_max = post_or(given->queue_max, POST_QUEUE),
         .queue_bytes = given->queue_bytes ? given->queue_bytes : POST_QUEUE_BYTES,

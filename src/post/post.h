@@ -35,6 +35,9 @@ struct post_options {
      * post's thread. NULL: none. */
     bool (*sign)(void *self, const struct buffer *body, char *line, size_t size);
     void *sign_self;
+    /* Puts `more` behind `into`, so that both go in one request; false: they do not fit together.
+     * Under the post's lock: quick. NULL: each goes by itself. */
+    bool (*join)(struct buffer *into, const struct buffer *more);
     const char *ca_path;   /* a file of authorities in the place of the system's */
     uint32_t queue_max;    /* messages that wait: POST_QUEUE */
     uint64_t queue_bytes;  /* and all of their bytes: POST_QUEUE_BYTES */
@@ -63,8 +66,9 @@ bool post_send(struct post *post, struct buffer *body);
 
 /* What came of messages since it was opened; each is in one of sent, dropped, given_up, queued. */
 struct post_stats {
-    uint64_t sent, dropped, given_up, retries;
-    uint32_t queued; /* the one under way included */
+    uint64_t sent, dropped, given_up; /* messages */
+    uint64_t retries, requests;       /* attempts that were repeated, and first ones */
+    uint32_t queued;                  /* the one under way included */
 };
 struct post_stats post_stats(struct post *post);
 const char *post_host(const struct post *post); /* "hooks.example.org:443" */

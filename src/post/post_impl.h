@@ -11,6 +11,7 @@
 struct post_message {
     struct post_message *next;
     struct buffer body;
+    uint32_t n; /* messages that it was joined from */
 };
 
 struct post {

@@ -27,9 +27,10 @@ class Collector(http.server.ThreadingHTTPServer):
         self.daemon_threads = True
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def spans(self):
-        return [span for message in self.messages for resource in message["resourceSpans"]
-                for scope in resource["scopeSpans"] for span in scope["spans"]]
+    def requests(self):
+        """Each one's spans: several may come in a message."""
+        return [resource["scopeSpans"][0]["spans"] for message in self.messages
+                for resource in message["resourceSpans"]]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -98,8 +99,8 @@ def scenario(world):
         model = node.status()["models"][0]["name"]
         status, answer = ask(node, model, f"00-{TRACE}-{PARENT}-01", max_tokens=8)
         check_equal(status, 200, answer)
-        wait("its spans", lambda: len(collector.messages) == 1)
-        spans = collector.spans()
+        wait("its spans", lambda: len(collector.requests()) == 1)
+        spans = collector.requests()[0]
         root = spans[0]
         check_equal(root["traceId"], TRACE, "the client's trace")
         check_equal(root["parentSpanId"], PARENT, "the client's span")
@@ -116,8 +117,8 @@ def scenario(world):
         ask(node, model, max_tokens=1)
         ask(node, model, f"00-{TRACE}-{PARENT}-00", max_tokens=1)
         ask(node, model, "00-nonsense", max_tokens=1)
-        wait("two more", lambda: len(collector.messages) == 3)
-        roots = [m["resourceSpans"][0]["scopeSpans"][0]["spans"][0] for m in collector.messages]
+        wait("two more", lambda: len(collector.requests()) == 3)
+        roots = [spans[0] for spans in collector.requests()]
         check_equal(len({root["traceId"] for root in roots}), 3, "traces")
         check("parentSpanId" not in roots[1], f"{roots[1]}")
         wait("they are counted", lambda: counted(node, "sent") == 3)

@@ -250,6 +250,40 @@ static void test_never_blocks(void **state)
     receiver_close(&receiver);
 }
 
+static bool join_short(struct buffer *into, const struct buffer *more)
+{
+    if (into->size + more->size > 4)
+        return false;
+    buffer_append(into, more->data, more->size);
+    return !into->failed;
+}
+
+/* What waits while the first is under way goes out together, as far as it fits together. */
+static void test_joins(void **state)
+{
+    struct receiver receiver = {.answers = {"503 Busy", NULL}};
+    receiver_open(&receiver);
+    struct post *post =
+        open_to(&receiver, (struct post_options){.pause_ms = 300, .join = join_short});
+    assert_true(send_text(post, "[0]"));
+    const uint64_t end_ns = clock_now_ns() + UINT64_C(20000000000);
+    while (post_stats(post).requests == 0 && clock_now_ns() < end_ns)
+        usleep(1000);
+    static const char *const texts[] = {"a", "b", "c", "d", "e", "f", "long", "g"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_true(send_text(post, texts[i]));
+    assert_int_equal(post_stats(post).queued, 9);
+    const struct post_stats stats = wait_for(post);
+    assert_int_equal(stats.sent, 9);
+    assert_int_equal(stats.requests, 5); /* [0], abcd, ef, long, g */
+    assert_int_equal(receiver.n_requests, 6);
+    assert_non_null(strstr(receiver.last, "\r\n\r\ng"));
+    assert_true(send_text(post, "1"));
+    assert_int_equal(wait_for(post).sent, 10);
+    post_close(post, 0);
+    receiver_close(&receiver);
+}
+
 static void test_bounds_bytes(void **state)
 {
     struct receiver receiver = {.hangs = true};
@@ -378,10 +412,15 @@ static void test_refuses_urls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_delivers),     cmocka_unit_test(test_tries_again),
-        cmocka_unit_test(test_gives_up),     cmocka_unit_test(test_follows_no_redirect),
-        cmocka_unit_test(test_never_blocks), cmocka_unit_test(test_bounds_bytes),
-        cmocka_unit_test(test_lingers),      cmocka_unit_test(test_checks_certificates),
+        cmocka_unit_test(test_delivers),
+        cmocka_unit_test(test_tries_again),
+        cmocka_unit_test(test_gives_up),
+        cmocka_unit_test(test_follows_no_redirect),
+        cmocka_unit_test(test_never_blocks),
+        cmocka_unit_test(test_joins),
+        cmocka_unit_test(test_bounds_bytes),
+        cmocka_unit_test(test_lingers),
+        cmocka_unit_test(test_checks_certificates),
         cmocka_unit_test(test_refuses_urls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

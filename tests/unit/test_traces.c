@@ -156,6 +156,28 @@ static void test_spans(void **state)
     buffer_deinit(&out);
 }
 
+/* Several requests in one message; what would be too long stays by itself. */
+static void test_joined(void **state)
+{
+    struct request_run_stage stages[2] = {{"node-a", "cpu", 0, 3}, {"node-b", "cuda0", 3, 5}};
+    struct request_record record = record_of(stages);
+    const struct trace_service service = {.name = "tower"};
+    struct buffer all = {0}, one = {0};
+    traces_write(&record, &service, &all);
+    traces_write(&record, &service, &one);
+    size_t n = 1;
+    while (traces_join(&all, &one))
+        n++;
+    assert_true(all.size <= TRACES_BATCH_BYTES && all.size + one.size > TRACES_BATCH_BYTES);
+    yyjson_doc *doc = yyjson_read(all.data, all.size, 0);
+    assert_non_null(doc);
+    assert_int_equal(yyjson_arr_size(yyjson_obj_get(yyjson_doc_get_root(doc), "resourceSpans")), n);
+    assert_true(n > 100);
+    yyjson_doc_free(doc);
+    buffer_deinit(&all);
+    buffer_deinit(&one);
+}
+
 /* A request that failed early has one span, which says so; without a client's span no parent. */
 static void test_a_failure(void **state)
 {
@@ -190,9 +212,8 @@ static void test_urls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_contexts),
-        cmocka_unit_test(test_spans),
-        cmocka_unit_test(test_a_failure),
+        cmocka_unit_test(test_contexts), cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_joined),   cmocka_unit_test(test_a_failure),
         cmocka_unit_test(test_urls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
