@@ -100,6 +100,11 @@ enum {
     LIMIT_WEIGHTS_KEEP_MS = 2000, /* verified parts are recorded and told of after so long … */
     LIMIT_WEIGHTS_KEEP_BYTES = 64 * 1024 * 1024, /* … or when they are so many */
     LIMIT_WEIGHTS_VERIFY = 2,                    /* parts hashed at a time */
+    LIMIT_SPREAD_RANGES = 1024, /* of layers on a node's disk, and of those that are to be copied */
+    LIMIT_SPREAD_CHUNK_BYTES = 1024 * 1024,      /* spare copies come in such pieces … */
+    LIMIT_SPREAD_BYTES_PER_S = 32 * 1024 * 1024, /* … at most so fast … */
+    LIMIT_SPREAD_BUSY_MS = 1000,                 /* … and one in so long while anything computes */
+    LIMIT_SPREAD_ROOM_MS = 10 * 1000,            /* between two looks at how much room there is */
     LIMIT_WEIGHTS_CLOSE_MS = 1000, /* for what is under way on links when a node stops */
 
     /* a placement: where the exact search ends, its memory, and what greedy still takes */

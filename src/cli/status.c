@@ -7,13 +7,16 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char usage[] =
     "Usage: medley status [--json]\n"
     "\n"
     "Says what the node on this machine does: its cluster and who leads it, where it listens and\n"
     "serves the API, which models the cluster knows, and which of them run, on which machines and\n"
-    "devices. medley nodes lists the machines, medley links the links between them.\n"
+    "devices. SURVIVES is how many machines can be lost, whichever they are, before an instance\n"
+    "cannot go on, and what it would lack then: a copy of its weights, memory, or votes of the\n"
+    "cluster. medley nodes lists the machines, medley links the links between them.\n"
     "\n"
     "  --json           for programs; what is unknown is null\n";
 
@@ -137,6 +140,18 @@ static void cmd_status_add_model(struct answer *answer, yyjson_val *model, struc
         table_cell(table, "%s", architecture);
 }
 
+/* What one more loss would take; an older node, or a newer one, may say nothing that is known. */
+static const char *limit_text(const char *limit)
+{
+    static const char *const texts[][2] = {
+        {"weights", " (weights)"}, {"memory", " (memory)"}, {"log", " (votes)"}};
+    for (size_t i = 0; limit && i < sizeof texts / sizeof *texts; i++) {
+        if (strcmp(limit, texts[i][0]) == 0)
+            return texts[i][1];
+    }
+    return "";
+}
+
 static void add_instance(struct answer *answer, yyjson_val *instance, struct table *table)
 {
     struct buffer where = {0};
@@ -147,6 +162,12 @@ static void add_instance(struct answer *answer, yyjson_val *instance, struct tab
     stages_text(answer, answer_list(answer, instance, "stages"), true, &where);
     if (problem)
         buffer_printf(&where, "%s%s", where.size ? "; " : "", problem);
+    uint64_t survives = 0;
+    if (answer_count_if(answer, instance, "survives", &survives))
+        table_cell(table, "%" PRIu64 "%s", survives,
+                   limit_text(answer_text_if(answer, instance, "survives_limit")));
+    else
+        table_cell(table, "?");
     table_cell(table, "%s", where.data ? where.data : "-");
     buffer_deinit(&where);
 }
@@ -172,7 +193,8 @@ static enum error_code cmd_status_print_table(struct table *table, const char *n
 static enum error_code cmd_status_print(yyjson_doc *doc, struct error *err)
 {
     static const char *const model_titles[] = {"MODEL", "SIZE", "LAYERS", "ARCHITECTURE", NULL};
-    static const char *const instance_titles[] = {"INSTANCE", "MODEL", "STATE", "WHERE", NULL};
+    static const char *const instance_titles[] = {"INSTANCE", "MODEL", "STATE",
+                                                  "SURVIVES", "WHERE", NULL};
     yyjson_val *root = yyjson_doc_get_root(doc);
     struct answer answer = {0};
     struct buffer head = {0};

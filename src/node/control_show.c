@@ -11,6 +11,7 @@
 #include "node/lead.h"
 #include "node/live.h"
 #include "node/peers.h"
+#include "node/spreading.h"
 #include "placing/placing.h"
 #include "topology/link.h"
 #include "weights/weights.h"
@@ -62,6 +63,17 @@ static void put_forecast(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_
                                 forecast.prefill_tokens_per_s);
 }
 
+/* How many machines can be lost, whichever they are; nothing: nobody has said. */
+static void put_survival(const struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
+                         const Cluster__Instance *instance)
+{
+    const Node__Survival *survival = spreading_survival(daemon, instance->id);
+    if (!survival)
+        return;
+    yyjson_mut_obj_add_uint(doc, object, "survives", survival->losses);
+    control_show_put_text(doc, object, "survives_limit", survival->limit);
+}
+
 void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
                           const Cluster__Instance *instance)
 {
@@ -78,6 +90,7 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
     yyjson_mut_obj_add_uint(doc, object, "epoch", instance->current ? instance->current->epoch : 0);
     control_show_put_stages(daemon, doc, object, instance->current);
     put_forecast(daemon, doc, object, instance);
+    put_survival(daemon, doc, object, instance);
 }
 
 static const char *leader_of(const struct daemon *daemon, const struct replica_status *status)

@@ -22,6 +22,7 @@
 #include "node/live.h"
 #include "node/peers.h"
 #include "node/roles.h"
+#include "node/spreading.h"
 #include "node/telling.h"
 #include "relay/relay.h"
 #include "trust/credentials.h"
@@ -249,6 +250,7 @@ static void daemon_on_tick(uv_timer_t *timer)
     roles_step(daemon);
     daemon_look_left(daemon);
     daemon_measure_links(daemon);
+    spreading_step(daemon);
     daemon_changed(daemon);
 }
 

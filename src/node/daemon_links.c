@@ -16,6 +16,7 @@
 #include "node/daemon_state.h"
 #include "node/lead.h"
 #include "node/live.h"
+#include "node/spreading.h"
 #include "placing/placing.h"
 #include "relay/relay.h"
 #include "weights/weights.h"
@@ -165,6 +166,7 @@ static uint64_t links_sign_now(Node__Now *now)
 {
     struct buffer bytes = {0};
     now->has_wall_ms = false;
+    now->disk_room_bytes = links_roughly(now->disk_room_bytes);
     for (size_t i = 0; i < now->n_devices; i++) {
         Node__DeviceNow *device = now->devices[i];
         device->free_bytes = links_roughly(device->free_bytes);
@@ -218,6 +220,7 @@ struct told_now {
     Node__Use uses[USES_MAX], *use_list[USES_MAX];
     Node__Problem problems[USES_MAX], *problem_list[USES_MAX];
     char *models[LIMIT_CLUSTER_MODELS], *unreached[LIMIT_CLUSTER_NODES];
+    struct spreading_told spreading;
 };
 
 static void links_fill_now(struct daemon *daemon, struct told_now *told, Node__Now *now)
@@ -230,6 +233,7 @@ static void links_fill_now(struct daemon *daemon, struct told_now *told, Node__N
     now->models = told->models;
     now->n_unreached = gather_unreached(daemon, told->unreached);
     now->unreached = told->unreached;
+    spreading_tell(daemon, &told->spreading, now);
     daemon_alerts_tell(daemon, now);
     now->has_takes_no_part = now->takes_no_part = agreement_failure(daemon->agreement) != NULL;
 }
@@ -253,6 +257,7 @@ void daemon_tell_now(struct daemon *daemon)
     now.uses = NULL;
     now.problems = NULL;
     now.tells = NULL;
+    spreading_untell(&now);
     placing_now_clear(&now);
     tell_now_to_those_who_need_it(daemon, &bytes, sign, held != daemon->held);
     daemon->held = held;

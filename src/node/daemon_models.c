@@ -168,6 +168,18 @@ static const char *failed_stage(const struct daemon *daemon, const Cluster__Plac
     return NULL;
 }
 
+/* A node of it does not answer: it is about to be placed anew, or cannot be. */
+static bool has_gone_node(const struct daemon *daemon, const Cluster__Placement *placement)
+{
+    for (size_t i = 0; i < placement->n_stages; i++) {
+        const char *node = placement->stages[i]->node;
+        const struct peer *peer = daemon_peer(daemon, node);
+        if (strcmp(node, daemon->id) != 0 && (!peer || !peer->link || peer->is_silent))
+            return true;
+    }
+    return false;
+}
+
 enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Instance *instance,
                                  const char **problem)
 {
@@ -179,6 +191,8 @@ enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Ins
         *problem = unplaced ? unplaced : failed_stage(daemon, instance->current);
         return unplaced ? INSTANCE_FAILED : instance->current ? INSTANCE_FAILED : INSTANCE_PLACING;
     }
+    if (has_gone_node(daemon, instance->current))
+        *problem = lead_problem_of(daemon, instance->id);
     return state_is_ready(instance->current) ? INSTANCE_READY : INSTANCE_LOADING;
 }
 

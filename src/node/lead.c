@@ -7,6 +7,7 @@
 #include "node/catalogue.h"
 #include "node/daemon_state.h"
 #include "node/peers.h"
+#include "node/spreading.h"
 #include "placing/placing.h"
 #include "relay/relay.h"
 
@@ -19,6 +20,7 @@ struct lead {
     struct master master;
     struct master_mover mover;
     struct placing placing; /* its view is brought up to date before it is used */
+    struct master_planner planner;
     bool leads;
     uint64_t leads_since_ms, self_proposed_ms;
 };
@@ -205,6 +207,18 @@ static bool has_weights(void *self, const char *node, const char *model)
     return false;
 }
 
+/* What has run and is placed anew needs its weights: without them nodes would load what none can
+ * fetch. */
+static enum error_code lead_place(void *self, const struct master_view *view,
+                                  const Cluster__Instance *instance, const bool *allowed,
+                                  bool beside, struct master_placement *out, struct error *err)
+{
+    struct daemon *daemon = self;
+    if (spreading_lost(daemon, instance, err))
+        return err->code;
+    return master_plan(&daemon->lead->planner, view, instance, allowed, beside, out, err);
+}
+
 static void lead_step_master(struct daemon *daemon)
 {
     static struct master_proposals proposals;
@@ -212,14 +226,14 @@ static void lead_step_master(struct daemon *daemon)
     struct error err;
     struct lead *lead = daemon->lead;
     daemon_placing_view(daemon);
-    struct master_planner planner = {placing_problem, placing_call_in, &lead->placing,
-                                     PLAN_NODES_MAX};
+    lead->planner =
+        (struct master_planner){placing_problem, placing_call_in, &lead->placing, PLAN_NODES_MAX};
     struct master_options options = master_options_default();
-    options.place = master_plan;
-    options.self = &planner;
+    options.place = lead_place;
+    options.self = daemon;
     options.consider = daemon->options.no_moves ? NULL : master_replan;
     options.considers = &lead->mover;
-    lead->mover.planner = &planner;
+    lead->mover.planner = &lead->planner;
     lead->mover.has_weights = has_weights;
     lead->mover.self = daemon;
     lead->mover.max_nodes = MOVE_NODES_MAX;

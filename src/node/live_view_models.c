@@ -5,6 +5,7 @@
 #include "node/live.h"
 #include "node/live_view.h"
 #include "node/peers.h"
+#include "node/spreading.h"
 #include "placement/problem.h"
 #include "relay/relay.h"
 
@@ -198,6 +199,8 @@ static void view_put_instance(struct live_view *view, yyjson_mut_val *list,
     view_number(view, item, "forecast_prefill_tokens_per_s", forecast.prefill_tokens_per_s > 0,
                 view_round(forecast.prefill_tokens_per_s));
     view_whole(view, item, "requests_active", true, view_count_requests(view, instance->id));
+    const Node__Survival *survival = spreading_survival(view->daemon, instance->id);
+    view_whole(view, item, "survives", survival != NULL, survival ? survival->losses : 0);
     view_put_service(view, item, instance, phase);
 }
 

@@ -76,6 +76,12 @@ void fetch_free(struct fetch *fetch)
     mem_free(fetch);
 }
 
+void fetch_hurry(struct fetch *fetch, uint64_t bytes_in_flight)
+{
+    const bool most = !bytes_in_flight || bytes_in_flight > LIMIT_FETCH_BYTES;
+    fetch->settings.bytes_in_flight = most ? LIMIT_FETCH_BYTES : bytes_in_flight;
+}
+
 enum fetch_status fetch_status(const struct fetch *fetch, struct error *err)
 {
     if (fetch->status == FETCH_FAILED && err)

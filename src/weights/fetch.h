@@ -58,6 +58,8 @@ enum error_code fetch_new(const struct manifest *manifest, const struct part_set
                           const struct fetch_settings *settings, uint64_t now_ns,
                           struct fetch **out, struct error *err);
 void fetch_free(struct fetch *fetch); /* NULL is fine */
+/* It may ask for more at once from here on; 0: LIMIT_FETCH_BYTES. */
+void fetch_hurry(struct fetch *fetch, uint64_t bytes_in_flight);
 
 /* ---- peers: numbered from 0, at most LIMIT_FETCH_PEERS ---- */
 enum error_code fetch_peer_add(struct fetch *fetch, uint64_t now_ns,

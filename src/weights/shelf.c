@@ -202,6 +202,32 @@ enum error_code shelf_make_room(struct shelf *shelf, uint64_t need_bytes, struct
     return code;
 }
 
+static uint64_t shelf_left(uint64_t of, uint64_t taken)
+{
+    return of > taken ? of - taken : 0;
+}
+
+enum error_code shelf_room(const struct shelf *shelf, uint64_t *bytes, struct error *err)
+{
+    struct listed *all = mem_new_array(LIMIT_SHELF_MODELS, sizeof *all);
+    uint32_t n = 0;
+    uint64_t on_disk = 0, taken = 0;
+    *bytes = 0;
+    enum error_code code = all ? shelf_list_all(shelf, all, &n, err)
+                               : error_set(err, ERROR_NO_MEMORY, "out of memory");
+    if (!code)
+        code = free_bytes(shelf, &on_disk, err);
+    for (uint32_t i = 0; !code && i < n; i++)
+        taken += all[i].entry.bytes;
+    if (!code)
+        *bytes = shelf_left(on_disk, shelf->options.spare_bytes);
+    if (!code && shelf->options.limit_bytes &&
+        shelf_left(shelf->options.limit_bytes, taken) < *bytes)
+        *bytes = shelf_left(shelf->options.limit_bytes, taken);
+    mem_free(all);
+    return code;
+}
+
 /* ---- the shelf ------------------------------------------------------------------------------- */
 
 /* A data file without a record is what a removal left that did not come to its end. */

@@ -55,6 +55,9 @@ enum error_code shelf_manifest(const struct shelf *shelf, const struct digest *i
 /* ERROR_BUSY: it is open, here or in another process. ERROR_NOT_FOUND. */
 enum error_code shelf_remove(struct shelf *shelf, const struct digest *identity, struct error *err);
 
+/* How much could be fetched now without evicting anything: what the limit and the disk leave. */
+enum error_code shelf_room(const struct shelf *shelf, uint64_t *bytes, struct error *err);
+
 /* Opens a model, which becomes the most recently used; an empty one where it is not there. The
  * manifest is copied. ERROR_BUSY: somebody else writes it. */
 enum error_code shelf_model_open(struct shelf *shelf, const struct manifest *manifest,

@@ -83,8 +83,8 @@ bool weights_fill_facts(struct weights_entry *entry, struct weights_facts *out)
 
 static bool wants_layers(const struct weights_entry *entry, uint32_t first_layer, uint32_t n_layers)
 {
-    bool all =
-        entry->is_wanted && first_layer <= LIMIT_LAYERS && n_layers <= LIMIT_LAYERS - first_layer;
+    bool all = entry->is_wanted && !entry->is_spread && first_layer <= LIMIT_LAYERS &&
+               n_layers <= LIMIT_LAYERS - first_layer;
     for (uint32_t i = 0; all && i < n_layers; i++)
         all = part_set_has(&entry->layers, first_layer + i);
     return all;
@@ -131,6 +131,7 @@ void weights_fetch(struct weights *weights, const struct digest *model, uint32_t
     if (weights_layers_are_here(entry, first_layer, n_layers))
         return;
     forget_problem(entry);
+    weights_spread_hurry(entry);
     for (uint32_t i = first_layer; i < LIMIT_LAYERS && i - first_layer < n_layers; i++)
         part_set_add(&entry->layers, i);
     if (!entry->is_wanted) {

@@ -85,6 +85,21 @@ enum worker_weights weights_have(struct weights *weights, const struct digest *m
 void weights_fetch(struct weights *weights, const struct digest *model, uint32_t first_layer,
                    uint32_t n_layers);
 
+/* The same slowly, as a spare copy (docs/weights.md): a piece at a time with rests between them,
+ * and without making other models go. weights_fetch() of it makes it as fast as any other. Nothing
+ * happens while the model is being fetched for use. One that failed is tried again after
+ * LIMIT_WEIGHTS_RETRY_MS. */
+void weights_spread(struct weights *weights, const struct digest *model, uint32_t first_layer,
+                    uint32_t n_layers);
+/* Something computes that fetching for spare copies would disturb: until the opposite is said. */
+void weights_set_busy(struct weights *weights, bool computes);
+/* Whether these layers are on this disk. Unlike weights_have() this is no use of them. */
+bool weights_holds(struct weights *weights, const struct digest *model, uint32_t first_layer,
+                   uint32_t n_layers);
+/* How much room there was for fetched models without any going, at most LIMIT_SPREAD_ROOM_MS ago.
+ * False: not looked yet. */
+bool weights_room(struct weights *weights, uint64_t *bytes);
+
 /* Why it could not be fetched; NULL: nothing is known against it. Good until the loop goes on. */
 const char *weights_problem(struct weights *weights, const struct digest *model);
 /* Of the fetch that is under way; zeroed: none is. */

@@ -37,6 +37,7 @@ static bool send_request(struct weights_entry *entry, const struct fetch_action 
     message.request.offset = action->offset;
     message.request.size = action->size;
     weights_post(ask->peer, &message);
+    weights_spread_asked(entry, ask->peer->link, action->size);
     return true;
 }
 
@@ -130,7 +131,10 @@ static void weights_fetch_start(struct weights_entry *entry, const struct manife
                                 const struct part_set *wanted)
 {
     struct weights_fetching *fetching = &entry->fetching;
-    const struct fetch_settings settings = {.bytes_in_flight = LIMIT_WEIGHTS_FLIGHT_BYTES,
+    const bool is_slow = entry->is_spread && !fetching->is_manifest;
+    const struct fetch_settings settings = {.chunk_bytes = is_slow ? LIMIT_SPREAD_CHUNK_BYTES : 0,
+                                            .bytes_in_flight = is_slow ? LIMIT_SPREAD_CHUNK_BYTES
+                                                                       : LIMIT_WEIGHTS_FLIGHT_BYTES,
                                             .patience_ns = 6 * weights_search_ns(entry->weights)};
     struct error err = {0};
     fetching->generation++;
@@ -261,7 +265,8 @@ void weights_fetch_pump(struct weights_entry *entry)
         return;
     uint64_t now_ns = clock_now_ns();
     bool has_memory = true, is_idle = false;
-    while (has_memory && !is_idle && weights->backlog_bytes < LIMIT_WEIGHTS_BACKLOG_BYTES) {
+    while (has_memory && !is_idle && weights->backlog_bytes < LIMIT_WEIGHTS_BACKLOG_BYTES &&
+           !weights_spread_rests(entry, now_ns)) {
         const struct fetch_action action = fetch_next(fetch, now_ns);
         is_idle = action.kind == FETCH_NOTHING;
         has_memory = weights_fetch_act(entry, &action);

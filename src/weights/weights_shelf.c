@@ -207,7 +207,7 @@ static void reserve_done(struct weights_job *job)
     struct error err = job->err;
     weights_shelf_give_back(reserve);
     bool is_full = err.code == ERROR_BUSY || err.code == ERROR_IO;
-    if (is_full && !reserve->has_lent && !weights_is_closing(job->weights)) {
+    if (is_full && !reserve->has_lent && !entry->is_spread && !weights_is_closing(job->weights)) {
         weights_shelf_lend(reserve);
         if (reserve->n_lent) {
             job->err = (struct error){0};

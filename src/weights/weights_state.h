@@ -123,6 +123,7 @@ struct weights_fetching {
     struct manifest whole;  /* then: of one part, the manifest itself … */
     struct buffer bytes;    /* … and what there is of it */
     struct part_set wanted; /* else: these parts */
+    uint64_t rest_ns;       /* a spare copy: nothing is asked for before */
     uint64_t since_ns;      /* the search for somebody who has the model */
     uint64_t n_writes, n_written;
     uint32_t *unkept; /* verified parts */
@@ -144,6 +145,8 @@ struct weights_entry { /* a model */
     uint64_t told_ns, touched_ns;
     uint32_t n_users, n_serving, n_jobs; /* n_jobs: that use here.shelf */
     bool is_wanted;
+    bool is_spread;         /* only as a spare copy (weights_spread.c) */
+    uint64_t spread_ns;     /* a spare copy failed then; 0: none did */
     struct part_set layers; /* that are wanted: a bit a layer */
     struct weights_holder *holders;
     uint32_t n_holders;
@@ -182,6 +185,13 @@ void weights_fetch_chunk(struct weights_peer *peer, const struct fetch_message *
 void weights_fetch_refused(struct weights_peer *peer, const struct fetch_message *message);
 void weights_fetch_have(struct weights_entry *entry, struct weights_holder *holder);
 void weights_fetch_away(struct weights_entry *entry, struct weights_holder *holder);
+
+/* ---- spare copies: weights_spread.c ---- */
+/* Whether the entry's fetch is to ask for nothing just now; the timer is set for when it is. */
+bool weights_spread_rests(struct weights_entry *entry, uint64_t now_ns);
+void weights_spread_asked(struct weights_entry *entry, const struct link *link, uint32_t bytes);
+/* Somebody needs it now: no rests any more. */
+void weights_spread_hurry(struct weights_entry *entry);
 
 /* ---- peers: weights_peers.c ---- */
 struct weights_peer {
@@ -251,6 +261,11 @@ struct weights {
     uint32_t n_spare;
     uint64_t backlog_bytes;
     struct weights_counts counts;
+
+    bool computes;       /* weights_set_busy() */
+    uint64_t room_bytes; /* as last looked at … */
+    uint64_t looked_ns;  /* … then; 0: not yet */
+    bool is_looking;
 };
 
 /* How long is waited for somebody who has a model: as long as a fetch waits where nobody has a part

@@ -57,7 +57,7 @@ static enum error_code find_missing(struct weights_entry *entry, struct part_set
 
 static void end_wanting(struct weights_entry *entry)
 {
-    entry->is_wanted = false;
+    entry->is_wanted = entry->is_spread = false;
     for (uint32_t i = 0; i < LIMIT_LAYERS; i++)
         part_set_remove(&entry->layers, i);
     weights_raise_changed(entry->weights);
@@ -66,6 +66,13 @@ static void end_wanting(struct weights_entry *entry)
 static void set_problem(struct weights_entry *entry, const struct error *why)
 {
     char name[DIGEST_TEXT];
+    if (entry->is_spread) { /* it is not in the way of using the model here */
+        entry->spread_ns = clock_now_ns();
+        log_line(LOG_INFO, "weights", "no spare copy of model %.12s: %s",
+                 digest_text(&entry->id, name), why->text);
+        end_wanting(entry);
+        return;
+    }
     entry->problem = *why;
     entry->problem_ns = clock_now_ns();
     log_line(LOG_WARN, "weights", "model %.12s: %s", digest_text(&entry->id, name), why->text);

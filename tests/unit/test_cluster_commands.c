@@ -177,7 +177,8 @@ static void test_status(void **state)
           "\"term\":7,"
           "\"voters\":3,\"nodes\":4},\"api\":\"http://"
           "127.0.0.1:8080\",\"listening\":[\"[::]:7979\"],"
-          "\"code\":\"K7QM-4XZD\",\"instances\":[{\"id\":\"demo-1\",\"model\":\"demo\",\"active\":"
+          "\"code\":\"K7QM-4XZD\",\"instances\":[{\"survives\":1,\"survives_limit\":\"weights\","
+          "\"id\":\"demo-1\",\"model\":\"demo\",\"active\":"
           "true,"
           "\"state\":\"loading\",\"problem\":null,\"epoch\":3,\"stages\":" STAGES "}],"
           "\"models\":[{\"name\":\"demo\",\"bytes\":2645056,\"n_layers\":11,\"architecture\":"
@@ -185,20 +186,19 @@ static void test_status(void **state)
           "\"llama\",\"fetching\":{\"verified_bytes\":1048576,\"wanted_bytes\":2097152}}]}\n"}});
     assert_int_equal(medley("status"), 0);
     assert_string_equal(
-        out,
-        "node       laptop, medley 0.1.0, id a1b2c3d4e5f60718\n"
-        "cluster    c1, 4 nodes of which 3 vote, led by tower (generation 2, term 7)\n"
-        "listens    [::]:7979\n"
-        "API        http://127.0.0.1:8080\n"
-        "join code  K7QM-4XZD\n"
-        "\n"
-        "MODEL  SIZE     LAYERS  ARCHITECTURE\n"
-        "demo   2.5 MiB  11      llama\n"
-        "new    2.5 MiB  11      llama; 1.0 MiB of 2.0 MiB fetched here\n"
-        "\n"
-        "INSTANCE  MODEL  STATE    WHERE\n"
-        "demo-1    demo   loading  tower cuda0 layers 0-9, laptop cpu layer 10 (loading: disk is "
-        "slow)\n");
+        out, "node       laptop, medley 0.1.0, id a1b2c3d4e5f60718\n"
+             "cluster    c1, 4 nodes of which 3 vote, led by tower (generation 2, term 7)\n"
+             "listens    [::]:7979\n"
+             "API        http://127.0.0.1:8080\n"
+             "join code  K7QM-4XZD\n"
+             "\n"
+             "MODEL  SIZE     LAYERS  ARCHITECTURE\n"
+             "demo   2.5 MiB  11      llama\n"
+             "new    2.5 MiB  11      llama; 1.0 MiB of 2.0 MiB fetched here\n"
+             "\n"
+             "INSTANCE  MODEL  STATE    SURVIVES     WHERE\n"
+             "demo-1    demo   loading  1 (weights)  tower cuda0 layers 0-9, laptop cpu layer 10 "
+             "(loading: disk is slow)\n");
     EXPECT(0, "status --json", "\"term\": 7");
 }
 
