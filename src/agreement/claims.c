@@ -130,20 +130,22 @@ static bool are_tells(const Node__Now *now)
     return true;
 }
 
-static bool are_copies(const Node__Now *now)
+static bool are_copies_and_loans(const Node__Now *now)
 {
     for (size_t i = 0; i < now->n_survivals; i++) {
         const char *limit = now->survivals[i]->limit;
         if (limit && strlen(limit) > LIMIT_CLUSTER_ID_BYTES)
             return false;
     }
+    if (now->lends_nothing && strlen(now->lends_nothing) > LIMIT_CLUSTER_TEXT_BYTES)
+        return false;
     return now->n_on_disk <= LIMIT_SPREAD_RANGES && now->n_spare_copies <= LIMIT_SPREAD_RANGES &&
            now->n_survivals <= LIMIT_CLUSTER_INSTANCES;
 }
 
 enum error_code claims_now(const Node__Now *now, struct error *err)
 {
-    if (are_copies(now) && now->n_tells <= LIMIT_ALERT_TELLS && are_tells(now) &&
+    if (are_copies_and_loans(now) && now->n_tells <= LIMIT_ALERT_TELLS && are_tells(now) &&
         now->n_devices <= LIMIT_DEVICES && now->n_uses <= LIMIT_CLUSTER_INSTANCES &&
         now->n_held <= HELD_MAX && now->n_unreached <= LIMIT_CLUSTER_NODES && are_problems(now))
         return ERROR_NONE;

@@ -33,6 +33,7 @@ extern const struct command command_forget;
 extern const struct command command_place;
 extern const struct command command_unload;
 extern const struct command command_drain;
+extern const struct command command_lend;
 extern const struct command command_token;
 extern const struct command command_move;
 extern const struct command command_sim;

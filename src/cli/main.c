@@ -39,6 +39,7 @@ static const struct command *const commands[] = {
     &command_place,
     &command_move,
     &command_drain,
+    &command_lend,
     &command_unload,
     &command_bench,
     &command_logits,

@@ -133,13 +133,14 @@ static void say_waiting(struct answer *answer, yyjson_val *node, struct buffer *
     buffer_deinit(&name);
 }
 
-static void say_problem(struct answer *answer, yyjson_val *node, struct buffer *out)
+static void say_problem(struct answer *answer, yyjson_val *node, const char *key,
+                        const char *before, struct buffer *out)
 {
-    const char *problem = answer_text_if(answer, node, "problem");
+    const char *problem = answer_text_if(answer, node, key);
     if (!problem)
         return;
     answer_clean(out, answer_text(answer, node, "name"));
-    buffer_text(out, ": ");
+    buffer_printf(out, ": %s", before);
     answer_clean(out, problem);
     buffer_text(out, "\n");
 }
@@ -157,7 +158,8 @@ static enum error_code cmd_nodes_print(yyjson_doc *doc, struct error *err)
     {
         cmd_nodes_add_row(&answer, node, &table);
         say_waiting(&answer, node, &below);
-        say_problem(&answer, node, &below);
+        say_problem(&answer, node, "problem", "", &below);
+        say_problem(&answer, node, "lends_nothing", "lends nothing now: ", &below);
     }
     enum error_code code = answer_failed(&answer, err);
     if (!code)

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/stages.h"
 #include "cli/table.h"
+#include "lending/lending.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -123,6 +124,28 @@ static void say_addresses(struct answer *answer, yyjson_val *root, struct buffer
     buffer_deinit(&line);
 }
 
+/* What this machine lends, where that is not everything. */
+static void say_lends(struct answer *answer, yyjson_val *root, struct buffer *out)
+{
+    yyjson_val *lends = answer_object_if(answer, root, "lends");
+    const char *nothing = lends ? answer_text_if(answer, lends, "nothing_now") : NULL;
+    struct buffer line = {0};
+    for (uint32_t i = 0; lends && i < LENDING_SETTINGS; i++) {
+        const char *value = answer_text_if(answer, lends, lending_setting(i));
+        if (value && strcmp(value, "all") != 0 && strcmp(value, "always") != 0 &&
+            strcmp(value, "yes") != 0)
+            buffer_printf(&line, "%s%s %s", line.size ? ", " : "", lending_setting(i), value);
+    }
+    if (line.size)
+        cmd_status_say(out, "lends", line.data);
+    if (nothing) {
+        buffer_clear(&line);
+        buffer_printf(&line, "nothing now: %s (medley lend)", nothing);
+        cmd_status_say(out, "lends", line.data ? line.data : "");
+    }
+    buffer_deinit(&line);
+}
+
 /* ---- models and instances -------------------------------------------------------------------- */
 
 static void cmd_status_add_model(struct answer *answer, yyjson_val *model, struct table *table)
@@ -203,6 +226,7 @@ static enum error_code cmd_status_print(yyjson_doc *doc, struct error *err)
     say_cluster(&answer, root, &head);
     say_totals(&answer, root, &head);
     say_addresses(&answer, root, &head);
+    say_lends(&answer, root, &head);
     cmd_status_fill(&answer, answer_list(&answer, root, "models"), &models, cmd_status_add_model);
     cmd_status_fill(&answer, answer_list(&answer, root, "instances"), &instances, add_instance);
     enum error_code code = answer_failed(&answer, err);

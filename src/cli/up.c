@@ -14,6 +14,7 @@
 #include "cli/up_models.h"
 #include "gpu/gpu.h"
 #include "heat/heat.h"
+#include "lending/lending.h"
 #include "mesh/host_port.h"
 #include "model/gguf_trial.h"
 #include "node/daemon.h"
@@ -149,6 +150,36 @@ static bool up_take_host(const struct command *command, const struct option_row 
     return false;
 }
 
+/* Of this row, and what is meant by it. */
+static bool up_take_lend(const struct command *command, const struct option_row *row,
+                         const char *value, void *flags)
+{
+    static const char *const settings[][3] = {{"lend", "share", NULL},
+                                              {"lend-memory", "memory", NULL},
+                                              {"devices", "devices", NULL},
+                                              {"lend-hours", "hours", NULL},
+                                              {"not-on-battery", "battery", "no"},
+                                              {"pause-when-used", "used", "no"}};
+    struct up *up = flags;
+    struct lending lending = {0};
+    struct error err;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        if (strcmp(settings[i][0], row->name) != 0)
+            continue;
+        const struct daemon_lend lend = {settings[i][1], settings[i][2] ? settings[i][2] : value};
+        if (up->node.n_lends == sizeof up->node.lends / sizeof *up->node.lends ||
+            lending_set(&lending, lend.setting, lend.value, &err)) {
+            command_misused(command, "%s: %s", option_name(row),
+                            lending_set(&lending, lend.setting, lend.value, &err)
+                                ? err.text
+                                : "given too often");
+            return false;
+        }
+        up->node.lends[up->node.n_lends++] = lend;
+    }
+    return true;
+}
+
 static const struct option_row node_options[] = {
     {.name = "api",
      .value = "ADDRESS",
@@ -260,6 +291,29 @@ static const struct option_row offer_options[] = {
      .value = "N",
      .help = "threads of the CPU",
      OPTION_U32(struct up, gpu_options.n_cpu_threads, 1, 1024)},
+    {.name = "lend",
+     .value = "PERCENT",
+     .help = "at most this part of each memory, such as 50%%; this and what follows is kept until\n"
+             "it is said anew, here or with `medley lend` (docs/lending.md)",
+     .take = up_take_lend},
+    {.name = "lend-memory",
+     .value = "SIZE",
+     .help = "at most so much of each memory, such as 8GiB",
+     .take = up_take_lend},
+    {.name = "devices",
+     .value = "LIST",
+     .help = "only these devices, by their ids (medley devices), with commas",
+     .take = up_take_lend},
+    {.name = "lend-hours",
+     .value = "HH:MM-HH:MM",
+     .help = "only then, by the local clock",
+     .take = up_take_lend},
+    {.name = "not-on-battery",
+     .help = "nothing while the machine runs on its battery",
+     .take = up_take_lend},
+    {.name = "pause-when-used",
+     .help = "nothing while others use more than half of its processors or of a card",
+     .take = up_take_lend},
     {.name = "in-process",
      .help = "devices compute in the node's process, not in one of their own each: a driver that\n"
              "crashes or hangs then takes the node along, not its device for a moment",

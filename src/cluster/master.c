@@ -162,6 +162,31 @@ static bool leaves(const struct master_round *s, const Cluster__Placement *place
     return false;
 }
 
+/* Some of it is where its owner lends nothing now. */
+static bool overstays(const struct master_round *s, const Cluster__Placement *placement)
+{
+    for (size_t i = 0; i < placement->n_stages; i++) {
+        const struct master_node *node = node_of(s, placement->stages[i]->node);
+        if (node && node->lends_nothing)
+            return true;
+    }
+    return false;
+}
+
+/* What has to go whether it has a place elsewhere or not. One instance at a time is moved because
+ * of memory: with it gone, others may be within the limit. */
+static bool exceeds_loan(const struct master_round *s, const Cluster__Instance *instance)
+{
+    const Cluster__State *root = s->view->state->root;
+    if (overstays(s, instance->current))
+        return true;
+    for (size_t i = 0; i < root->n_instances; i++) {
+        if (root->instances[i]->next)
+            return false;
+    }
+    return !s->out->n && s->options->exceeds && s->options->exceeds(s->options->self, instance);
+}
+
 static bool loading(const Cluster__Placement *placement)
 {
     for (size_t i = 0; placement && i < placement->n_stages; i++) {
@@ -358,9 +383,19 @@ static void put_off_moves(struct master_round *s, struct master_memory *memory)
     memory->move_ms = s->view->now_ms + memory->failed_ms;
 }
 
-/* Off a drained node; beside what serves where that is possible. */
+/* A limit of the owner is kept at any price: requests wait until there is a place again. */
+static void stop_over_loan(struct master_round *s, const Cluster__Instance *instance,
+                           struct master_memory *memory, const struct error *why)
+{
+    snprintf(memory->problem, sizeof memory->problem, "stopped, since less is lent now: %.200s",
+             why->text);
+    target(s, instance, false);
+    note_proposal(s, instance, memory);
+}
+
+/* Off a node that is drained or lends less now; beside what serves where that is possible. */
 static void move_away(struct master_round *s, const Cluster__Instance *instance,
-                      struct master_memory *memory)
+                      struct master_memory *memory, bool must)
 {
     assert(instance->current && !instance->next);
     struct master_placement placement = {0};
@@ -372,13 +407,18 @@ static void move_away(struct master_round *s, const Cluster__Instance *instance,
         placement = (struct master_placement){0};
         code = place_within_reach(s, instance, false, &placement, &err);
     }
+    if (code && must && code != ERROR_BUSY) {
+        stop_over_loan(s, instance, memory, &err);
+        return;
+    }
     if (code) {
         snprintf(memory->problem, sizeof memory->problem,
                  "it cannot leave the drained node: %.200s", err.text);
         put_off_moves(s, memory);
         return;
     }
-    propose_placement(s, instance, &placement, !beside, "a node is drained");
+    propose_placement(s, instance, &placement, !beside,
+                      must ? "less is lent" : "a node is drained");
     note_proposal(s, instance, memory);
 }
 
@@ -411,7 +451,8 @@ static void look_at_working(struct master_round *s, const Cluster__Instance *ins
     assert(instance->current);
     if (instance->next) {
         memory->moved_to = instance->next->epoch;
-        if ((broken(s, instance->next) || leaves(s, instance->next)) &&
+        if ((broken(s, instance->next) || leaves(s, instance->next) ||
+             overstays(s, instance->next)) &&
             !has_proposed(s, instance, memory)) {
             put_off_moves(s, memory);
             abandon(s, instance);
@@ -424,12 +465,13 @@ static void look_at_working(struct master_round *s, const Cluster__Instance *ins
     memory->wait_ms = memory->retry_ms = 0;
     if (memory->moved_to == instance->current->epoch)
         memory->failed_ms = memory->move_ms = 0;
-    if (!leaves(s, instance->current))
+    const bool must = exceeds_loan(s, instance);
+    if (!must && !leaves(s, instance->current))
         memory->problem[0] = 0;
     if (s->view->now_ms < memory->move_ms || has_proposed(s, instance, memory))
         return;
-    if (leaves(s, instance->current))
-        move_away(s, instance, memory);
+    if (must || leaves(s, instance->current))
+        move_away(s, instance, memory, must);
     else
         master_consider_instance(s, instance, memory);
 }
@@ -492,7 +534,8 @@ enum error_code master_step(struct master *master, const struct master_options *
     for (uint32_t i = 0; i < view->n_nodes; i++) {
         const Cluster__NodeRecord *record = record_of(view, i);
         s.allowed[i] = record && record->admitted && may_be_used(&s, &view->nodes[i]) &&
-                       !state_is_drained(view->state, view->nodes[i].id);
+                       !state_is_drained(view->state, view->nodes[i].id) &&
+                       !view->nodes[i].lends_nothing;
     }
     forget_gone(&s);
     if (state_lineage(view->state).generation < view->lineage.generation) {

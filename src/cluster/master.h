@@ -33,6 +33,7 @@ struct master_node {
     bool suspected;      /* it does not answer: nobody waits for lost_ms any more */
     char *const *missed; /* ids of nodes that it does not hear, though this one may */
     size_t n_missed;
+    bool lends_nothing; /* its owner's word: what is there goes, as from a drained one */
 };
 
 struct master_use {
@@ -89,7 +90,10 @@ struct master_options {
     master_consider consider; /* NULL: nothing is moved for gain */
     void *considers;          /* its `self` */
     uint64_t consider_ms;     /* between two questions about an instance */
-    uint64_t failed_ms;       /* after a move that failed; doubled up to 32 times that */
+    /* An instance takes more of a node than its owner lends: it is placed anew, or stopped. NULL:
+     * none ever does. */
+    bool (*exceeds)(void *self, const Cluster__Instance *instance);
+    uint64_t failed_ms; /* after a move that failed; doubled up to 32 times that */
 };
 struct master_options master_options_default(void); /* without place */
 

@@ -124,5 +124,7 @@ void control_token(struct conversation *conversation, yyjson_val *root);    /* c
 void control_events(struct conversation *conversation, yyjson_val *root);   /* control_events.c */
 void control_live(struct conversation *conversation, yyjson_val *root);     /* control_live.c */
 void control_alerts(struct conversation *conversation, yyjson_val *root);   /* control_alerts.c */
+void control_lend(struct conversation *conversation, yyjson_val *root);     /* lend.c */
+void control_put_lending(const struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *root);
 void control_audit(struct conversation *conversation, yyjson_val *root);    /* control_audit.c */
 void control_generate(struct conversation *conversation, yyjson_val *root); /* control_generate.c */

@@ -36,6 +36,7 @@ control_request_fn control_find(const char *name)
         {"authority", control_authority},
         {"audit", control_audit},
         {"alerts", control_alerts},
+        {"lend", control_lend},
         // clang-format on
     };
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {

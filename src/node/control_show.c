@@ -183,6 +183,7 @@ void control_status(struct conversation *conversation, yyjson_val *request)
                              state->instances[i]);
     put_models(daemon, doc, root);
     live_put_totals(daemon, doc, root);
+    control_put_lending(daemon, doc, root);
     control_answer(conversation, doc);
     control_end(conversation);
 }
@@ -259,7 +260,9 @@ static void put_node(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val 
         up ? (struct error){0} : finder_version_problem(daemon->finder, node->id);
     control_show_put_text(doc, item, "problem", problem.code ? problem.text : NULL);
     yyjson_mut_obj_add_null(doc, item, "words");
-    put_devices(doc, item, node, self ? daemon->now : peer ? peer->now : NULL);
+    const Node__Now *now = self ? daemon->now : peer ? peer->now : NULL;
+    control_show_put_text(doc, item, "lends_nothing", now ? now->lends_nothing : NULL);
+    put_devices(doc, item, node, now);
 }
 
 static void put_waiting(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *list)

@@ -19,6 +19,7 @@
 #include "node/finder.h"
 #include "node/knocks.h"
 #include "node/lead.h"
+#include "node/lend.h"
 #include "node/live.h"
 #include "node/peers.h"
 #include "node/roles.h"
@@ -251,6 +252,7 @@ static void daemon_on_tick(uv_timer_t *timer)
     daemon_look_left(daemon);
     daemon_measure_links(daemon);
     spreading_step(daemon);
+    lend_tick(daemon);
     daemon_changed(daemon);
 }
 
@@ -388,6 +390,8 @@ static enum error_code daemon_open_all(struct daemon *daemon, struct error *err)
     if (!code)
         code = daemon_open_identity(daemon, err);
     if (!code)
+        code = lend_open(daemon, &daemon->lend, err);
+    if (!code)
         code = daemon_audit_open(daemon, err);
     if (!code)
         code = open_agreement(daemon, err);
@@ -522,6 +526,7 @@ void daemon_free(struct daemon *daemon)
     daemon_free_peers(daemon);
     credentials_free(daemon->credentials);
     lead_free(daemon->lead);
+    lend_free(daemon->lend);
     alert_hook_close(daemon->alert_hook);
     daemon_alerts_free(daemon->alerts);
     message_free(daemon->now ? &daemon->now->base : NULL);

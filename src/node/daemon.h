@@ -51,6 +51,11 @@ struct daemon_options {
     bool no_moves; /* as leader it moves no instance for gain */
     uint64_t
         patience_ms; /* how long a request waits for its instance; 0: LIMIT_RELAY_PATIENCE_MS */
+    /* What the owner lends, beside what was said before (lending/lending.h); kept from now on. */
+    struct daemon_lend {
+        const char *setting, *value;
+    } lends[8];
+    uint32_t n_lends;
     uint64_t models_max_bytes; /* of fetched models; 0: no limit but the disk */
     struct gpu *gpu;           /* the devices to offer; outlives it */
     struct heat *heat;         /* NULL: not watched */

@@ -15,6 +15,7 @@
 #include "node/daemon_audit.h"
 #include "node/daemon_state.h"
 #include "node/lead.h"
+#include "node/lend.h"
 #include "node/live.h"
 #include "node/spreading.h"
 #include "placing/placing.h"
@@ -233,6 +234,7 @@ static void links_fill_now(struct daemon *daemon, struct told_now *told, Node__N
     now->models = told->models;
     now->n_unreached = gather_unreached(daemon, told->unreached);
     now->unreached = told->unreached;
+    lend_tell(daemon, now);
     spreading_tell(daemon, &told->spreading, now);
     daemon_alerts_tell(daemon, now);
     now->has_takes_no_part = now->takes_no_part = agreement_failure(daemon->agreement) != NULL;
@@ -257,6 +259,7 @@ void daemon_tell_now(struct daemon *daemon)
     now.uses = NULL;
     now.problems = NULL;
     now.tells = NULL;
+    now.lends_nothing = NULL;
     spreading_untell(&now);
     placing_now_clear(&now);
     tell_now_to_those_who_need_it(daemon, &bytes, sign, held != daemon->held);

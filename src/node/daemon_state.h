@@ -39,6 +39,7 @@ struct link;
 struct live;
 struct knocks;
 struct lead;
+struct lend;
 struct link_events;
 struct mesh;
 struct peer;
@@ -79,6 +80,8 @@ struct daemon {
     struct book *book;
     struct finder *finder;
     struct lead *lead;
+    struct lend *lend;
+    bool computes; /* a reply is under way in the cluster, as far as this node knows */
     struct membership membership;
     bool is_member;
     Cluster__Node *self; /* as it is told to others; NULL before it is a member */

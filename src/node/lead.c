@@ -106,6 +106,7 @@ static uint32_t lead_gather_nodes(struct daemon *daemon, struct master_node *nod
         nodes[n].id = id;
         nodes[n].missed = now ? now->unreached : NULL;
         nodes[n].n_missed = now ? now->n_unreached : 0;
+        nodes[n].lends_nothing = now && now->lends_nothing;
         nodes[n].suspected =
             (peer && (peer->link ? peer->is_silent : daemon_is_gone(daemon, peer))) ||
             (now && now->takes_no_part);
@@ -219,6 +220,13 @@ static enum error_code lead_place(void *self, const struct master_view *view,
     return master_plan(&daemon->lead->planner, view, instance, allowed, beside, out, err);
 }
 
+static bool lead_exceeds(void *self, const Cluster__Instance *instance)
+{
+    struct daemon *daemon = self;
+    bool over = false;
+    return !placing_over_lent(&daemon->lead->placing.view, instance->id, &over, NULL) && over;
+}
+
 static void lead_step_master(struct daemon *daemon)
 {
     static struct master_proposals proposals;
@@ -230,6 +238,7 @@ static void lead_step_master(struct daemon *daemon)
         (struct master_planner){placing_problem, placing_call_in, &lead->placing, PLAN_NODES_MAX};
     struct master_options options = master_options_default();
     options.place = lead_place;
+    options.exceeds = lead_exceeds;
     options.self = daemon;
     options.consider = daemon->options.no_moves ? NULL : master_replan;
     options.considers = &lead->mover;

@@ -259,6 +259,8 @@ static void view_put_node(struct live_view *view, yyjson_mut_val *list, const Cl
     view_flag(view, item, "leads", node->member && node->member == view->status.leader);
     view_flag(view, item, "votes", view_votes(view, node->member));
     view_flag(view, item, "draining", state_is_drained(daemon_state(daemon), node->id));
+    const Node__Now *now = self ? daemon->now : peer ? peer->now : NULL;
+    view_text(view, item, "lends_nothing", now ? now->lends_nothing : NULL);
     view_text(view, item, "version", node->version);
     yyjson_mut_val *addresses = yyjson_mut_obj_add_arr(view->doc, item, "addresses");
     for (size_t i = 0; i < node->n_addresses; i++)

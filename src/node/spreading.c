@@ -272,7 +272,8 @@ static bool cluster_computes(struct daemon *daemon)
 void spreading_step(struct daemon *daemon)
 {
     const Node__Now *now = leader_now(daemon);
-    weights_set_busy(daemon->weights, cluster_computes(daemon));
+    daemon->computes = cluster_computes(daemon);
+    weights_set_busy(daemon->weights, daemon->computes);
     for (size_t i = 0; now && i < now->n_spare_copies; i++) {
         const Node__SpareCopy *copy = now->spare_copies[i];
         struct digest digest;

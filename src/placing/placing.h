@@ -27,6 +27,9 @@
  * What a stage takes is said by the same formulas as for placing it (placement_stage_bytes()). No
  * device has more than all of its memory, whatever its node says.
  *
+ * What an owner lends (Now.lent_bytes) is a limit beside that: all instances together have no more
+ * of that memory, whatever is free.
+ *
  * Time. A device's share is the part of its time that it may compute now, and no more than what its
  * fitted thermal model says that it can keep up; where it is cool yet, the seconds until then go
  * along (full_s), and the error.
@@ -131,6 +134,10 @@ enum error_code placing_problem(void *placing, const struct master_view *view,
                                 const Cluster__Instance *instance, const bool *allowed,
                                 const struct placement_problem **problem,
                                 const struct master_device **devices, struct error *err);
+/* Whether stages of the instance are loaded beyond what the owner of their device lends. Errors as
+ * of placing_cluster(). */
+enum error_code placing_over_lent(const struct placing_view *view, const char *instance, bool *over,
+                                  struct error *err);
 bool placing_call_in(void *placing); /* master_planner.call_in */
 
 /* The driver's options for an instance: hosting opens its driver and runners with these. */

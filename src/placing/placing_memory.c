@@ -212,26 +212,66 @@ static void placing_memory_settle(struct placing_gathered *g, uint32_t index,
         device->memory_bytes = placing_memory_smaller(
             device->memory_bytes,
             placing_memory_minus(placing_memory_larger(free, described), counted->others));
+    if (now && now->has_lent_bytes)
+        device->memory_bytes = placing_memory_smaller(
+            device->memory_bytes, placing_memory_minus(now->lent_bytes, counted->others));
     device->reserve_bytes = said->has_reserve_bytes ? said->reserve_bytes
                                                     : cluster_default_reserve(device->memory_bytes);
     device->reserve_bytes = placing_memory_smaller(device->reserve_bytes, device->memory_bytes);
+}
+
+static bool is_over_lent(const struct placing_gathered *g, uint32_t index,
+                         const struct counted *counted)
+{
+    const struct cluster_device *device = &g->cluster.devices[index];
+    const Node__DeviceNow *now = placing_device_now(&g->nodes[device->node], device->id);
+    return now && now->has_lent_bytes && counted->given_back &&
+           counted->given_back > placing_memory_minus(now->lent_bytes, counted->others);
+}
+
+static enum error_code counting_begin(const struct placing_view *view,
+                                      struct placing_gathered *gathered, struct counting *out,
+                                      struct error *err)
+{
+    const uint32_t n_devices = gathered->cluster.n_devices;
+    *out = (struct counting){.view = view,
+                             .gathered = gathered,
+                             .devices = mem_new_array((size_t)n_devices + 1, sizeof *out->devices),
+                             .embedding_counts = plan_devices_count_embedding(&gathered->cluster)};
+    return out->devices ? ERROR_NONE
+                        : error_set(err, ERROR_NO_MEMORY,
+                                    "not enough memory for a cluster of %u devices", n_devices);
 }
 
 enum error_code placing_count_memory(const struct placing_view *view,
                                      struct placing_gathered *gathered, const char *instance,
                                      struct error *err)
 {
-    const uint32_t n_devices = gathered->cluster.n_devices;
-    struct counting c = {.view = view,
-                         .gathered = gathered,
-                         .devices = mem_new_array((size_t)n_devices + 1, sizeof *c.devices),
-                         .embedding_counts = plan_devices_count_embedding(&gathered->cluster)};
-    if (!c.devices)
-        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a cluster of %u devices",
-                         n_devices);
-    const enum error_code code = count_instances(&c, instance, err);
-    for (uint32_t i = 0; i < n_devices && !code; i++)
+    struct counting c;
+    enum error_code code = counting_begin(view, gathered, &c, err);
+    if (!code)
+        code = count_instances(&c, instance, err);
+    for (uint32_t i = 0; i < gathered->cluster.n_devices && !code; i++)
         placing_memory_settle(gathered, i, &c.devices[i]);
     mem_free(c.devices);
+    return code;
+}
+
+enum error_code placing_over_lent(const struct placing_view *view, const char *instance, bool *over,
+                                  struct error *err)
+{
+    struct placing_gathered gathered;
+    struct counting c = {0};
+    *over = false;
+    enum error_code code = placing_gather(view, &gathered, err);
+    if (code)
+        return code;
+    code = counting_begin(view, &gathered, &c, err);
+    if (!code)
+        code = count_instances(&c, instance, err);
+    for (uint32_t i = 0; i < gathered.cluster.n_devices && !code; i++)
+        *over = *over || is_over_lent(&gathered, i, &c.devices[i]);
+    mem_free(c.devices);
+    placing_gathered_deinit(&gathered);
     return code;
 }

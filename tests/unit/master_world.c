@@ -123,8 +123,8 @@ static void master_turn(struct house *h)
     for (uint32_t i = 0; i < NODES; i++) {
         if (h->up[i])
             h->heard_ms[i] = h->now_ms;
-        nodes[i] = (struct master_node){house_ids[i], h->heard_ms[i], h->suspected[i],
-                                        &h->misses[i], h->misses[i] != NULL};
+        nodes[i] = (struct master_node){house_ids[i],  h->heard_ms[i],       h->suspected[i],
+                                        &h->misses[i], h->misses[i] != NULL, h->lends_nothing[i]};
     }
     const struct master_view view = {.state = &h->state,
                                      .lineage = h->lineage,

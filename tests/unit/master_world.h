@@ -32,7 +32,8 @@ struct house {
     double sustained[NODES], full_s[NODES],
         doubt[NODES]; /* of its devices; sustained 0: for good */
     bool no_memory_beside, gains, by_hand, suspected[NODES], paused[NODES];
-    char *misses[NODES]; /* a node that it does not hear, though the leader may */
+    bool lends_nothing[NODES], is_over; /* its owner; the instance takes more than is lent */
+    char *misses[NODES];                /* a node that it does not hear, though the leader may */
     uint32_t considered;
     double tokens;
     uint32_t noise; /* of the real planner's rates: per cent */

@@ -427,6 +427,23 @@ static void test_what_is_told_the_node(void **state)
     EXPECT(2, "unload", "which instance?");
 }
 
+#define LENDS(nothing)                                                                             \
+    "{\"lends\":{\"memory\":\"8589934592B\",\"share\":\"50%\",\"devices\":\"all\",\"hours\":"      \
+    "\"always\",\"battery\":\"yes\",\"used\":\"yes\",\"now\":\"no\",\"nothing_now\":" nothing      \
+    "}}\n"
+
+static void test_lend(void **state)
+{
+    (void)state;
+    ANSWERS({"lend", {LENDS("\"its owner lends nothing now\"")}});
+    EXPECT(0, "lend off --memory 8GiB --share 50%", "Nothing is lent now: its owner lends nothing");
+    expect_heard("{\"do\":\"lend\",\"memory\":\"8GiB\",\"share\":\"50%\",\"now\":\"no\"}\n");
+    EXPECT(2, "lend maybe", "on or off, not 'maybe'");
+    EXPECT(2, "lend on off", "one word at most");
+    EXPECT(2, "lend --hours 9", "hours takes two times such as 22:00-07:00, or always, not '9'");
+    EXPECT(2, "lend --colour red", "unknown or incomplete option");
+}
+
 static void test_moves(void **state)
 {
     (void)state;
@@ -651,6 +668,7 @@ int main(void)
         cmocka_unit_test(test_an_admin_goes),
         cmocka_unit_test(test_token),
         cmocka_unit_test(test_what_is_told_the_node),
+        cmocka_unit_test(test_lend),
         cmocka_unit_test(test_moves),
         cmocka_unit_test(test_add),
         cmocka_unit_test(test_place),

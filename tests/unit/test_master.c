@@ -197,6 +197,57 @@ static void a_drained_node_that_is_needed(void **unused)
     house_drop(h);
 }
 
+/* As from a drained node; and where there is no place, it is stopped, until it is lent again. */
+static void a_node_that_lends_nothing_is_emptied(void **unused)
+{
+    struct house *h = house_on_two_nodes();
+    h->lends_nothing[1] = true;
+    for (int i = 0; i < 3; i++) {
+        house_run(h, 100);
+        assert_true(house_serves(h) && h->n_have[1] == 1 && house_instance(h)->next);
+    }
+    house_run(h, 1000);
+    assert_true(house_serves(h) && h->n_have[1] == 0);
+    h->wanted = true;
+    for (uint32_t i = 0; i < NODES; i++)
+        h->lends_nothing[i] = true;
+    house_run(h, 3000);
+    assert_int_equal(house_loaded(h), 0);
+    assert_non_null(master_problem(&h->master, "i"));
+    h->lends_nothing[3] = false;
+    house_run(h, 40 * 1000);
+    assert_true(house_serves(h) && h->n_have[3] > 0 && house_loaded(h) == h->n_have[3]);
+    house_drop(h);
+}
+
+static struct house
+    *over_loan; /* whose instance is asked about: its options' self is the planner */
+
+static bool house_is_over(void *self, const Cluster__Instance *instance)
+{
+    assert_true(instance->current && !instance->next);
+    return over_loan && over_loan->is_over;
+}
+
+/* What takes more than is lent is placed anew once, also where it was placed by hand. */
+static void what_is_over_the_loan_is_placed_anew(void **unused)
+{
+    struct house *h = house_on_two_nodes();
+    const uint64_t epoch = house_instance(h)->current->epoch;
+    h->options.exceeds = house_is_over;
+    over_loan = h;
+    house_run(h, 3000);
+    assert_int_equal(house_instance(h)->current->epoch, epoch);
+    h->is_over = true;
+    house_run(h, 200);
+    assert_true(house_serves(h) && house_instance(h)->next);
+    h->is_over = false;
+    house_run(h, 3000);
+    assert_true(house_serves(h) && house_instance(h)->current->epoch > epoch);
+    over_loan = NULL;
+    house_drop(h);
+}
+
 /* Where there is no memory for both, the old stages make room. */
 static void a_drain_without_memory_for_both(void **unused)
 {
@@ -324,6 +375,8 @@ int main(void)
         cmocka_unit_test(what_is_replaced_makes_room),
         cmocka_unit_test(a_drained_node_is_emptied),
         cmocka_unit_test(a_drained_node_that_is_needed),
+        cmocka_unit_test(a_node_that_lends_nothing_is_emptied),
+        cmocka_unit_test(what_is_over_the_loan_is_placed_anew),
         cmocka_unit_test(a_drain_without_memory_for_both),
         cmocka_unit_test(stages_that_do_not_hear_each_other),
         cmocka_unit_test(a_driver_that_does_not_hear_a_stage),

@@ -76,6 +76,50 @@ static void two_instances(void **state)
     world_close(&w);
 }
 
+static void lend(uint64_t bytes)
+{
+    for (size_t i = 0; i < w.now[0].n_devices; i++) {
+        w.now[0].devices[i]->has_lent_bytes = true;
+        w.now[0].devices[i]->lent_bytes = bytes;
+    }
+}
+
+static bool is_over(const char *instance)
+{
+    struct placing_view view = w.placing.view;
+    bool over = false;
+    view.state = &w.state;
+    assert_int_equal(placing_over_lent(&view, instance, &over, NULL), ERROR_NONE);
+    return over;
+}
+
+/* What an owner lends limits all instances together, whatever is free. */
+static void a_loan_is_a_limit(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "100MiB", "300MB/s", "1TFLOP/s")};
+    const uint64_t all = 100 << 20;
+    world_open(&w, gemma, machines, 1);
+    world_instance(&w, "i", CONTEXT, 1);
+    world_step(&w, "i");
+    world_hear(&w, 0);
+    const uint64_t size = all - memory_for("j", 0), epoch = state_epoch(world_find(&w, "i"));
+    world_hold(&w, 0, "i", epoch, 0);
+    for (size_t i = 0; i < w.now[0].n_devices; i++)
+        w.now[0].devices[i]->free_bytes -= size;
+    world_step(&w, "i"); /* which hears it */
+    lend(all);
+    assert_true(memory_for("i", 0) == all && memory_for("j", 0) == all - size && !is_over("i"));
+    lend(size);
+    assert_int_equal(memory_for("i", 0), size);
+    assert_int_equal(memory_for("j", 0), 0);
+    assert_true(!is_over("i") && !is_over("j"));
+    lend(size - 1);
+    assert_true(memory_for("i", 0) == size - 1 && memory_for("j", 0) == 0 && is_over("i"));
+    lend(0);
+    assert_true(memory_for("i", 0) == 0 && is_over("i") && !is_over("j"));
+    world_close(&w);
+}
+
 /* What has failed takes nothing; what was replaced goes before what comes. */
 static void failed_and_replaced(void **state)
 {
@@ -165,6 +209,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_instances),
+        cmocka_unit_test(a_loan_is_a_limit),
         cmocka_unit_test(failed_and_replaced),
         cmocka_unit_test(host_memory),
     };
