@@ -235,8 +235,10 @@ enum error_code graph_build(struct graph *graph, const struct graph_source *sour
                             .graph = graph};
     make_inputs(&b);
     struct ggml_tensor *x = embed(&b);
-    for (uint32_t i = 0; i < source->weights->n_layers; i++)
+    for (uint32_t i = 0; i < source->weights->n_layers; i++) {
         x = layer(&b, i, x);
+        ggml_format_name(x, GRAPH_LAYER_END "%u", i);
+    }
     if (source->last)
         x = shape->n_outputs ? head(&b, x) : NULL;
     if (x) {

@@ -19,6 +19,10 @@ struct graph_attention {
     struct attention_form form;
 };
 
+/* The name of a layer's last node, before its index in the stage; the last layer's is "result"
+ * where that is what comes out. */
+#define GRAPH_LAYER_END "layer_end_"
+
 struct graph_source { /* what graphs are built from; constant for a stage */
     const struct architecture *architecture;
     const struct hyperparameters *hyperparameters;

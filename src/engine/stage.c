@@ -55,8 +55,14 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
         return code;
     bool told = device_wants_work(stage->device);
     uint64_t start_ns = told ? clock_now_ns() : 0;
+    code = stage_stream_begin(stage, err);
+    if (code)
+        return code;
     stage_inputs_set(&stage->graph, batch, stage->h, stage->kv.cells, in);
     enum ggml_status status = ggml_backend_sched_graph_compute(stage->sched, stage->graph.cgraph);
+    code = stage_stream_end(stage, status == GGML_STATUS_SUCCESS, err);
+    if (code)
+        return code;
     if (status != GGML_STATUS_SUCCESS)
         return error_set(err, status == GGML_STATUS_ALLOC_FAILED ? ERROR_NO_MEMORY : ERROR_DEVICE,
                          "%s: computing a batch of %u rows failed (%s)",
@@ -165,7 +171,8 @@ struct stage_pin *stage_pin(const struct stage *stage, uint32_t first_layer, uin
     const struct stage_weights *weights = &stage->weights;
     struct stage_pin *pin = mem_new(sizeof *pin + weights->n_units * sizeof *pin->units);
     for (uint32_t i = 0; pin && i < weights->n_units; i++) {
-        if (is_pinned(weights->units[i], first_layer, n_layers, stage->h->n_layers))
+        if (!weights->units[i]->is_streamed &&
+            is_pinned(weights->units[i], first_layer, n_layers, stage->h->n_layers))
             pin->units[pin->n++] = weight_unit_again(weights->units[i]);
     }
     return pin;

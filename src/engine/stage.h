@@ -37,7 +37,9 @@ struct stage_options {
     uint32_t rows_max; /* rows of one batch */
     enum kv_type kv_type;
     enum flash_mode flash;
-    bool no_repack; /* keep the CPU's weights as stored: slower, for comparisons */
+    bool no_repack;       /* keep the CPU's weights as stored: slower, for comparisons */
+    uint64_t weights_max; /* bytes of the device that weights may take; 0: all. Layers beyond that
+                             are read from the file for every batch (weight_stream.h) */
 };
 
 struct stage_memory { /* bytes on the device */
@@ -63,6 +65,17 @@ void stage_close(struct stage *stage);
 struct stage_pin;
 struct stage_pin *stage_pin(const struct stage *stage, uint32_t first_layer, uint32_t n_layers);
 void stage_unpin(struct stage_pin *pin); /* NULL is fine */
+
+/* How layers that are not in memory come in. */
+struct stage_streaming {
+    uint32_t n_layers;  /* 0: none is streamed */
+    uint64_t bytes;     /* read for every batch */
+    uint64_t disk_bps;  /* as measured when it was opened; 0: too little to measure */
+    bool is_direct;     /* past the page cache */
+    uint64_t n_read;    /* bytes so far */
+    uint64_t waited_ns; /* that batches waited for the disk so far */
+};
+struct stage_streaming stage_streaming(const struct stage *stage);
 
 struct stage_memory stage_memory(const struct stage *stage);
 bool stage_is_first(const struct stage *stage);

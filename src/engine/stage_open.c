@@ -273,6 +273,8 @@ static enum error_code stage_measure_graphs(struct stage *stage, struct error *e
 {
     uint64_t host;
     enum error_code code = measure_compute(stage, err);
+    if (!code && stage->options.weights_max)
+        code = weights_limit(&stage->weights, stage->options.weights_max, err);
     weights_bytes(&stage->weights, false, &stage->memory.weights, &host);
     stage->memory.host += host;
     stage->memory.kv = kv_cache_bytes(&stage->kv);
@@ -354,6 +356,8 @@ static enum error_code stage_load(struct stage *stage, struct error *err)
         code = kv_cache_alloc(&stage->kv, err);
     if (!code)
         code = reserve_compute(stage, err);
+    if (!code)
+        stage_stream_watch(stage);
     return code;
 }
 
@@ -395,6 +399,19 @@ enum error_code stage_measure(struct device *device, const struct model *model,
     return ERROR_NONE;
 }
 
+static void log_streaming(const struct stage *stage)
+{
+    const struct stage_streaming streaming = stage_streaming(stage);
+    if (streaming.n_layers)
+        log_line(LOG_INFO, "engine",
+                 "%s: %u of %u layers are streamed: %llu MiB for every batch, from a disk of "
+                 "%llu MB/s, %s the page cache",
+                 device_info(stage->device)->id, streaming.n_layers, stage->options.n_layers,
+                 (unsigned long long)(streaming.bytes >> 20),
+                 (unsigned long long)(streaming.disk_bps / 1000000),
+                 streaming.is_direct ? "past" : "through");
+}
+
 enum error_code stage_open(struct device *device, const struct model *model,
                            const struct stage_options *options, struct stage **out,
                            struct error *err)
@@ -415,6 +432,7 @@ enum error_code stage_open(struct device *device, const struct model *model,
         (unsigned long long)(stage->memory.weights >> 20),
         (unsigned long long)(stage->memory.kv >> 20),
         (unsigned long long)(stage->memory.compute >> 20), stage->source.flash ? "on" : "off");
+    log_streaming(stage);
     *out = stage;
     return ERROR_NONE;
 }

@@ -4,6 +4,7 @@
 #include "engine/graph.h"
 #include "engine/kv_cache.h"
 #include "engine/stage.h"
+#include "engine/stage_stream.h"
 #include "engine/stage_work.h"
 #include "engine/weights.h"
 
@@ -22,5 +23,6 @@ struct stage {
     struct graph graph; /* of the last batch; reused while the shape stays */
     struct stage_memory memory;
     uint64_t reserved_bytes;
+    struct stage_stream_run run; /* of the batch that is computed */
     struct stage_cost cost;
 };

@@ -74,8 +74,7 @@ bool weights_on_host(const struct device *device)
     return device_ggml_backend(of) == device_ggml_fallback(of);
 }
 
-/* Host memory that the CPU fallback of a device computes from. */
-static ggml_backend_buffer_type_t host_type(const struct weight_unit *unit)
+ggml_backend_buffer_type_t weight_unit_host_type(const struct weight_unit *unit)
 {
     return ggml_backend_get_default_buffer_type(device_ggml_fallback(unit->device));
 }
@@ -87,7 +86,7 @@ static ggml_backend_buffer_type_t choose_type(const struct weight_unit *unit, en
         ggml_backend_get_default_buffer_type(device_ggml_backend(unit->device));
     /* the rows of a few tokens: looked up on the host, where the ids are */
     if (op == GGML_OP_GET_ROWS)
-        return host_type(unit);
+        return weight_unit_host_type(unit);
     const bool matrix = op == GGML_OP_MUL_MAT || op == GGML_OP_MUL_MAT_ID;
     const bool as_stored = product_is_of(weight->type) && device_ggml_products(unit->device);
     ggml_backend_buffer_type_t *extra =
@@ -96,7 +95,7 @@ static ggml_backend_buffer_type_t choose_type(const struct weight_unit *unit, en
         if (supported(unit, op, weight, *extra))
             return *extra;
     }
-    return supported(unit, op, weight, own) ? own : host_type(unit);
+    return supported(unit, op, weight, own) ? own : weight_unit_host_type(unit);
 }
 
 static struct weight_pool *pool_of(struct weight_unit *unit, ggml_backend_buffer_type_t type)
@@ -210,6 +209,9 @@ struct weight_unit *weight_unit_take(struct device *device, const struct model *
         return NULL;
     }
     declare_all(unit);
+    for (uint32_t i = 0; i < unit->n_pools; i++)
+        unit->pools[i].bytes = ggml_backend_alloc_ctx_tensors_from_buft_size(unit->pools[i].context,
+                                                                             unit->pools[i].type);
     return unit;
 }
 
@@ -257,21 +259,16 @@ void weight_unit_bytes(const struct weight_unit *unit, uint64_t *device_bytes, u
     *device_bytes = *host_bytes = 0;
     for (uint32_t i = 0; i < unit->n_pools; i++) {
         const struct weight_pool *pool = &unit->pools[i];
-        const uint64_t bytes =
-            unit->is_loaded
-                ? pool->bytes
-                : ggml_backend_alloc_ctx_tensors_from_buft_size(pool->context, pool->type);
-        const bool beside = !weights_on_host(unit->device) && pool->type == host_type(unit);
-        *(beside ? host_bytes : device_bytes) += bytes;
+        const bool beside =
+            !weights_on_host(unit->device) && pool->type == weight_unit_host_type(unit);
+        *(beside ? host_bytes : device_bytes) += pool->bytes;
     }
 }
 
-/* The file's own pages serve as the buffer: host memory, tensors as stored, and aligned as the CPU
- * wants them. */
-static bool is_mappable(const struct weight_unit *unit, const struct weight_pool *pool)
+bool weight_unit_is_in_place(const struct weight_unit *unit, const struct weight_pool *pool)
 {
     uint64_t alignment = ggml_backend_buft_get_alignment(pool->type);
-    if (pool->type != host_type(unit) || !gguf_file_is_mapped(model_file(unit->model)))
+    if (pool->type != weight_unit_host_type(unit) || !gguf_file_is_mapped(model_file(unit->model)))
         return false;
     for (uint32_t i = 0; i < unit->n_sources; i++) {
         if (unit->sources[i].pool == pool && unit->sources[i].source->offset % alignment)
@@ -303,8 +300,7 @@ enum error_code weight_unit_alloc(struct weight_unit *unit, struct error *err)
 {
     for (uint32_t i = 0; i < unit->n_pools; i++) {
         struct weight_pool *pool = &unit->pools[i];
-        pool->bytes = ggml_backend_alloc_ctx_tensors_from_buft_size(pool->context, pool->type);
-        if (!is_mappable(unit, pool) || !map_pool(unit, pool)) {
+        if (!weight_unit_is_in_place(unit, pool) || !map_pool(unit, pool)) {
             pool->buffer = ggml_backend_alloc_ctx_tensors_from_buft(pool->context, pool->type);
             if (pool->buffer)
                 weights_advise_huge_pages(pool->buffer);

@@ -26,7 +26,7 @@ struct weight_pool { /* the tensors of one buffer type */
     ggml_backend_buffer_type_t type;
     struct ggml_context *context;
     ggml_backend_buffer_t buffer;
-    uint64_t bytes; /* once it has one: what it was reckoned with */
+    uint64_t bytes; /* of that buffer */
 };
 
 struct weight_unit {
@@ -35,6 +35,7 @@ struct weight_unit {
     uint32_t layer;
     bool repack;
     bool is_loaded;
+    bool is_streamed; /* it gets its buffers from a stream, is never loaded and never shown */
     uint64_t reserved_bytes; /* of the device, given back with the unit */
     struct ggml_tensor *tensors[TENSOR_ROLE_COUNT];
     struct ggml_tensor *head; /* of WEIGHT_UNIT_LAST: output.weight, or the embedding when tied */
@@ -59,5 +60,10 @@ void weight_unit_drop(struct weight_unit *unit); /* NULL is fine */
 void weight_unit_bytes(const struct weight_unit *unit, uint64_t *device_bytes,
                        uint64_t *host_bytes);
 bool weights_on_host(const struct device *device);
+/* Host memory that the CPU fallback of its device computes from. */
+ggml_backend_buffer_type_t weight_unit_host_type(const struct weight_unit *unit);
+/* The pool's tensors can be used as they are in the file: host memory, as stored, and aligned as
+ * the CPU wants them. */
+bool weight_unit_is_in_place(const struct weight_unit *unit, const struct weight_pool *pool);
 /* Buffers for its tensors; what the CPU uses as stored stays in the mapped file. */
 enum error_code weight_unit_alloc(struct weight_unit *unit, struct error *err);

@@ -1,5 +1,7 @@
 #include "engine/weights_load.h"
 
+#include "base/log.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -11,7 +13,10 @@ struct copy_job {
     const struct tensor_copy *sources;
     uint32_t n_sources;
     const struct gguf_file *file;
+    bool touches;
+    uint64_t n_bytes; /* of all */
     atomic_uint next;
+    atomic_uint_fast64_t n_done; /* bytes */
 };
 
 /* The whole pages inside [offset, offset + size) of the file are not needed any more. */
@@ -23,6 +28,30 @@ static void release_pages(const struct gguf_file *file, uint64_t offset, uint64_
         madvise((void *)(uintptr_t)(gguf_file_bytes(file) + first), end - first, MADV_DONTNEED);
 }
 
+/* Reads the tensor's pages of the file in; a kernel that does not know how reads them at first use.
+ */
+static void touch_pages(const struct gguf_file *file, uint64_t offset, uint64_t size)
+{
+#ifdef MADV_POPULATE_READ
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    const uint64_t first = offset / page * page;
+    if (gguf_file_is_mapped(file))
+        madvise((void *)(uintptr_t)(gguf_file_bytes(file) + first), offset + size - first,
+                MADV_POPULATE_READ);
+#else
+    (void)file, (void)offset, (void)size;
+#endif
+}
+
+/* One line for every tenth of all. */
+static void copy_say_progress(struct copy_job *job, uint64_t size)
+{
+    const uint64_t before = atomic_fetch_add(&job->n_done, size), after = before + size;
+    if (job->touches && after * 10 / job->n_bytes != before * 10 / job->n_bytes)
+        log_line(LOG_INFO, "engine", "reading the layers that stay: %llu of %llu MiB",
+                 (unsigned long long)(after >> 20), (unsigned long long)(job->n_bytes >> 20));
+}
+
 static void *copy_run(void *arg)
 {
     struct copy_job *job = arg;
@@ -31,18 +60,27 @@ static void *copy_run(void *arg)
         if (i >= job->n_sources)
             return NULL;
         const struct gguf_tensor *source = job->sources[i].source;
+        if (job->sources[i].mapped && job->touches) {
+            touch_pages(job->file, source->offset, source->size);
+            copy_say_progress(job, source->size);
+        }
         if (job->sources[i].mapped)
             continue;
         ggml_backend_tensor_set(job->sources[i].tensor, gguf_file_bytes(job->file) + source->offset,
                                 0, source->size);
         release_pages(job->file, source->offset, source->size);
+        copy_say_progress(job, source->size);
     }
 }
 
 enum error_code weights_copy(const struct tensor_copy *sources, uint32_t n_sources,
-                             const struct gguf_file *file, uint32_t n_threads, struct error *err)
+                             const struct gguf_file *file, uint32_t n_threads, bool touches,
+                             struct error *err)
 {
-    struct copy_job job = {.sources = sources, .n_sources = n_sources, .file = file};
+    struct copy_job job = {
+        .sources = sources, .n_sources = n_sources, .file = file, .touches = touches};
+    for (uint32_t i = 0; i < n_sources; i++)
+        job.n_bytes += sources[i].source->size;
     pthread_t threads[COPY_THREADS_MAX];
     uint32_t n_started = 0;
     while (n_started + 1 < n_threads && n_started < COPY_THREADS_MAX &&

@@ -45,6 +45,8 @@ struct driver_options {
     enum flash_mode flash;
     bool no_repack;
     bool no_prefix_reuse;
+    uint64_t weights_max; /* bytes of a stage's weights in its device's memory; 0: all. The rest is
+                             streamed from the file (engine/stage.h) */
 };
 
 /* With the defaults in the place of zeros. ERROR_INVALID: beyond a limit. */

@@ -213,6 +213,7 @@ static void device_stage_run_opening(struct device_job *job)
         .kv_type = options->kv_type,
         .flash = options->flash,
         .no_repack = options->no_repack,
+        .weights_max = options->weights_max,
     };
     opening->code =
         stage_open(stage->device, opening->model, &stage_options, &stage->stage, &opening->error);
