@@ -9,6 +9,7 @@
 #include "model/model.h"
 #include "plan/plan_devices.h"
 #include "plan/plan_model.h"
+#include "plan/plan_stream.h"
 #include "report/report.h"
 
 #include <getopt.h>
@@ -363,6 +364,22 @@ static enum error_code report_sparing(const struct report_ask *ask, struct plan_
     return report_init(out, ask, err);
 }
 
+/* What `medley run` does on this machine with a model that does not fit. */
+static void cmd_plan_say_stream(const struct report *report, const struct model *model)
+{
+    const struct placement_problem *problem = &report->cluster_problem.problem;
+    struct plan_stream stream;
+    struct buffer text = {0};
+    struct error err;
+    uint64_t disk_bps;
+    if (plan_stream_disk(model, &disk_bps, &err) ||
+        !plan_stream_choose(problem, 0, disk_bps, &stream))
+        return;
+    plan_stream_text(&stream, problem->devices[stream.device].id, &text);
+    printf("`medley run` here: %s\n", text.data ? text.data : "");
+    buffer_deinit(&text);
+}
+
 static enum error_code cmd_plan_answer(const struct plan_args *args, const struct model *model,
                                        const struct driver_options *options,
                                        struct plan_here *devices, int *status, struct error *err)
@@ -385,6 +402,8 @@ static enum error_code cmd_plan_answer(const struct plan_args *args, const struc
     code = report_sparing(&ask, devices, &report, err);
     if (!code)
         code = cmd_plan_print(&report, args, err);
+    if (!code && report.outcome == ERROR_NOT_FOUND && args->here && !args->sim && !args->json)
+        cmd_plan_say_stream(&report, model);
     *status = !code && report.outcome ? EXIT_FAILED : EXIT_OK;
     report_deinit(&report);
     buffer_deinit(&name);

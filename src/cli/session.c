@@ -192,6 +192,17 @@ static void *open_vocabulary(void *arg)
     return NULL;
 }
 
+/* A model that is read from the disk over and over is slow: said without being asked. */
+static void session_say_stream(const struct plan *plan)
+{
+    struct buffer text = {0};
+    if (!plan->stream.n_streamed)
+        return;
+    plan_stream_text(&plan->stream, plan->problem.devices[plan->stream.device].id, &text);
+    log_line(LOG_WARN, "plan", "the model does not fit: %s", text.data ? text.data : "");
+    buffer_deinit(&text);
+}
+
 static void log_plan(const struct plan *plan, uint64_t took_ns)
 {
     struct buffer text = {0};
@@ -220,15 +231,21 @@ static enum error_code session_load(struct session *session, const struct sessio
         .n_devices = selection.n_devices,
         .n_spare = selection.n_spare,
         .split = flags->split,
+        .may_stream = !flags->sim_file,
         .options = &flags->driver,
     };
     const uint64_t start_ns = clock_now_ns();
     code = plan_make(&session->plan, session->model, &request, err);
-    if (!code)
+    if (!code) {
         log_plan(&session->plan, clock_now_ns() - start_ns);
+        session_say_stream(&session->plan);
+    }
+    struct driver_options options = flags->driver;
+    if (session->plan.stream.n_streamed)
+        options.weights_max = session->plan.stream.weights_max;
     if (!code)
-        code = driver_open(session->model, session->plan.stages, session->plan.n_stages,
-                           &flags->driver, &session->driver, err);
+        code = driver_open(session->model, session->plan.stages, session->plan.n_stages, &options,
+                           &session->driver, err);
     if (!code) {
         generator_of_driver(&session->of_driver, session->driver);
         session->generator = &session->of_driver.base;

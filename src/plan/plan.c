@@ -75,21 +75,24 @@ static enum error_code take_split(struct plan *plan, const struct model *model,
 
 /* Who gives a split may use all that there is: nothing is kept free, and no device takes the memory
  * of another. */
-static void free_memory(struct plan *plan)
+static void free_memory(struct plan *plan, bool limited)
 {
     for (uint32_t i = 0; i < plan->problem.n_devices; i++) {
         plan->posed.devices[i].memory_free_bytes = plan->cluster.devices[i].memory_bytes;
         plan->posed.devices[i].reserve_bytes = 0;
+        if (limited) /* what does not fit is streamed */
+            plan->posed.devices[i].memory_free_bytes = PLACEMENT_BYTES_MAX;
     }
 }
 
 /* The given stages as a placement, checked. */
-static enum error_code check_split(struct plan *plan, struct error *err)
+static enum error_code check_split(struct plan *plan, const struct plan_request *request,
+                                   struct error *err)
 {
     struct placement *placement = &plan->solution.placement;
     uint32_t first_layer = 0;
     const bool one_device = plan->problem.n_devices == 1;
-    free_memory(plan);
+    free_memory(plan, request->options->weights_max > 0);
     for (uint32_t i = 0; i < plan->n_stages; i++) {
         if (i && one_device)
             placement->stages[0].n_layers += plan->stages[i].n_layers;
@@ -145,6 +148,47 @@ static enum error_code solve_sparing(struct plan *plan, const struct plan_reques
     return code ? code : plan_solve(plan, err);
 }
 
+/* ---- layers from the disk --------------------------------------------------------------- */
+
+static uint64_t weights_of(const struct placement_problem *problem)
+{
+    uint64_t sum = 0;
+    for (uint32_t k = 0; k < problem->model.n_types; k++) {
+        sum += problem->model.input.bytes[k] + problem->model.output.bytes[k];
+        for (uint32_t i = 0; i < problem->model.n_layers; i++)
+            sum += problem->model.layers[i].bytes[k];
+    }
+    return sum;
+}
+
+/* All layers on the device that was chosen, which from here on counts as large enough. What a batch
+ * waits for the disk beyond its computing is added to what launching one takes. */
+static void take_stream(struct plan *plan, const struct plan_request *request)
+{
+    const struct plan_stream *stream = &plan->stream;
+    struct placement_device *device = &plan->posed.devices[stream->device];
+    plan->solution.placement = (struct placement){1, {{stream->device, 0, stream->n_layers}}};
+    plan->problem.demand.micro_batches = 1;
+    plan->n_stages = 1;
+    plan->stages[0] = (struct stage_plan){request->devices[stream->device], stream->n_layers};
+    device->memory_free_bytes = PLACEMENT_BYTES_MAX;
+    device->launch_s += 1 / stream->decode_tokens_per_s - 1 / stream->resident_tokens_per_s;
+}
+
+/* ERROR_NOT_FOUND: that does not help either. */
+static enum error_code plan_try_stream(struct plan *plan, const struct model *model,
+                                       const struct plan_request *request, struct error *err)
+{
+    uint64_t disk_bps;
+    enum error_code code = plan_stream_disk(model, &disk_bps, err);
+    if (code)
+        return code;
+    if (!plan_stream_choose(&plan->problem, request->options->weights_max, disk_bps, &plan->stream))
+        return error_set(err, ERROR_NOT_FOUND, "not even a window of its layers fits");
+    take_stream(plan, request);
+    return placement_check(&plan->problem, &plan->solution.placement, err);
+}
+
 static void take_solution(struct plan *plan, const struct plan_request *request)
 {
     const struct placement *placement = &plan->solution.placement;
@@ -168,9 +212,15 @@ static enum error_code plan_fill(struct plan *plan, const struct model *model,
     if (code)
         return code;
     if (request->split)
-        return check_split(plan, err);
+        return check_split(plan, request, err);
     struct error why = {0};
     code = solve_sparing(plan, request, &options, &why);
+    const bool is_limited = options.weights_max && weights_of(&plan->problem) > options.weights_max;
+    if (request->may_stream && (code == ERROR_NOT_FOUND || (!code && is_limited))) {
+        struct error no_stream;
+        if (plan_try_stream(plan, model, request, &no_stream) == ERROR_NONE)
+            return ERROR_NONE;
+    }
     if (code) {
         error_set(err, code, "%s", why.text);
         return code == ERROR_NOT_FOUND ? plan_refuse(&plan->problem, model, options.kv_type, err)

@@ -24,6 +24,7 @@
 #include "plan/plan_devices.h"
 #include "plan/plan_forecast.h"
 #include "plan/plan_model.h"
+#include "plan/plan_stream.h"
 
 struct plan_request {
     struct device *const
@@ -34,14 +35,17 @@ struct plan_request {
     uint32_t n_spare;
     const char *split; /* layers of each device, such as "10,6", or of each stage on the one device;
                           NULL: solve */
+    bool may_stream;   /* where no device holds the model: layers from the disk (plan_stream.h) */
     const struct driver_options *options; /* as the driver will get them */
 };
 
 struct plan { /* a zeroed one is empty */
     struct stage_plan stages[LIMIT_STAGES];
     uint32_t n_stages;
-    bool is_given; /* by a split: nothing was searched */
-    bool proved;   /* no other placement of these devices generates faster, by their figures */
+    bool is_given;             /* by a split: nothing was searched */
+    struct plan_stream stream; /* n_streamed: layers that are not in memory; then the driver's
+                                  options must have its weights_max */
+    bool proved; /* no other placement of these devices generates faster, by their figures */
     /* What was solved, with device i = request.devices[i]; for report_placement_text() and
      * plan_forecast(). Stages that follow each other on one device are one stage of the
      * placement. */

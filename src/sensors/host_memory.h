@@ -1,14 +1,16 @@
-/* The memory of this machine, or of this process's control group where that leaves less (cgroup v2,
- * as seen from inside: Documentation/admin-guide/cgroup-v2.rst of the kernel).
+/* The memory of this machine, or of this process's control group or one around it where that leaves
+ * less (cgroup v1 and v2: Documentation/admin-guide of the kernel), by its path in
+ * /proc/self/cgroup and as seen from inside a container, where the group is the root.
  *
  * Pages of files count as available: the kernel gives them up for whoever needs memory. In a
- * group's memory.current they are counted as used, and a mapped model would seem to fill it; so
+ * group's use they are counted as used, and a mapped model would seem to fill it; so
  * they are taken off again. */
 #pragma once
 
 #include "sensors/sysfs.h"
 
 struct host_memory {
+    uint64_t machine_bytes; /* without control groups */
     uint64_t total_bytes;
     uint64_t available_bytes;
     bool has_available;

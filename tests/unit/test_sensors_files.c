@@ -451,6 +451,39 @@ static void test_control_group_and_cpuinfo(void **state)
     tree_close(&tree);
 }
 
+/* The group's own path, in both versions, and a group around it with less. */
+static void test_control_groups_by_path(void **state)
+{
+    (void)state;
+    struct tree tree;
+    static struct sensor_sample sample;
+    tree_open(&tree);
+    tree_add_laptop(&tree);
+    tree_write(&tree, "4:memory:/home/medley\n2:cpu:/\n0::/user.slice/medley\n",
+               "proc/self/cgroup");
+    tree_write(&tree, "4294967296\n", "sys/fs/cgroup/memory/home/medley/memory.limit_in_bytes");
+    tree_write(&tree, "1073741824\n", "sys/fs/cgroup/memory/home/medley/memory.usage_in_bytes");
+    tree_write(&tree, "active_file 5\ntotal_inactive_file 536870912\ntotal_active_file 0\n",
+               "sys/fs/cgroup/memory/home/medley/memory.stat");
+    struct sensors_options options = world_options(&tree);
+    struct sensors *sensors = world_open(&options);
+    sensors_sample(sensors, &sample);
+    assert_reads(sample.node.memory_total_bytes, 4ull << 30);
+    assert_reads(sample.node.memory_available_bytes, (3ull << 30) + (512ull << 20));
+    tree_write(&tree, "2147483648\n", "sys/fs/cgroup/memory/home/memory.limit_in_bytes");
+    tree_write(&tree, "1073741824\n", "sys/fs/cgroup/memory/home/memory.usage_in_bytes");
+    sensors_sample(sensors, &sample);
+    assert_reads(sample.node.memory_total_bytes, 2ull << 30);
+    assert_reads(sample.node.memory_available_bytes, 1ull << 30);
+    tree_write(&tree, "1073741824\n", "sys/fs/cgroup/user.slice/medley/memory.max");
+    tree_write(&tree, "268435456\n", "sys/fs/cgroup/user.slice/medley/memory.current");
+    sensors_sample(sensors, &sample);
+    assert_reads(sample.node.memory_total_bytes, 1ull << 30);
+    assert_reads(sample.node.memory_available_bytes, 768ull << 20);
+    sensors_close(sensors);
+    tree_close(&tree);
+}
+
 static void test_wrong_arguments(void **state)
 {
     (void)state;
@@ -531,6 +564,7 @@ int main(void)
         cmocka_unit_test(test_rapl_wraps_around_and_vanishes),
         cmocka_unit_test(test_batteries),
         cmocka_unit_test(test_control_group_and_cpuinfo),
+        cmocka_unit_test(test_control_groups_by_path),
         cmocka_unit_test(test_wrong_arguments),
         cmocka_unit_test(test_this_machine),
         cmocka_unit_test(test_every_failed_allocation_is_survived),
