@@ -313,8 +313,12 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
     struct sequence *sequence = NULL;
     enum error_code code = sequence_new(request, driver->options.context,
                                         driver->pipeline.shape.n_vocab, &sequence, err);
-    if (code)
+    if (!code && memory_watch_terms(&driver->memory).refuses)
+        code = memory_watch_refusal(err);
+    if (code) {
+        sequence_free(sequence);
         return code;
+    }
     sequence->submitted_ns = clock_now_ns();
     pthread_mutex_lock(&driver->lock);
     uint32_t free_slots = driver->stats.slots_total - driver->stats.slots_busy;
@@ -460,6 +464,7 @@ static void driver_dismantle(struct driver *driver)
     mem_free(driver->pipeline.stages);
     picker_free(driver->pipeline.picker);
     slot_table_deinit(&driver->slots);
+    memory_watch_deinit(&driver->memory);
     pthread_cond_destroy(&driver->wake);
     pthread_mutex_destroy(&driver->lock);
     mem_free(driver);
@@ -494,6 +499,10 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
         code = driver_make_microbatches(driver, &settings.sizes, err);
     if (!code)
         code = pipeline_load(&driver->pipeline, model, stages, &driver->options, err);
+    for (uint32_t i = 0; i < n_stages && !code; i++) {
+        if (stages[i].device)
+            memory_watch_add(&driver->memory, stages[i].device);
+    }
     if (!code && pthread_create(&driver->thread, NULL, driver_own_thread, driver))
         code = error_set(err, ERROR_IO, "cannot start a thread");
     return code;
@@ -515,6 +524,7 @@ enum error_code driver_open_far(const struct model *model, const struct stage_pl
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for a driver");
     pthread_mutex_init(&driver->lock, NULL);
     pthread_cond_init(&driver->wake, NULL);
+    memory_watch_init(&driver->memory);
     driver->queue_end = &driver->queue;
     driver->incoming_end = &driver->incoming;
     driver->completed_end = &driver->completed;

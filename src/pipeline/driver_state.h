@@ -14,6 +14,7 @@
 #pragma once
 
 #include "pipeline/driver.h"
+#include "pipeline/memory_watch.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/schedule.h"
 #include "pipeline/sequence.h"
@@ -41,6 +42,7 @@ struct driver {
     uint32_t n_devices; /* different ones: as many micro-batches are under way */
     struct pipeline pipeline;
     struct microbatch *microbatches; /* n_devices of them */
+    struct memory_watch memory;      /* of the devices that compute here */
 
     /* the baton holder's */
     struct slot_table slots;

@@ -58,6 +58,7 @@ void microbatch_clear(struct microbatch *microbatch)
     microbatch->slowest_ns = 0;
     microbatch->times = (struct request_times){0};
     microbatch->since_ns = 0;
+    microbatch->was_short = false;
     microbatch->error = (struct error){0};
 }
 

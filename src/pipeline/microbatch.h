@@ -81,6 +81,7 @@ struct microbatch {
     struct request_times times;
     uint64_t since_ns;  /* it has been where it is since then, by this machine's clock */
     struct error error; /* when a share failed */
+    bool was_short;     /* of memory: a stage here computed it in parts, or not at all */
 };
 
 struct microbatch_sizes {

@@ -1,5 +1,6 @@
 /* Stages on devices of this process: loading them, and what a micro-batch does there. All of it on
  * the device's own thread. */
+#include "pipeline/batch_parts.h"
 #include "pipeline/pipeline_impl.h"
 
 #include "base/clock.h"
@@ -7,6 +8,7 @@
 
 #include <assert.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- computing ------------------------------------------------------------------------- */
 
@@ -83,6 +85,55 @@ static void device_stage_fail(struct microbatch *microbatch, struct pipeline_sta
     microbatch_fail(microbatch);
 }
 
+enum { NO_MEMORY_WAIT_NS = 50 * 1000 * 1000, NO_MEMORY_WAITS = 20 }; /* a second */
+
+struct stage_attempt {
+    struct stage *stage;
+    uint32_t n_waits;
+};
+
+static enum error_code device_stage_attempt(void *arg, const struct batch *batch, const float *in,
+                                            float *out, struct error *err)
+{
+    return stage_forward(((struct stage_attempt *)arg)->stage, batch, in, out, err);
+}
+
+/* Not for long: the device has other stages, and requests may be cancelled. */
+static bool device_stage_wait(void *arg)
+{
+    struct stage_attempt *attempt = arg;
+    const struct timespec pause = {.tv_nsec = NO_MEMORY_WAIT_NS};
+    if (attempt->n_waits++ == NO_MEMORY_WAITS)
+        return false;
+    nanosleep(&pause, NULL);
+    return true;
+}
+
+/* In parts where memory is short; after an error the cache is as it was. */
+static enum error_code device_stage_run_parts(struct microbatch *microbatch,
+                                              struct pipeline_stage *stage,
+                                              const struct batch *batch, const float *in,
+                                              float *out, bool last)
+{
+    struct stage_attempt attempt = {.stage = stage->stage};
+    const struct batch_parts parts = {
+        .forward = device_stage_attempt,
+        .wait = device_stage_wait,
+        .arg = &attempt,
+        .in_width = stage_width(stage->stage),
+        .out_width = last && !batch->embeddings ? stage_output_width(stage->stage)
+                                                : stage_width(stage->stage),
+        .outputs_only = last,
+    };
+    const enum error_code code =
+        batch_parts_run(&parts, batch, in, out, &microbatch->was_short, &microbatch->error);
+    for (uint32_t i = 0; code && i < batch->n_rows; i++) {
+        if (!i || batch->rows[i].slot != batch->rows[i - 1].slot)
+            stage_kv_truncate(stage->stage, batch->rows[i].slot, batch->rows[i].position);
+    }
+    return code;
+}
+
 static void device_stage_forward(struct microbatch *microbatch, struct pipeline_stage *stage,
                                  const float *in, bool last)
 {
@@ -91,7 +142,7 @@ static void device_stage_forward(struct microbatch *microbatch, struct pipeline_
     if (last)
         out = batch_output_count(&batch) ? microbatch->outputs : NULL;
     uint64_t start_ns = clock_now_ns();
-    enum error_code code = stage_forward(stage->stage, &batch, in, out, &microbatch->error);
+    enum error_code code = device_stage_run_parts(microbatch, stage, &batch, in, out, last);
     uint64_t spent_ns = clock_now_ns() - start_ns;
     atomic_fetch_add_explicit(&stage->busy_ns, spent_ns, memory_order_relaxed);
     if (spent_ns > microbatch->slowest_ns)

@@ -15,6 +15,7 @@ enum {
         1000,            /* how long the prompt rows of a step may take while streams are running */
     MIXED_ROWS_MIN = 32, /* below this a device does not get faster per step */
     MIXED_ROWS_FIRST = 64,  /* before anything has been measured */
+    NO_MEMORY_REPEATS = 60, /* a minute: no other error ends a reply so late */
     MEASURED_ROWS_MIN = 32, /* a micro-batch tells the speed of prompts from this size on */
 };
 
@@ -220,6 +221,13 @@ static void step_add_share(struct driver *driver, struct microbatch *microbatch,
     slot->served = driver->n_sent + 1;
 }
 
+/* Shorter while memory is short. */
+static uint32_t step_batch_rows(struct driver *driver)
+{
+    const uint32_t rows = driver->options.batch_rows / memory_watch_terms(&driver->memory).divisor;
+    return rows ? rows : 1;
+}
+
 /* Fills `microbatch` with what is to be done next; false when that is nothing. */
 static bool step_form(struct driver *driver, struct microbatch *microbatch)
 {
@@ -228,7 +236,7 @@ static bool step_form(struct driver *driver, struct microbatch *microbatch)
     uint32_t n_items = step_describe(driver, items, slots);
     uint64_t embedding_rows = driver->pipeline.shape.output_floats / driver->pipeline.shape.n_embd;
     struct schedule_limits limits = {
-        .rows = driver->options.batch_rows,
+        .rows = step_batch_rows(driver),
         .devices = driver->n_devices,
         .prefill_rows_mixed = step_mixed_rows(driver),
         .output_all_rows = OUTPUT_ALL_ROWS,
@@ -417,6 +425,13 @@ static void step_measure(struct driver *driver, const struct microbatch *microba
         driver->prompt_row_ns ? (3 * driver->prompt_row_ns + row_ns) / 4 : row_ns;
 }
 
+/* A lack of memory passes: what others took, they give back. Each attempt waits a second for that
+ * (stage_device.c), and requests may be cancelled between two. */
+static bool step_may_repeat(struct sequence *sequence, const struct error *err)
+{
+    return err->code == ERROR_NO_MEMORY && sequence->n_no_memory++ < NO_MEMORY_REPEATS;
+}
+
 static void step_settle(struct driver *driver, struct microbatch *microbatch, uint32_t index,
                         uint32_t width, const float *outputs)
 {
@@ -427,7 +442,8 @@ static void step_settle(struct driver *driver, struct microbatch *microbatch, ui
     struct sequence *sequence = slot->sequence;
     if (share->failed || share->dropped) {
         slot->broken = true;
-        if (sequence && share->failed && sequence->id == share->sequence)
+        if (sequence && share->failed && sequence->id == share->sequence &&
+            !step_may_repeat(sequence, &microbatch->error))
             step_finish(driver, sequence, FINISH_ERROR, &microbatch->error);
         else if (sequence)
             step_start_over(driver, sequence);
@@ -436,6 +452,7 @@ static void step_settle(struct driver *driver, struct microbatch *microbatch, ui
     if (sequence && sequence->id == share->sequence) {
         sequence->slowest_ns += microbatch->slowest_ns;
         request_times_add(&sequence->times, &microbatch->times);
+        sequence->n_no_memory = 0;
         step_deliver(driver, sequence, share, width, outputs, &microbatch->picks[index]);
     }
 }
@@ -444,6 +461,8 @@ void step_complete(struct driver *driver, struct microbatch *microbatch)
 {
     assert(driver->n_in_flight && microbatch->at == driver->pipeline.n_stages);
     step_measure(driver, microbatch);
+    if (microbatch->was_short)
+        memory_watch_failed(&driver->memory);
     uint32_t width =
         microbatch->embeddings ? driver->pipeline.shape.n_embd : driver->pipeline.shape.n_vocab;
     const float *outputs = microbatch->outputs;

@@ -122,3 +122,30 @@ bool host_memory_of(const struct sysfs *fs, struct host_memory *out)
     apply_groups(fs, out);
     return true;
 }
+
+static bool read_stall(const char *text, double *part)
+{
+    static const char start[] = "some avg10=";
+    double percent;
+    if (strncmp(text, start, sizeof start - 1) != 0 ||
+        !sysfs_parse_decimal(text + sizeof start - 1, &percent) || !(percent <= 100))
+        return false;
+    *part = percent / 100;
+    return true;
+}
+
+bool host_memory_stall(const struct sysfs *fs, double *part)
+{
+    char text[LIMIT_SENSOR_FILE_BYTES] = "", path[GROUP_PATH_BYTES];
+    *part = 0;
+    sysfs_text(fs, text, sizeof text, "proc/self/cgroup");
+    group_path(text, &versions[0], path);
+    if (!sysfs_text(fs, text, sizeof text, "sys/fs/cgroup%s/memory.pressure", path) &&
+        read_stall(text, part))
+        return true;
+    struct host_memory memory;
+    if (!host_memory_of(fs, &memory) || !memory.has_available ||
+        memory.available_bytes > memory.total_bytes / 8)
+        return false;
+    return !sysfs_text(fs, text, sizeof text, "proc/pressure/memory") && read_stall(text, part);
+}

@@ -18,3 +18,9 @@ struct host_memory {
 
 /* False, with *out zeroed, when the kernel does not say. */
 bool host_memory_of(const struct sysfs *fs, struct host_memory *out);
+
+/* Part of the last ten seconds in which some task waited for memory, 0 … 1 (pressure stall
+ * information: Documentation/accounting/psi.rst): of this process's group where it has its own
+ * figures; else of the machine, but only where little of its memory is available, for else somebody
+ * waits within the limit of a group of his own. False, with 0: the kernel does not say. */
+bool host_memory_stall(const struct sysfs *fs, double *part);

@@ -42,6 +42,7 @@ struct fake_faults {
 };
 void fake_set_faults(struct fake_faults faults);
 void fake_fail_next(uint32_t layer); /* the next forward of the stage with that layer fails, once */
+void fake_set_memory(uint32_t rows); /* forwards of more rows find no memory; UINT32_MAX: all do */
 void fake_block(bool blocked);       /* forwards wait while it is set */
 uint32_t fake_stages_open(void);
 uint32_t fake_pins_open(void); /* stage_pin() that were not dropped */

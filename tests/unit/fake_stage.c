@@ -29,6 +29,7 @@ static struct fake_trace trace;
 static int64_t fail_layer = -1;
 static bool is_blocked;
 static atomic_uint stages_open, holds_open;
+static atomic_uint memory_rows = UINT32_MAX;
 
 /* ---- control -------------------------------------------------------------------------- */
 
@@ -73,6 +74,11 @@ void fake_fail_next(uint32_t layer)
     pthread_mutex_lock(&lock);
     fail_layer = layer;
     pthread_mutex_unlock(&lock);
+}
+
+void fake_set_memory(uint32_t rows)
+{
+    atomic_store(&memory_rows, rows);
 }
 
 void fake_block(bool blocked)
@@ -299,6 +305,8 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
                               float *out, struct error *err)
 {
     uint32_t n_alone = check_batch(stage, batch, in, out);
+    if (batch->n_rows > atomic_load(&memory_rows))
+        return error_set(err, ERROR_NO_MEMORY, "the toy has no memory for %u rows", batch->n_rows);
     if (stage_is_first(stage))
         note(batch, n_alone);
     if (must_fail(stage))

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "sensors/host_memory.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -484,6 +485,32 @@ static void test_control_groups_by_path(void **state)
     tree_close(&tree);
 }
 
+static void test_memory_stalls(void **state)
+{
+    (void)state;
+    struct tree tree;
+    struct sysfs fs;
+    double part = 1;
+    tree_open(&tree);
+    snprintf(fs.root, sizeof fs.root, "%s", tree.root);
+    assert_false(host_memory_stall(&fs, &part));
+    assert_true(part == 0);
+    tree_write(&tree, "MemTotal: 1000 kB\nMemAvailable: 900 kB\n", "proc/meminfo");
+    tree_write(&tree, "some avg10=12.50 avg60=1.00\nfull avg10=1.00\n", "proc/pressure/memory");
+    assert_false(host_memory_stall(&fs, &part)); /* somebody else's group */
+    tree_write(&tree, "MemTotal: 1000 kB\nMemAvailable: 100 kB\n", "proc/meminfo");
+    assert_true(host_memory_stall(&fs, &part));
+    assert_true(part == 0.125);
+    tree_write(&tree, "0::/mine\n", "proc/self/cgroup");
+    tree_write(&tree, "some avg10=50.00 avg60=1.00\n", "sys/fs/cgroup/mine/memory.pressure");
+    assert_true(host_memory_stall(&fs, &part));
+    assert_true(part == 0.5);
+    tree_write(&tree, "some avg10=-3\n", "sys/fs/cgroup/mine/memory.pressure");
+    tree_write(&tree, "some avg10=101\n", "proc/pressure/memory");
+    assert_false(host_memory_stall(&fs, &part));
+    tree_close(&tree);
+}
+
 static void test_wrong_arguments(void **state)
 {
     (void)state;
@@ -565,6 +592,7 @@ int main(void)
         cmocka_unit_test(test_batteries),
         cmocka_unit_test(test_control_group_and_cpuinfo),
         cmocka_unit_test(test_control_groups_by_path),
+        cmocka_unit_test(test_memory_stalls),
         cmocka_unit_test(test_wrong_arguments),
         cmocka_unit_test(test_this_machine),
         cmocka_unit_test(test_every_failed_allocation_is_survived),

@@ -1,0 +1,38 @@
+#include "pipeline/batch_parts.h"
+
+#include <assert.h>
+
+static enum error_code parts_run_one(const struct batch_parts *parts, const struct batch *batch,
+                                     const float *in, float *out, bool *was_short,
+                                     struct error *err)
+{
+    enum error_code code = parts->forward(parts->arg, batch, in, out, err);
+    while (code == ERROR_NO_MEMORY && batch->n_rows == 1) {
+        *was_short = true;
+        if (!parts->wait(parts->arg))
+            break;
+        code = parts->forward(parts->arg, batch, in, out, err);
+    }
+    return code;
+}
+
+/* As deep as the logarithm of the rows. */
+enum error_code batch_parts_run(const struct batch_parts *parts, const struct batch *batch,
+                                const float *in, float *out, bool *was_short, struct error *err)
+{
+    assert(batch->n_rows);
+    enum error_code code = parts_run_one(parts, batch, in, out, was_short, err);
+    if (code != ERROR_NO_MEMORY || batch->n_rows == 1)
+        return code;
+    *was_short = true;
+    struct batch first = *batch, rest = *batch;
+    first.n_rows = batch->n_rows / 2;
+    rest.rows += first.n_rows;
+    rest.n_rows -= first.n_rows;
+    const size_t n_out = parts->outputs_only ? batch_output_count(&first) : first.n_rows;
+    code = batch_parts_run(parts, &first, in, out, was_short, err);
+    if (code)
+        return code;
+    return batch_parts_run(parts, &rest, in ? in + (size_t)first.n_rows * parts->in_width : NULL,
+                           out ? out + n_out * parts->out_width : NULL, was_short, err);
+}

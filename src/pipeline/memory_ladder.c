@@ -1,0 +1,78 @@
+#include "pipeline/memory_ladder.h"
+
+#include <assert.h>
+
+#define MS_NS UINT64_C(1000000)
+#define STALL_SHORT 0.10
+#define STALL_CALM 0.01
+
+static const uint64_t down_ns = 500 * MS_NS, up_ns = 2000 * MS_NS, calm_ns = 5000 * MS_NS,
+                      forgotten_ns = 30000 * MS_NS;
+
+static const struct memory_terms steps[MEMORY_STEPS] = {
+    {1, false, "micro-batches as long as configured"},
+    {2, false, "micro-batches of half the rows"},
+    {8, false, "micro-batches of an eighth of the rows"},
+    {32, false, "micro-batches of a 32nd of the rows"},
+    {32, true, "no new requests; those under way go on"},
+};
+
+static bool sign_is_short(const struct memory_sign *sign)
+{
+    return sign->failed || (sign->has_stall && sign->stall >= STALL_SHORT) ||
+           sign->free_bytes < sign->low_bytes;
+}
+
+static bool sign_is_calm(const struct memory_sign *sign)
+{
+    return !sign_is_short(sign) && (!sign->has_stall || sign->stall <= STALL_CALM) &&
+           sign->free_bytes / 2 >= sign->low_bytes;
+}
+
+static void ladder_set(struct memory_ladder *ladder, uint32_t step, uint64_t now_ns)
+{
+    assert(step < MEMORY_STEPS);
+    ladder->step = step;
+    ladder->changed_ns = now_ns;
+}
+
+static void ladder_down(struct memory_ladder *ladder, const struct memory_sign *sign)
+{
+    const uint32_t last = sign->failed ? MEMORY_STEPS - 1 : MEMORY_STEPS - 2;
+    const bool waits =
+        !sign->failed && ladder->changed_ns && sign->now_ns - ladder->changed_ns < down_ns;
+    if (ladder->step < last && !waits)
+        ladder_set(ladder, ladder->step + 1, sign->now_ns);
+}
+
+static void ladder_up(struct memory_ladder *ladder, const struct memory_sign *sign)
+{
+    if (!ladder->calm_ns)
+        ladder->calm_ns = sign->now_ns;
+    if (ladder->step && sign->now_ns - ladder->calm_ns >= calm_ns &&
+        sign->now_ns - ladder->changed_ns >= up_ns)
+        ladder_set(ladder, ladder->step - 1, sign->now_ns);
+}
+
+bool memory_ladder_look(struct memory_ladder *ladder, const struct memory_sign *sign)
+{
+    const uint32_t before = ladder->step;
+    const bool calm = sign_is_calm(sign);
+    assert(sign->now_ns >= ladder->looked_ns);
+    if (calm && ladder->step && sign->now_ns - ladder->looked_ns >= forgotten_ns)
+        ladder_set(ladder, 0, sign->now_ns);
+    ladder->looked_ns = sign->now_ns;
+    if (!calm)
+        ladder->calm_ns = 0;
+    if (sign_is_short(sign))
+        ladder_down(ladder, sign);
+    else if (calm)
+        ladder_up(ladder, sign);
+    return ladder->step != before;
+}
+
+struct memory_terms memory_ladder_terms(const struct memory_ladder *ladder)
+{
+    assert(ladder->step < MEMORY_STEPS);
+    return steps[ladder->step];
+}

@@ -1,0 +1,97 @@
+#include "pipeline/memory_watch.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/size_text.h"
+#include "gpu/gpu.h"
+#include "sensors/host_memory.h"
+
+#include <stdio.h>
+
+static const uint64_t look_ns = 250 * 1000 * 1000;
+static const uint64_t low_bytes_max = 128 << 20;
+
+void memory_watch_init(struct memory_watch *watch)
+{
+    *watch = (struct memory_watch){0};
+    pthread_mutex_init(&watch->lock, NULL);
+}
+
+void memory_watch_deinit(struct memory_watch *watch)
+{
+    pthread_mutex_destroy(&watch->lock);
+}
+
+/* A device that the model itself has filled is not short of memory for that: what counts is what
+ * goes from then on. */
+void memory_watch_add(struct memory_watch *watch, const struct device *device)
+{
+    for (uint32_t i = 0; i < watch->n_devices; i++) {
+        if (watch->devices[i] == device)
+            return;
+    }
+    if (watch->n_devices == MEMORY_WATCH_DEVICES)
+        return;
+    const struct device_memory memory = device_memory(device);
+    uint64_t low = memory.total_bytes / 64;
+    low = low < low_bytes_max ? low : low_bytes_max;
+    watch->low_bytes[watch->n_devices] = low < memory.free_bytes / 4 ? low : memory.free_bytes / 4;
+    watch->devices[watch->n_devices++] = device;
+}
+
+void memory_watch_failed(struct memory_watch *watch)
+{
+    atomic_store(&watch->failed, true);
+}
+
+/* Of the device that is nearest to its mark. */
+static void watch_read_devices(const struct memory_watch *watch, struct memory_sign *sign)
+{
+    for (uint32_t i = 0; i < watch->n_devices; i++) {
+        const uint64_t free_bytes = device_memory(watch->devices[i]).free_bytes;
+        const uint64_t low = watch->low_bytes[i];
+        if (!sign->low_bytes ||
+            (double)free_bytes * (double)sign->low_bytes < (double)sign->free_bytes * (double)low) {
+            sign->free_bytes = free_bytes;
+            sign->low_bytes = low;
+        }
+    }
+}
+
+static void watch_look_locked(struct memory_watch *watch, uint64_t now_ns)
+{
+    static const struct sysfs machine;
+    struct memory_sign sign = {.now_ns = now_ns, .failed = atomic_exchange(&watch->failed, false)};
+    sign.has_stall = host_memory_stall(&machine, &sign.stall);
+    watch_read_devices(watch, &sign);
+    watch->looked_ns = now_ns;
+    const uint32_t before = watch->ladder.step;
+    if (!memory_ladder_look(&watch->ladder, &sign))
+        return;
+    char stall[48] = "";
+    if (sign.has_stall)
+        snprintf(stall, sizeof stall, ", %.0f %% of the time stalled", 100 * sign.stall);
+    log_line(LOG_WARN, "memory", "%s, step %u of %d: %s (%s free%s%s)",
+             watch->ladder.step > before ? "short" : "free again", watch->ladder.step,
+             MEMORY_STEPS - 1, memory_ladder_terms(&watch->ladder).words,
+             size_text(sign.free_bytes).text, stall, sign.failed ? ", an allocation failed" : "");
+}
+
+struct memory_terms memory_watch_terms(struct memory_watch *watch)
+{
+    const uint64_t now_ns = clock_now_ns();
+    pthread_mutex_lock(&watch->lock);
+    if (atomic_load(&watch->failed) || now_ns - watch->looked_ns >= look_ns)
+        watch_look_locked(watch, now_ns);
+    const struct memory_terms terms = memory_ladder_terms(&watch->ladder);
+    pthread_mutex_unlock(&watch->lock);
+    return terms;
+}
+
+enum error_code memory_watch_refusal(struct error *err)
+{
+    return error_set(err, ERROR_BUSY,
+                     "memory is short, so nothing new is begun until some is free: try again in a "
+                     "few seconds, close other programs, or start with a shorter --context, fewer "
+                     "--slots or less --weights-memory");
+}

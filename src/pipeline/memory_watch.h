@@ -1,0 +1,36 @@
+/* The ladder (memory_ladder.h) over the real signs: the pressure that the kernel reports for this
+ * process's control group or the machine, the free memory of the devices that compute here, and
+ * batches that did not fit. What changes is a line in the log.
+ *
+ * Any thread; it looks at most four times a second, which takes some 0.1 ms. */
+#pragma once
+
+#include "base/error.h"
+#include "pipeline/memory_ladder.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct device;
+
+enum { MEMORY_WATCH_DEVICES = 16 };
+
+struct memory_watch {
+    pthread_mutex_t lock;
+    struct memory_ladder ladder;
+    uint64_t looked_ns;
+    uint32_t n_devices;
+    const struct device *devices[MEMORY_WATCH_DEVICES];
+    uint64_t low_bytes[MEMORY_WATCH_DEVICES];
+    atomic_bool failed;
+};
+
+/* When the stages are loaded: what is free now is what there should be. */
+void memory_watch_init(struct memory_watch *watch);
+void memory_watch_add(struct memory_watch *watch, const struct device *device);
+void memory_watch_deinit(struct memory_watch *watch);
+
+void memory_watch_failed(struct memory_watch *watch); /* a batch did not fit */
+struct memory_terms memory_watch_terms(struct memory_watch *watch);
+/* ERROR_BUSY: what is short, and what would help. */
+enum error_code memory_watch_refusal(struct error *err);

@@ -1,0 +1,263 @@
+/* What gives way when memory is short: the ladder and the batches in parts, on a clock of the
+ * test's; 1,000 traces of memory that others take and give back. */
+#include "base/random.h"
+#include "pipeline/batch_parts.h"
+#include "pipeline/memory_ladder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MS UINT64_C(1000000)
+
+enum { STREAMS = 8, ROWS = 512, TOKENS_MAX = 400, TRACES = 1000 };
+
+/* ---- the ladder ---- */
+
+static struct memory_sign calm_at(uint64_t ms)
+{
+    return (struct memory_sign){
+        .now_ns = ms * MS, .has_stall = true, .free_bytes = 1000, .low_bytes = 100};
+}
+
+static void test_failures_go_down_at_once_to_the_end(void **state)
+{
+    (void)state;
+    struct memory_ladder ladder = {0};
+    struct memory_sign sign = calm_at(1);
+    sign.failed = true;
+    for (uint32_t step = 1; step < MEMORY_STEPS; step++) {
+        assert_true(memory_ladder_look(&ladder, &sign));
+        assert_int_equal(ladder.step, step);
+    }
+    assert_false(memory_ladder_look(&ladder, &sign));
+    assert_true(memory_ladder_terms(&ladder).refuses);
+}
+
+static void test_pressure_alone_refuses_nobody(void **state)
+{
+    (void)state;
+    struct memory_ladder ladder = {0};
+    for (uint64_t ms = 1; ms < 20000; ms += 250) {
+        struct memory_sign sign = calm_at(ms);
+        sign.stall = ms < 10000 ? 0.5 : 0;
+        sign.free_bytes = ms < 10000 ? 1000 : 99;
+        const uint32_t before = ladder.step;
+        memory_ladder_look(&ladder, &sign);
+        assert_true(ladder.step - before <= 1);
+    }
+    assert_int_equal(ladder.step, MEMORY_STEPS - 2);
+    assert_false(memory_ladder_terms(&ladder).refuses);
+}
+
+static void test_up_again_with_hysteresis(void **state)
+{
+    (void)state;
+    struct memory_ladder ladder = {.step = MEMORY_STEPS - 1, .changed_ns = MS, .looked_ns = MS};
+    for (uint64_t ms = 250; ms < 20000; ms += 250) { /* between short and calm: nothing */
+        struct memory_sign sign = calm_at(ms);
+        sign.free_bytes = 150;
+        assert_false(memory_ladder_look(&ladder, &sign));
+    }
+    uint64_t top_ms = 0;
+    for (uint64_t ms = 20000; ms < 50000 && !top_ms; ms += 250) {
+        const struct memory_sign sign = calm_at(ms);
+        memory_ladder_look(&ladder, &sign);
+        top_ms = ladder.step ? 0 : ms;
+    }
+    assert_true(top_ms - 20000 >= 11000 && top_ms - 20000 <= 12000);
+}
+
+static void test_who_was_not_looked_at_begins_at_the_top(void **state)
+{
+    (void)state;
+    struct memory_ladder ladder = {.step = MEMORY_STEPS - 1, .changed_ns = MS, .looked_ns = MS};
+    struct memory_sign sign = calm_at(29000);
+    assert_false(memory_ladder_look(&ladder, &sign));
+    sign = calm_at(60000);
+    assert_true(memory_ladder_look(&ladder, &sign));
+    assert_int_equal(ladder.step, 0);
+}
+
+/* ---- streams while others take memory ---- */
+
+struct stream {
+    uint32_t n_prompt, n_all;
+    uint32_t n_known;  /* prompt and what was generated */
+    uint32_t n_cached; /* on the device */
+    float tokens[TOKENS_MAX];
+};
+
+struct machine {
+    uint64_t seed, now_ns, until_ns; /* others are at work until then */
+    uint32_t n_waits;
+    bool failed;
+    struct stream streams[STREAMS];
+    uint32_t n_batches, n_short;
+};
+
+/* Rows for which there is memory: others come and go, by periods of 200 ms; now and then there is
+ * no room for a single one. */
+static uint32_t rows_that_fit(const struct machine *machine)
+{
+    if (machine->now_ns >= machine->until_ns)
+        return UINT32_MAX;
+    const uint64_t drawn = random_at(machine->seed, machine->now_ns / (200 * MS));
+    static const uint32_t fits[] = {UINT32_MAX, 512, 300, 64, 20, 7, 1, 0};
+    return fits[drawn % 8];
+}
+
+static float token_after(uint32_t stream, uint32_t position)
+{
+    return (float)(random_at(stream, position) % 30000);
+}
+
+static enum error_code machine_forward(void *arg, const struct batch *batch, const float *in,
+                                       float *out, struct error *err)
+{
+    struct machine *machine = arg;
+    (void)in;
+    machine->now_ns += MS + batch->n_rows * MS / 20;
+    if (batch->n_rows > rows_that_fit(machine))
+        return error_set(err, ERROR_NO_MEMORY, "no memory for %u rows", batch->n_rows);
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        const struct batch_row *row = &batch->rows[i];
+        struct stream *stream = &machine->streams[row->slot];
+        assert_int_equal(row->position, stream->n_cached); /* none twice, none left out */
+        stream->n_cached++;
+        if (row->output)
+            *out++ = token_after(row->slot, row->position);
+    }
+    return ERROR_NONE;
+}
+
+static bool machine_wait(void *arg)
+{
+    struct machine *machine = arg;
+    machine->now_ns += 50 * MS;
+    return ++machine->n_waits % 20 != 0;
+}
+
+static uint32_t form_batch(const struct machine *machine, uint32_t rows_max, struct batch_row *rows)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        const struct stream *stream = &machine->streams[i];
+        const uint32_t waiting = stream->n_known - stream->n_cached;
+        const uint32_t share = rows_max > n ? rows_max - n : 0;
+        for (uint32_t k = 0; stream->n_known < stream->n_all && k < waiting && k < share; k++)
+            rows[n++] = (struct batch_row){
+                .slot = i, .position = stream->n_cached + k, .output = k + 1 == waiting};
+    }
+    return n;
+}
+
+static void deliver(struct machine *machine, const struct batch *batch, const float *out)
+{
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        struct stream *stream = &machine->streams[batch->rows[i].slot];
+        if (batch->rows[i].output)
+            stream->tokens[stream->n_known++] = *out++;
+    }
+}
+
+static void look(struct machine *machine, struct memory_ladder *ladder)
+{
+    const uint32_t fit = rows_that_fit(machine), before = ladder->step;
+    const uint64_t changed_ns = ladder->changed_ns;
+    const struct memory_sign sign = {
+        .now_ns = machine->now_ns, .failed = machine->failed, .free_bytes = fit, .low_bytes = 16};
+    machine->failed = false;
+    memory_ladder_look(ladder, &sign);
+    if (ladder->step < before && ladder->step) /* never in haste */
+        assert_true(machine->now_ns - changed_ns >= 2000 * MS);
+}
+
+static void run_batch(struct machine *machine, const struct memory_ladder *ladder)
+{
+    struct batch_row rows[ROWS];
+    float out[ROWS];
+    struct error err = {0};
+    const struct batch_parts parts = {.forward = machine_forward,
+                                      .wait = machine_wait,
+                                      .arg = machine,
+                                      .out_width = 1,
+                                      .outputs_only = true};
+    const uint32_t n = form_batch(machine, ROWS / memory_ladder_terms(ladder).divisor, rows);
+    const struct batch batch = {.rows = rows, .n_rows = n};
+    assert_true(n > 0);
+    bool was_short = false;
+    const enum error_code code = batch_parts_run(&parts, &batch, NULL, out, &was_short, &err);
+    machine->n_batches++;
+    machine->n_short += was_short;
+    machine->failed = was_short;
+    if (!code)
+        deliver(machine, &batch, out);
+    for (uint32_t i = 0; code && i < n; i++) /* they start over, as the driver's do */
+        machine->streams[rows[i].slot].n_cached = 0;
+}
+
+static bool all_done(const struct machine *machine)
+{
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        if (machine->streams[i].n_known < machine->streams[i].n_all)
+            return false;
+    }
+    return true;
+}
+
+static uint32_t run_trace(uint64_t seed)
+{
+    static struct machine machine;
+    struct memory_ladder ladder = {0};
+    machine = (struct machine){.seed = seed, .now_ns = MS, .until_ns = 20000 * MS};
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        struct stream *stream = &machine.streams[i];
+        stream->n_known = stream->n_prompt = 1 + (uint32_t)(random_at(seed, 100 + i) % 300);
+        stream->n_all = stream->n_prompt + 1 + (uint32_t)(random_at(seed, 200 + i) % 99);
+    }
+    while (!all_done(&machine)) {
+        look(&machine, &ladder);
+        run_batch(&machine, &ladder);
+        assert_true(machine.now_ns < 600000 * MS);
+    }
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        const struct stream *stream = &machine.streams[i];
+        for (uint32_t k = stream->n_prompt; k < stream->n_all; k++)
+            assert_true(stream->tokens[k] == token_after(i, k - 1));
+    }
+    if (machine.now_ns < machine.until_ns)
+        machine.now_ns = machine.until_ns;
+    for (const uint64_t free_ns = machine.now_ns; ladder.step; machine.now_ns += 250 * MS) {
+        look(&machine, &ladder);
+        assert_true(machine.now_ns - free_ns <= 30000 * MS);
+    }
+    return machine.n_short;
+}
+
+static void test_no_token_is_lost_whatever_others_take(void **state)
+{
+    (void)state;
+    uint32_t n_short = 0;
+    for (uint64_t seed = 0; seed < TRACES; seed++)
+        n_short += run_trace(seed);
+    print_message("# %u batches were short of memory\n", n_short);
+    assert_true(n_short > TRACES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_failures_go_down_at_once_to_the_end),
+        cmocka_unit_test(test_pressure_alone_refuses_nobody),
+        cmocka_unit_test(test_up_again_with_hysteresis),
+        cmocka_unit_test(test_who_was_not_looked_at_begins_at_the_top),
+        cmocka_unit_test(test_no_token_is_lost_whatever_others_take),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
