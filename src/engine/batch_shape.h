@@ -18,7 +18,8 @@ struct batch_group {
 struct batch_shape {
     uint32_t n_rows;
     uint32_t n_outputs;
-    uint32_t n_kv; /* cache cells that attention looks at, in every slot */
+    uint32_t n_kv; /* cache cells that attention looks at, in every slot; in those of windowed
+                      layers no more than they have */
     bool embeddings;
     uint32_t n_groups;
     struct batch_group groups[LIMIT_SEQUENCES];
@@ -40,4 +41,20 @@ void batch_shape_worst(const struct stage_options *options, uint32_t n_groups,
 static inline uint32_t kv_cells(uint32_t context) /* cells of one slot */
 {
     return (context + KV_PADDING - 1) / KV_PADDING * KV_PADDING;
+}
+
+/* Cells of one slot in a windowed layer, over which positions go round: of a batch's rows the first
+ * still finds its whole window when the last has been written. `window` 0: none. */
+static inline uint32_t kv_window_cells(uint32_t window, uint32_t rows_max, uint32_t context)
+{
+    const uint32_t all = kv_cells(context);
+    const uint32_t most = window < all ? kv_cells(window + rows_max) : all;
+    return window && most < all ? most : all;
+}
+
+/* A sequence can go on from `length` tokens, and its last one be computed again, when windowed
+ * layers still have the rows from this position on. */
+static inline uint32_t kv_window_start(uint32_t window, uint32_t length)
+{
+    return window && length > window ? length - window : 0;
 }

@@ -78,6 +78,12 @@ static bool any_layer(const struct graph_build *b, bool windowed)
     return false;
 }
 
+int64_t graph_seen_cells(const struct graph_build *b, bool windowed)
+{
+    const uint32_t all = b->graph->shape.n_kv, most = b->source->kv->window_cells;
+    return windowed && most < all ? most : all;
+}
+
 /* What one thread needs for the layer that needs most. */
 static size_t scratch_bytes(const struct graph_build *b)
 {
@@ -99,7 +105,11 @@ static void make_inputs(struct graph_build *b)
     else
         graph->hidden = input(b, GGML_TYPE_F32, b->h->n_embd, t, "hidden_in");
     graph->positions = input(b, GGML_TYPE_I32, t, 1, "positions");
-    graph->cells = input(b, GGML_TYPE_I64, t, 1, "cells");
+    const bool any_full = any_layer(b, false), any_windowed = any_layer(b, true);
+    if (any_full)
+        graph->cells = input(b, GGML_TYPE_I64, t, 1, "cells");
+    if (any_windowed)
+        graph->cells_window = input(b, GGML_TYPE_I64, t, 1, "cells_window");
     if (b->h->temperature_scale != 0) {
         graph->temperatures = ggml_new_tensor_3d(b->ctx, GGML_TYPE_F32, 1, 1, t);
         ggml_set_input(graph->temperatures);
@@ -109,10 +119,10 @@ static void make_inputs(struct graph_build *b)
     if (attention)
         graph->scratch = input(b, GGML_TYPE_I8, (int64_t)scratch_bytes(b), attention->n_threads,
                                "attention_scratch");
-    if (!attention && any_layer(b, false))
+    if (!attention && any_full)
         graph->mask = input(b, GGML_TYPE_F16, shape->n_kv, t, "mask");
-    if (!attention && any_layer(b, true))
-        graph->mask_window = input(b, GGML_TYPE_F16, shape->n_kv, t, "mask_window");
+    if (!attention && any_windowed)
+        graph->mask_window = input(b, GGML_TYPE_F16, graph_seen_cells(b, true), t, "mask_window");
     if (b->source->last && shape->n_outputs && shape->n_outputs < shape->n_rows)
         graph->outputs = input(b, GGML_TYPE_I32, shape->n_outputs, 1, "outputs");
 }

@@ -43,11 +43,13 @@ struct graph {
     struct ggml_tensor *tokens;       /* I32 [t]          the first stage */
     struct ggml_tensor *hidden;       /* F32 [n_embd, t]  the others */
     struct ggml_tensor *positions;    /* I32 [t] */
-    struct ggml_tensor *cells;        /* I64 [t]          where K and V go */
+    struct ggml_tensor *cells;        /* I64 [t]          where K and V go; NULL when every layer is
+                                         windowed */
+    struct ggml_tensor *cells_window; /* I64 [t]          in windowed layers; NULL without them */
     struct ggml_tensor *temperatures; /* F32 [1, 1, t] that queries are multiplied by; or NULL */
     struct ggml_tensor *mask; /* F16 [c, t]       0 or -inf; NULL when every layer is windowed, or
                                  `attention` is ours */
-    struct ggml_tensor *mask_window; /* F16 [c, t]       for windowed layers; NULL likewise */
+    struct ggml_tensor *mask_window; /* F16 [their c, t] for windowed layers; NULL likewise */
     struct ggml_tensor *scratch; /* I8               what our attention needs beside; else NULL */
     struct ggml_tensor *outputs; /* I32 [n_outputs]  rows that the last stage gives; NULL when it
                                     gives all or none */
@@ -81,6 +83,8 @@ struct ggml_tensor *graph_linear_of(struct graph_build *b, struct ggml_tensor *m
 /* RMS norm over the fastest dimension, times `weight`. */
 struct ggml_tensor *graph_norm(struct graph_build *b, struct ggml_tensor *x,
                                struct ggml_tensor *weight);
+/* The cells of a slot that attention looks at. */
+int64_t graph_seen_cells(const struct graph_build *b, bool windowed);
 /* The form of the stage's layer `index` (from 0). */
 const struct layer_form *graph_layer_form(const struct graph_build *b, uint32_t index);
 /* Attention and feed-forward of that layer; x and result [n_embd, t]. */

@@ -166,23 +166,24 @@ static struct ggml_tensor *latent_values(struct graph_build *b, struct ggml_tens
 
 /* Writes the batch's rows of K or V ([d, n_head_kv, t]) into the cache; the cache with them. */
 static struct ggml_tensor *attention_store(struct graph_build *b, struct ggml_tensor *cache,
-                                           struct ggml_tensor *rows)
+                                           struct ggml_tensor *rows, struct ggml_tensor *cells)
 {
     if (!ggml_is_contiguous(rows))
         rows = ggml_cont(b->ctx, rows);
     rows = ggml_reshape_2d(b->ctx, rows, cache->ne[0], rows->ne[2]);
-    struct ggml_tensor *stored = ggml_set_rows(b->ctx, cache, rows, b->graph->cells);
+    struct ggml_tensor *stored = ggml_set_rows(b->ctx, cache, rows, cells);
     ggml_build_forward_expand(b->cgraph, stored);
     return stored;
 }
 
-/* The first n_kv cells of the group's slots: [d, c, n_head, s] */
+/* The first cells of the group's slots: [d, c, n_head, s] */
 static struct ggml_tensor *cached(struct graph_build *b, struct ggml_tensor *cache, int64_t d,
-                                  int64_t n_head, const struct batch_group *group)
+                                  const struct layer_form *form, const struct batch_group *group)
 {
-    size_t slot = cache->nb[1] * b->source->kv->cells;
+    const int64_t n_cells = graph_seen_cells(b, form->is_windowed);
+    size_t slot = cache->nb[1] * (size_t)(cache->ne[1] / b->source->kv->n_slots);
     struct ggml_tensor *view =
-        ggml_view_4d(b->ctx, cache, d, n_head, b->graph->shape.n_kv, group->n_slots,
+        ggml_view_4d(b->ctx, cache, d, form->n_head_kv, n_cells, group->n_slots,
                      ggml_row_size(cache->type, d), cache->nb[1], slot, slot * group->first_slot);
     return ggml_permute(b->ctx, view, 0, 2, 1, 3);
 }
@@ -256,8 +257,8 @@ static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tens
         struct ggml_tensor *mask =
             group_mask(b, form->is_windowed ? b->graph->mask_window : b->graph->mask, group);
         struct ggml_tensor *rows = group_query(b, q, group);
-        struct ggml_tensor *k = cached(b, kv->k[index], b->h->n_head_dim_k, form->n_head_kv, group);
-        struct ggml_tensor *v = cached(b, v_cache, b->h->n_head_dim_v, form->n_head_kv, group);
+        struct ggml_tensor *k = cached(b, kv->k[index], b->h->n_head_dim_k, form, group);
+        struct ggml_tensor *v = cached(b, v_cache, b->h->n_head_dim_v, form, group);
         struct ggml_tensor *o = b->source->flash ? attend_flash(b, rows, k, v, mask, sinks)
                                                  : attend_plain(b, rows, k, v, mask, sinks);
         o = ggml_reshape_2d(b->ctx, o, o->ne[0] * o->ne[1], o->ne[2] * o->ne[3]);
@@ -304,6 +305,11 @@ static void attend_share(struct ggml_tensor *out, int ith, int nth, void *attent
                           (uint32_t)ith, n_threads);
 }
 
+static struct ggml_tensor *attention_cells(const struct graph_build *b, uint32_t index)
+{
+    return graph_layer_form(b, index)->is_windowed ? b->graph->cells_window : b->graph->cells;
+}
+
 /* All rows, by our own attention: [d_v * n_head, t]. `k` and `v` are the whole caches. */
 static struct ggml_tensor *attend_all(struct graph_build *b, struct ggml_tensor *q,
                                       struct ggml_tensor *k, struct ggml_tensor *v,
@@ -314,7 +320,7 @@ static struct ggml_tensor *attend_all(struct graph_build *b, struct ggml_tensor 
         [SOURCE_K] = k,
         [SOURCE_V] = v,
         [SOURCE_POSITIONS] = b->graph->positions,
-        [SOURCE_CELLS] = b->graph->cells,
+        [SOURCE_CELLS] = attention_cells(b, index),
         [SOURCE_SCRATCH] = b->graph->scratch,
         [SOURCE_SINKS] = sinks,
     };
@@ -367,8 +373,9 @@ struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struc
     const struct layer_form *form = graph_layer_form(b, index);
     struct qkv p = make_qkv(b, index, x);
     ggml_build_forward_expand(b->cgraph, p.q);
-    struct ggml_tensor *k = attention_store(b, kv->k[index], p.k),
-                       *v = p.v ? attention_store(b, kv->v[index], p.v) : k;
+    struct ggml_tensor *cells = attention_cells(b, index);
+    struct ggml_tensor *k = attention_store(b, kv->k[index], p.k, cells),
+                       *v = p.v ? attention_store(b, kv->v[index], p.v, cells) : k;
     struct ggml_tensor *all = b->source->attention
                                   ? attend_all(b, p.q, k, v, w[TENSOR_ATTENTION_SINKS], index)
                                   : attend_groups(b, p.q, index);

@@ -35,18 +35,22 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
                             .n_layers = options->n_layers,
                             .n_slots = options->n_slots,
                             .cells = kv_cells(options->context)};
+    kv->window_cells = kv_window_cells(heads.window, options->rows_max, options->context);
+    kv->window = heads.window;
     kv->k = mem_new_array(kv->n_layers, sizeof *kv->k);
     kv->v = mem_new_array(kv->n_layers, sizeof *kv->v);
     kv->lengths = mem_new_array(kv->n_slots, sizeof *kv->lengths);
-    if (!kv->k || !kv->v || !kv->lengths) {
+    kv->starts = mem_new_array(kv->n_slots, sizeof *kv->starts);
+    if (!kv->k || !kv->v || !kv->lengths || !kv->starts) {
         kv_cache_deinit(kv);
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the KV cache's index");
     }
     struct ggml_init_params params = {.mem_size = 2 * (size_t)kv->n_layers * ggml_tensor_overhead(),
                                       .no_alloc = true};
     kv->context = ggml_init(params);
-    int64_t n_cells = (int64_t)kv->cells * kv->n_slots;
     for (uint32_t i = 0; i < kv->n_layers; i++) {
+        const uint32_t cells = heads.layers[i].is_windowed ? kv->window_cells : kv->cells;
+        const int64_t n_cells = (int64_t)cells * kv->n_slots;
         const int64_t n_heads = heads.layers[i].n_head_kv;
         kv->k[i] = ggml_new_tensor_2d(kv->context, ggml_type, n_heads * heads.dim_k, n_cells);
         ggml_format_name(kv->k[i], "kv_k.%u", i);
@@ -85,6 +89,7 @@ void kv_cache_deinit(struct kv_cache *kv)
     mem_free(kv->k);
     mem_free(kv->v);
     mem_free(kv->lengths);
+    mem_free(kv->starts);
     *kv = (struct kv_cache){0};
 }
 
@@ -103,55 +108,104 @@ uint64_t kv_cache_row_bytes(const struct kv_cache *kv)
     return most;
 }
 
-uint64_t kv_cache_slot_bytes(const struct kv_cache *kv, uint32_t length)
+uint64_t kv_cache_bytes_per_cell(const struct kv_cache *kv)
 {
-    return (uint64_t)kv->n_layers * length * kv_cache_row_bytes(kv);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < kv->n_layers; i++) {
+        if (kv_cache_layer_cells(kv, i) == kv->cells)
+            bytes += kv_row_bytes(kv->k[i]) + kv_row_bytes(kv->v[i]);
+    }
+    return bytes * kv->n_slots;
 }
 
-void kv_cache_export(const struct kv_cache *kv, uint32_t slot, uint32_t length, void *out)
+uint32_t kv_cache_layer_cells(const struct kv_cache *kv, uint32_t layer)
 {
-    const struct kv_run run = {.slot = slot, .n_rows = length};
-    for (uint32_t i = 0; i < kv->n_layers; i++)
-        kv_cache_read(kv, i, &run, (char *)out + i * length * kv_cache_row_bytes(kv));
+    return (uint32_t)kv->k[layer]->ne[1] / kv->n_slots;
 }
 
-void kv_cache_import(struct kv_cache *kv, uint32_t slot, uint32_t length, const void *in)
+uint32_t kv_cache_layer_start(const struct kv_cache *kv, uint32_t layer, uint32_t slot)
 {
-    const struct kv_run run = {.slot = slot, .n_rows = length};
-    for (uint32_t i = 0; i < kv->n_layers; i++)
-        kv_cache_write(kv, i, &run, (const char *)in + i * length * kv_cache_row_bytes(kv));
+    return kv_cache_layer_cells(kv, layer) < kv->cells ? kv->starts[slot] : 0;
+}
+
+void kv_cache_advance(struct kv_cache *kv, uint32_t slot, uint32_t end)
+{
+    const uint32_t start = end > kv->window_cells ? end - kv->window_cells : 0;
+    if (!end || start > kv->starts[slot])
+        kv->starts[slot] = start;
+}
+
+bool kv_cache_can_go_on(const struct kv_cache *kv, uint32_t slot)
+{
+    const uint32_t length = kv->lengths[slot];
+    return kv->starts[slot] <= (length ? kv_window_start(kv->window, length + 1) : 0);
+}
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
+/* Rows of one slot and layer that stand together, of a run whose bytes begin with its K rows. */
+struct kv_piece {
+    size_t cell; /* in the tensor */
+    size_t at;   /* row of the run */
+    size_t n;
+};
+
+/* The run's rows from `at` on, as far as they stand together: a ring ends somewhere. */
+static struct kv_piece kv_piece_at(const struct kv_cache *kv, uint32_t layer,
+                                   const struct kv_run *run, uint32_t at)
+{
+    const uint32_t cells = kv_cache_layer_cells(kv, layer), cell = (run->first + at) % cells;
+    const uint32_t left = run->n_rows - at, together = cells - cell;
+    return (struct kv_piece){
+        .cell = (size_t)run->slot * cells + cell, .at = at, .n = left < together ? left : together};
 }
 
 void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out)
 {
-    const size_t k = kv_row_bytes(kv->k[layer]), v = kv_row_bytes(kv->v[layer]);
-    const size_t cell = (size_t)run->slot * kv->cells + run->first, n = run->n_rows;
+    const size_t k = kv_row_bytes(kv->k[layer]), v = kv_row_bytes(kv->v[layer]), n = run->n_rows;
     char *to = out;
-    ggml_backend_tensor_get(kv->k[layer], to, cell * k, n * k);
-    if (v)
-        ggml_backend_tensor_get(kv->v[layer], to + n * k, cell * v, n * v);
+    for (uint32_t at = 0; at < n;) {
+        const struct kv_piece piece = kv_piece_at(kv, layer, run, at);
+        ggml_backend_tensor_get(kv->k[layer], to + piece.at * k, piece.cell * k, piece.n * k);
+        if (v)
+            ggml_backend_tensor_get(kv->v[layer], to + n * k + piece.at * v, piece.cell * v,
+                                    piece.n * v);
+        at += (uint32_t)piece.n;
+    }
     memset(to + n * (k + v), 0, n * (kv_cache_row_bytes(kv) - k - v));
 }
 
 void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in)
 {
-    const size_t k = kv_row_bytes(kv->k[layer]), v = kv_row_bytes(kv->v[layer]);
-    const size_t cell = (size_t)run->slot * kv->cells + run->first, n = run->n_rows;
-    ggml_backend_tensor_set(kv->k[layer], in, cell * k, n * k);
-    if (v)
-        ggml_backend_tensor_set(kv->v[layer], (const char *)in + n * k, cell * v, n * v);
+    const size_t k = kv_row_bytes(kv->k[layer]), v = kv_row_bytes(kv->v[layer]), n = run->n_rows;
+    const uint32_t cells = kv_cache_layer_cells(kv, layer);
+    const char *from = in;
+    for (uint32_t at = n > cells ? run->n_rows - cells : 0; at < n;) {
+        const struct kv_piece piece = kv_piece_at(kv, layer, run, at);
+        ggml_backend_tensor_set(kv->k[layer], from + piece.at * k, piece.cell * k, piece.n * k);
+        if (v)
+            ggml_backend_tensor_set(kv->v[layer], from + n * k + piece.at * v, piece.cell * v,
+                                    piece.n * v);
+        at += (uint32_t)piece.n;
+    }
 }
 
 enum error_code kv_cache_copy(struct kv_cache *kv, uint32_t from, uint32_t to, uint32_t length,
                               struct error *err)
 {
-    uint64_t size = kv_cache_slot_bytes(kv, length);
-    void *bytes = mem_new(size);
+    void *bytes = mem_new((length ? length : 1) * kv_cache_row_bytes(kv));
     if (!bytes)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory to copy %u tokens of KV cache",
                          length);
-    kv_cache_export(kv, from, length, bytes);
-    kv_cache_import(kv, to, length, bytes);
+    for (uint32_t i = 0; i < kv->n_layers; i++) {
+        const uint32_t first = kv_cache_layer_start(kv, i, from);
+        struct kv_run run = {.slot = from, .first = first};
+        run.n_rows = length > first ? length - first : 0;
+        kv_cache_read(kv, i, &run, bytes);
+        run.slot = to;
+        kv_cache_write(kv, i, &run, bytes);
+    }
+    kv->starts[to] = kv->starts[from];
     mem_free(bytes);
     return ERROR_NONE;
 }

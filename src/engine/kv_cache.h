@@ -3,7 +3,11 @@
  * Layout: one tensor each for K and V per layer, [row width, cells x n_slots]; cell p of slot
  * s is row s * cells + p, so that a sequence is contiguous and a batch's new rows are
  * written by one set_rows. A slot's cells beyond its length hold old values that no mask lets
- * in. */
+ * in.
+ *
+ * Windowed layers have fewer cells a slot, n <= cells (kv_window_cells()): position p is row
+ * s * n + p % n, over what was n positions before. `starts` says from which position on they have a
+ * slot's rows. */
 #pragma once
 
 #include "base/error.h"
@@ -20,14 +24,16 @@ struct kv_cache {
     struct ggml_tensor **k; /* [n_layers] */
     struct ggml_tensor **v; /* [n_layers]; each NULL where a value is the beginning of its key */
     uint32_t n_layers, n_slots, cells;
-    uint32_t *lengths; /* [n_slots] */
+    uint32_t window, window_cells; /* of windowed layers; 0 and `cells`: there are none */
+    uint32_t *lengths;             /* [n_slots] */
+    uint32_t *starts;              /* [n_slots]: the first position that windowed layers have */
 };
 
 enum ggml_type kv_ggml_type(enum kv_type type);
 
 struct kv_heads {
     const struct layer_form *layers; /* [n_layers of the stage] */
-    uint32_t dim_k, dim_v;
+    uint32_t dim_k, dim_v, window;
     bool v_in_k; /* latent attention */
 };
 
@@ -39,16 +45,25 @@ uint64_t kv_cache_bytes(const struct kv_cache *kv);
 enum error_code kv_cache_alloc(struct kv_cache *kv, struct error *err);
 void kv_cache_deinit(struct kv_cache *kv);
 
+/* What one more token of context takes, in all slots. */
+uint64_t kv_cache_bytes_per_cell(const struct kv_cache *kv);
+
+uint32_t kv_cache_layer_cells(const struct kv_cache *kv, uint32_t layer); /* of one slot */
+/* The first position of the slot that the layer has. */
+uint32_t kv_cache_layer_start(const struct kv_cache *kv, uint32_t layer, uint32_t slot);
+/* The slot's rows up to `end` - 1 are about to be written; 0: it is emptied. */
+void kv_cache_advance(struct kv_cache *kv, uint32_t slot, uint32_t end);
+/* Whether windowed layers have what the next token sees. */
+bool kv_cache_can_go_on(const struct kv_cache *kv, uint32_t slot);
+
 /* K and V of one cell of the layer that has most of them. */
 uint64_t kv_cache_row_bytes(const struct kv_cache *kv);
 
-/* Cells 0 .. length - 1 of a slot, as bytes: for each layer K rows, then V rows, then zeros where
- * other layers have wider rows. */
-uint64_t kv_cache_slot_bytes(const struct kv_cache *kv, uint32_t length);
-void kv_cache_export(const struct kv_cache *kv, uint32_t slot, uint32_t length, void *out);
-void kv_cache_import(struct kv_cache *kv, uint32_t slot, uint32_t length, const void *in);
-/* Cells of one layer, counted from this cache's first, in the same order. */
+/* Cells of one layer, counted from this cache's first, as bytes: K rows, then V rows, then zeros
+ * where other layers have wider rows. What a windowed layer would have written over is not written.
+ */
 void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out);
 void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in);
+/* Positions 0 .. length - 1 of a slot; of windowed layers all that they have. */
 enum error_code kv_cache_copy(struct kv_cache *kv, uint32_t from, uint32_t to, uint32_t length,
                               struct error *err);

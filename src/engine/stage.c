@@ -38,6 +38,21 @@ static enum error_code tell_work(const struct stage *stage, const struct batch *
     return device_worked(stage->device, &work, err);
 }
 
+/* A slot that was cut off further back than windowed layers have rows for cannot go on. */
+static enum error_code check_windows(const struct stage *stage, const struct batch *batch,
+                                     struct error *err)
+{
+    const struct kv_cache *kv = &stage->kv;
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        const uint32_t slot = batch->rows[i].slot;
+        if (!kv_cache_can_go_on(kv, slot))
+            return error_set(err, ERROR_INVALID,
+                             "slot %u cannot go on at token %u: its windowed layers begin at %u",
+                             slot, kv->lengths[slot], kv->starts[slot]);
+    }
+    return ERROR_NONE;
+}
+
 enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in,
                               float *out, struct error *err)
 {
@@ -50,15 +65,19 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
                              token, stage->h->n_vocab);
     }
     if (!code)
+        code = check_windows(stage, batch, err);
+    if (!code)
         code = prepare_graph(stage, &shape, err);
     if (code)
         return code;
+    for (uint32_t i = 0; i < batch->n_rows; i++)
+        kv_cache_advance(&stage->kv, batch->rows[i].slot, batch->rows[i].position + 1);
     bool told = device_wants_work(stage->device);
     uint64_t start_ns = told ? clock_now_ns() : 0;
     code = stage_stream_begin(stage, err);
     if (code)
         return code;
-    stage_inputs_set(&stage->graph, batch, stage->h, stage->kv.cells, in);
+    stage_inputs_set(&stage->graph, batch, stage->h, &stage->kv, in);
     enum ggml_status status = ggml_backend_sched_graph_compute(stage->sched, stage->graph.cgraph);
     code = stage_stream_end(stage, status == GGML_STATUS_SUCCESS, err);
     if (code)
@@ -92,6 +111,8 @@ void stage_kv_truncate(struct stage *stage, uint32_t slot, uint32_t length)
 {
     if (length < stage->kv.lengths[slot])
         stage->kv.lengths[slot] = length;
+    if (!length)
+        kv_cache_advance(&stage->kv, slot, 0);
 }
 
 enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
@@ -129,9 +150,15 @@ enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *ru
 {
     const uint32_t length = run->slot < stage->options.n_slots ? stage->kv.lengths[run->slot] : 0;
     enum error_code code = check_run(stage, run, length, err);
-    if (!code)
-        kv_cache_read(&stage->kv, run->layer - stage->options.first_layer, run, out);
-    return code;
+    if (code)
+        return code;
+    const uint32_t layer = run->layer - stage->options.first_layer;
+    const uint32_t start = kv_cache_layer_start(&stage->kv, layer, run->slot);
+    if (run->first < start)
+        return error_set(err, ERROR_INVALID, "layer %u, slot %u has cells from %u on, not from %u",
+                         run->layer, run->slot, start, run->first);
+    kv_cache_read(&stage->kv, layer, run, out);
+    return ERROR_NONE;
 }
 
 enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, const void *in,
@@ -143,10 +170,18 @@ enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, co
     return code;
 }
 
+/* Windowed layers may have been given no more than what is needed. */
+static void stage_kv_settle(struct stage *stage, uint32_t slot, uint32_t length)
+{
+    struct kv_cache *kv = &stage->kv;
+    kv->lengths[slot] = length;
+    kv->starts[slot] = kv_window_start(kv->window, length);
+}
+
 void stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length)
 {
     if (slot < stage->options.n_slots && length <= stage->options.context)
-        stage->kv.lengths[slot] = length;
+        stage_kv_settle(stage, slot, length);
 }
 
 /* ---- weights that stay ---- */

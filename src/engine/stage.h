@@ -107,7 +107,10 @@ uint32_t batch_output_count(const struct batch *batch);
 enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in,
                               float *out, struct error *err);
 
-/* ---- KV cache, by slot ---- */
+/* ---- KV cache, by slot ----
+ * Windowed layers keep a ring: the window and rows_max rows more (kv_window_cells()). A slot that
+ * is cut off further back than that cannot go on: stage_forward() refuses, and it is to be emptied.
+ */
 uint32_t stage_kv_length(const struct stage *stage, uint32_t slot);
 void stage_kv_truncate(struct stage *stage, uint32_t slot,
                        uint32_t length); /* no-op when already shorter; 0 frees the sequence */
@@ -115,7 +118,9 @@ enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, u
                               struct error *err);
 
 /* Cells of one layer of a slot, exactly as they are: K rows, then V rows. Writing leaves the slot's
- * length as it is, which stage_kv_set_length() then sets for all layers at once. */
+ * length as it is, which stage_kv_set_length() then sets for all layers at once. Of windowed layers
+ * the rows from kv_window_start() on are enough, and those before may be gone: to read them is an
+ * error. */
 struct kv_run {
     uint32_t layer; /* of the model */
     uint32_t slot, first, n_rows;

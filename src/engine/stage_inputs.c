@@ -14,9 +14,9 @@ static void *host_data(struct ggml_tensor *tensor)
     return tensor->data;
 }
 
-/* Cell c is visible to position p when c <= p and, under a window, p - c < window. What a
- * slot held before lies beyond its length and so beyond p. */
-static void set_mask(struct ggml_tensor *tensor, const struct batch *batch, uint32_t window)
+/* Cell c is visible to position p when c <= p. What a slot held before lies beyond its length and
+ * so beyond p. */
+static void set_mask(struct ggml_tensor *tensor, const struct batch *batch)
 {
     ggml_fp16_t *mask = host_data(tensor);
     if (!mask)
@@ -24,10 +24,27 @@ static void set_mask(struct ggml_tensor *tensor, const struct batch *batch, uint
     const ggml_fp16_t hidden = ggml_fp32_to_fp16(-INFINITY), visible = ggml_fp32_to_fp16(0.0f);
     uint32_t n_kv = (uint32_t)tensor->ne[0];
     for (uint32_t row = 0; row < batch->n_rows; row++, mask += n_kv) {
-        uint32_t end = batch->rows[row].position + 1,
-                 start = window && end > window ? end - window : 0;
         for (uint32_t c = 0; c < n_kv; c++)
-            mask[c] = c >= start && c < end ? visible : hidden;
+            mask[c] = c <= batch->rows[row].position ? visible : hidden;
+    }
+}
+
+/* Going back from position p, its window lies in as many cells of the ring; a batch's later rows
+ * are written where none of them is. */
+static void set_mask_window(struct ggml_tensor *tensor, const struct batch *batch, uint32_t window,
+                            uint32_t ring)
+{
+    ggml_fp16_t *mask = host_data(tensor);
+    if (!mask)
+        return;
+    const ggml_fp16_t hidden = ggml_fp32_to_fp16(-INFINITY), visible = ggml_fp32_to_fp16(0.0f);
+    const uint32_t n_cells = (uint32_t)tensor->ne[0];
+    for (uint32_t row = 0; row < batch->n_rows; row++, mask += n_cells) {
+        const uint32_t position = batch->rows[row].position;
+        for (uint32_t c = 0; c < n_cells; c++)
+            mask[c] = hidden;
+        for (uint32_t back = 0; back < window && back <= position; back++)
+            mask[(position - back) % ring] = visible;
     }
 }
 
@@ -40,12 +57,12 @@ static float temperature(const struct hyperparameters *h, uint32_t position)
 }
 
 void stage_inputs_set(const struct graph *graph, const struct batch *batch,
-                      const struct hyperparameters *hyperparameters, uint32_t cells,
+                      const struct hyperparameters *hyperparameters, const struct kv_cache *kv,
                       const float *hidden)
 {
     int32_t *tokens = host_data(graph->tokens), *positions = host_data(graph->positions);
     int32_t *outputs = host_data(graph->outputs);
-    int64_t *rows = host_data(graph->cells);
+    int64_t *cells = host_data(graph->cells), *cells_window = host_data(graph->cells_window);
     float *temperatures = host_data(graph->temperatures);
     for (uint32_t i = 0; i < batch->n_rows; i++) {
         const struct batch_row *row = &batch->rows[i];
@@ -55,13 +72,16 @@ void stage_inputs_set(const struct graph *graph, const struct batch *batch,
             positions[i] = (int32_t)row->position;
         if (temperatures)
             temperatures[i] = temperature(hyperparameters, row->position);
-        if (rows)
-            rows[i] = (int64_t)row->slot * cells + row->position;
+        if (cells)
+            cells[i] = (int64_t)row->slot * kv->cells + row->position;
+        if (cells_window)
+            cells_window[i] =
+                (int64_t)row->slot * kv->window_cells + row->position % kv->window_cells;
         if (outputs && row->output)
             *outputs++ = (int32_t)i;
     }
     if (graph->hidden)
         ggml_backend_tensor_set(graph->hidden, hidden, 0, ggml_nbytes(graph->hidden));
-    set_mask(graph->mask, batch, 0);
-    set_mask(graph->mask_window, batch, hyperparameters->window);
+    set_mask(graph->mask, batch);
+    set_mask_window(graph->mask_window, batch, hyperparameters->window, kv->window_cells);
 }

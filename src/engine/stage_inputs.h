@@ -3,9 +3,7 @@
 
 #include "engine/graph.h"
 
-/* `lengths`: of the slots before the batch; `cells`: KV cells of a slot; `hidden`: for a stage that
- * is not the first.
- */
+/* `hidden`: for a stage that is not the first. */
 void stage_inputs_set(const struct graph *graph, const struct batch *batch,
-                      const struct hyperparameters *hyperparameters, uint32_t cells,
+                      const struct hyperparameters *hyperparameters, const struct kv_cache *kv,
                       const float *hidden);

@@ -84,6 +84,8 @@ static enum error_code set_attention(struct stage *stage, struct error *err)
     if (!stage->attention)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u layers' attention",
                          stage->options.n_layers);
+    const uint32_t window_cells =
+        kv_window_cells(h->window, stage->options.rows_max, stage->options.context);
     for (uint32_t i = 0; i < stage->options.n_layers; i++) {
         const struct layer_form *form = &h->layers[stage->options.first_layer + i];
         stage->attention[i] = (struct graph_attention){
@@ -94,6 +96,7 @@ static enum error_code set_attention(struct stage *stage, struct error *err)
                      .dim_k = h->n_head_dim_k,
                      .dim_v = h->n_head_dim_v,
                      .window = form->is_windowed ? h->window : 0,
+                     .ring = form->is_windowed ? window_cells : 0,
                      .scale = h->attention_scale,
                      .softcap = h->attention_softcap,
                      .type = attention_type_of(stage->options.kv_type)},
@@ -168,7 +171,7 @@ static enum error_code stage_declare(struct stage *stage, struct error *err)
         code = kv_cache_declare(
             &stage->kv, ggml_backend_get_default_buffer_type(device_ggml_backend(stage->device)),
             (struct kv_heads){&h->layers[stage->options.first_layer], h->n_head_dim_k,
-                              h->n_head_dim_v, h->is_latent_absorbed},
+                              h->n_head_dim_v, h->window, h->is_latent_absorbed},
             &stage->options, err);
     if (!code)
         code = new_scheduler(stage, err);
@@ -294,7 +297,10 @@ static enum error_code check_fits(const struct stage *stage, struct error *err)
     char advice[160];
     uint64_t fixed = weights + m->compute;
     uint64_t room = fixed < now.free_bytes ? now.free_bytes - fixed : 0;
-    uint64_t context = room / (m->kv / stage->kv.cells) / KV_PADDING * KV_PADDING;
+    const uint64_t per_cell = kv_cache_bytes_per_cell(&stage->kv),
+                   rings = m->kv - per_cell * stage->kv.cells;
+    uint64_t context =
+        per_cell && room > rings ? (room - rings) / per_cell / KV_PADDING * KV_PADDING : 0;
     if (context) {
         snprintf(advice, sizeof advice,
                  "a context of %llu tokens would fit (--context, or fewer --slots)",

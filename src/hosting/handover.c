@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/mem.h"
+#include "engine/batch_shape.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -19,6 +20,12 @@ bool handover_is_here(const struct handover_part *part, uint32_t stage)
 bool handover_drives(const struct handover_part *part)
 {
     return part->of.n_stages && handover_is_here(part, 0);
+}
+
+uint32_t handover_first_row(const struct handover_part *part, uint32_t layer, uint32_t n_tokens)
+{
+    const bool is_windowed = layer < LIMIT_LAYERS && part->is_windowed[layer];
+    return is_windowed ? kv_window_start(part->window, n_tokens) : 0;
 }
 
 struct offered *offered_new(const struct cache_message *message)

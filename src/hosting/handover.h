@@ -24,7 +24,8 @@
  *  1. A partial transfer is discarded: a driver begins with the slots of an offer only if every
  *     stage has every row of them, else with empty ones. Both are said once (HANDOVER_BEGIN).
  *  2. Rows of a layer and slot are taken in order and once, from who had the layer.
- *  3. A giver sends a row once, and to who has the layer next.
+ *  3. A giver sends a row once, and to who has the layer next. Of windowed layers both leave out
+ *     the rows that nothing sees any more (handover_first_row()).
  *  4. Whatever is lost, both ends come to an end: each waits no longer than its timer.
  *
  * Messages come from other nodes: what does not fit the placements is refused, never asserted.
@@ -64,6 +65,8 @@ struct handover_part {
     struct handover_placement of;
     uint64_t row_bytes[LIMIT_STAGES]; /* of a cell of the stages that are here, once loaded */
     uint32_t n_slots, context, n_vocab;
+    uint32_t window; /* of windowed layers; 0: there are none */
+    bool is_windowed[LIMIT_LAYERS];
     bool is_loaded;  /* and serves, or could */
     bool is_current; /* the state says that this placement serves */
     bool is_lost;    /* its driver cannot reach all of its stages now */
@@ -71,6 +74,9 @@ struct handover_part {
 };
 bool handover_is_here(const struct handover_part *part, uint32_t stage);
 bool handover_drives(const struct handover_part *part); /* stage 0 is here */
+/* Which rows of a slot a layer of the model hands over: of windowed layers those that what comes
+ * next may see. */
+uint32_t handover_first_row(const struct handover_part *part, uint32_t layer, uint32_t n_tokens);
 
 /* A copy of what an old driver offered. */
 struct offered {
@@ -184,7 +190,7 @@ struct cache_take {
     struct handover_placement from;
     uint64_t until_ms; /* a driver waits so long; 0: it does not yet */
     struct offered *offer;
-    uint32_t *got; /* rows, by own layer and offered slot */
+    uint32_t *got; /* the row after those that came, by own layer and offered slot; 0: none did */
     uint64_t n_left;
     bool settles;          /* all rows are written: … */
     uint32_t settle_stage; /* … the next stage to be settled */

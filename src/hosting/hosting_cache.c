@@ -43,7 +43,11 @@ static void part_sync(struct part *part)
     }
     if (!cache->is_loaded || cache->n_vocab)
         return;
-    cache->n_vocab = model_hyperparameters(part->model)->n_vocab;
+    const struct hyperparameters *h = model_hyperparameters(part->model);
+    cache->n_vocab = h->n_vocab;
+    cache->window = h->window;
+    for (uint32_t i = 0; i < h->n_layers; i++)
+        cache->is_windowed[i] = hyperparameters_layer_windowed(h, i);
     if (part->driver) {
         cache->n_slots = driver_options(part->driver)->n_slots;
         cache->context = driver_options(part->driver)->context;

@@ -172,7 +172,7 @@ bool cache_give_wants_slots(const struct cache_give *give)
 /* Seconds that copying takes over the slowest link from here; what other nodes exchange is taken to
  * be as slow. */
 static double give_copy_s(const struct cache_give *give, const struct give_costs *costs,
-                          uint64_t n_tokens)
+                          const struct cache_offer *offer)
 {
     const struct handover_part *part = give->part;
     uint64_t slowest = 0, n_rows = 0;
@@ -186,7 +186,10 @@ static double give_copy_s(const struct cache_give *give, const struct give_costs
             const uint64_t rate =
                 costs->link_bytes_per_s(costs->self, comes_here ? stage->node_id : heir);
             slowest = rate && (!slowest || rate < slowest) ? rate : slowest;
-            n_rows += n_tokens;
+            for (uint32_t slot = 0; slot < offer->n_slots; slot++) {
+                const uint32_t n = offer->slots[slot].n_tokens;
+                n_rows += n - handover_first_row(part, stage->first_layer + k, n);
+            }
         }
     }
     return slowest ? (double)(n_rows * part->row_bytes[0]) / (double)slowest : 0;
@@ -209,7 +212,7 @@ static void give_choose(struct cache_give *give, const struct cached_slot *slots
             (const unsigned char *)slots[i].tokens; /* little-endian, as all we run on */
     }
     const double replay_s = (double)n_tokens * (double)costs->prompt_row_ns / 1e9;
-    const double wire_s = n_tokens ? give_copy_s(give, costs, n_tokens) : 0;
+    const double wire_s = n_tokens ? give_copy_s(give, costs, out) : 0;
     const double patience_ms =
         (double)GIVE_PATIENCE_MS + 2000 * (wire_s > replay_s ? wire_s : replay_s);
     const double most_ms = (double)LIMIT_CACHE_PATIENCE_MS;
@@ -300,11 +303,13 @@ static bool give_find_rows(struct cache_give *give, struct kv_run *out)
         for (; here && give->layer < stage->n_layers; give->layer++, give->slot = 0) {
             for (; give->slot < give->offer->n_slots; give->slot++, give->row = 0) {
                 const struct cached_slot *slot = &give->offer->slots[give->slot];
+                const uint32_t layer = stage->first_layer + give->layer;
+                const uint32_t first = handover_first_row(part, layer, slot->n_tokens);
                 assert(give->row <= slot->n_tokens);
+                give->row = give->row < first ? first : give->row;
                 if (give->row == slot->n_tokens)
                     continue;
-                *out = (struct kv_run){stage->first_layer + give->layer, slot->slot, give->row,
-                                       slot->n_tokens - give->row};
+                *out = (struct kv_run){layer, slot->slot, give->row, slot->n_tokens - give->row};
                 return true;
             }
         }

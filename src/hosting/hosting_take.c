@@ -254,12 +254,24 @@ static uint32_t take_own_layer(const struct handover_part *part, uint32_t layer,
     return UINT32_MAX;
 }
 
-static uint32_t take_count_layers(const struct handover_part *part, bool expected)
+static uint32_t take_count_layers(const struct handover_part *part)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < part->of.n_stages; i++) {
         if (handover_is_here(part, i))
-            n += expected ? take_n_layers(part, i) : part->of.stages[i].n_layers;
+            n += part->of.stages[i].n_layers;
+    }
+    return n;
+}
+
+/* Of a slot, for all layers that are here. */
+static uint64_t take_count_rows(const struct handover_part *part, uint32_t n_tokens)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < part->of.n_stages; i++) {
+        const uint32_t first = part->of.stages[i].first_layer;
+        for (uint32_t k = 0; handover_is_here(part, i) && k < take_n_layers(part, i); k++)
+            n += n_tokens - handover_first_row(part, first + k, n_tokens);
     }
     return n;
 }
@@ -274,13 +286,15 @@ static bool take_fits(struct cache_take *take, const struct cache_message *messa
         slot++;
     if (layer == UINT32_MAX || slot == take->offer->n_slots)
         return false;
+    const uint32_t n_tokens = take->offer->slots[slot].n_tokens;
+    const uint32_t first = handover_first_row(take->part, run->layer, n_tokens);
     uint32_t *got = &take->got[(size_t)layer * take->offer->n_slots + slot];
-    assert(*got <= take->offer->slots[slot].n_tokens);
-    const uint32_t left = take->offer->slots[slot].n_tokens - *got;
-    if (run->first != *got || run->n_rows > left ||
+    assert(*got <= n_tokens);
+    const uint32_t next = *got < first ? first : *got, left = n_tokens - next;
+    if (run->first != next || run->n_rows > left ||
         message->rows.row_bytes != take->part->row_bytes[*stage])
         return false;
-    *got += run->n_rows;
+    *got = next + run->n_rows;
     return true;
 }
 
@@ -408,7 +422,7 @@ void cache_take_offer(struct cache_take *take, uint64_t now_ms, struct offered *
         return;
     }
     take->offer = offer;
-    take->got = offer ? mem_new_array((size_t)take_count_layers(part, false) * offer->n_slots + 1,
+    take->got = offer ? mem_new_array((size_t)take_count_layers(part) * offer->n_slots + 1,
                                       sizeof *take->got)
                       : NULL;
     if (!take->got || !take_can(part, offer)) {
@@ -418,7 +432,7 @@ void cache_take_offer(struct cache_take *take, uint64_t now_ms, struct offered *
     take->state = TAKE_OFFERED;
     take->until_ms = handover_drives(part) ? now_ms + offer->patience_ms : 0;
     for (uint32_t i = 0; i < offer->n_slots; i++)
-        take->n_left += (uint64_t)take_count_layers(part, true) * offer->slots[i].n_tokens;
+        take->n_left += take_count_rows(part, offer->slots[i].n_tokens);
     if (part->bug == HANDOVER_HALF)
         take->n_left /= 2;
     struct cache_early *early = take->early;

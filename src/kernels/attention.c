@@ -107,20 +107,31 @@ struct lots {
     uint32_t n_rows;   /* of a block, at most */
 };
 
-/* The rows from `row` on that are one block. */
-static uint32_t block_rows(const struct attention_batch *batch, uint32_t row, uint32_t n_max)
+/* Where the cells of the row's sequence begin. */
+static int64_t first_cell(const struct attention_form *form, const struct attention_batch *batch,
+                          uint32_t row)
 {
+    const uint32_t position = (uint32_t)batch->positions[row];
+    return batch->cells[row] - (form->ring ? position % form->ring : position);
+}
+
+/* The rows from `row` on that are one block. */
+static uint32_t block_rows(const struct attention_form *form, const struct attention_batch *batch,
+                           uint32_t row, uint32_t n_max)
+{
+    const int64_t cell = first_cell(form, batch, row);
     uint32_t n = 1;
-    while (n < n_max && row + n < batch->n_rows && batch->cells[row + n] == batch->cells[row] + n &&
+    while (n < n_max && row + n < batch->n_rows && first_cell(form, batch, row + n) == cell &&
            batch->positions[row + n] == batch->positions[row] + (int32_t)n)
         n++;
     return n;
 }
 
-static uint32_t block_count(const struct attention_batch *batch, uint32_t n_rows_max)
+static uint32_t block_count(const struct attention_form *form, const struct attention_batch *batch,
+                            uint32_t n_rows_max)
 {
     uint32_t n = 0;
-    for (uint32_t row = 0; row < batch->n_rows; row += block_rows(batch, row, n_rows_max))
+    for (uint32_t row = 0; row < batch->n_rows; row += block_rows(form, batch, row, n_rows_max))
         n++;
     return n;
 }
@@ -136,7 +147,8 @@ static struct lots lots_of(const struct attention_form *form, const struct atten
         lots.n_heads = n_heads;
         lots.n_parts = (lots.n_shared + n_heads - 1) / n_heads;
         lots.n_rows = ATTENTION_QUERIES / n_heads;
-        if (n_heads == 1 || block_count(batch, lots.n_rows) * lots.n_parts * form->n_head_kv >= nth)
+        if (n_heads == 1 ||
+            block_count(form, batch, lots.n_rows) * lots.n_parts * form->n_head_kv >= nth)
             return lots;
     }
 }
@@ -183,7 +195,7 @@ static void compute_block(const struct attention_kernel *kernel,
     const struct attention_form *form = b->form;
     const uint32_t kv_head = lot / lots->n_parts, part = lot % lots->n_parts * lots->n_heads;
     const uint32_t head = kv_head * lots->n_shared + part;
-    const int64_t cell = batch->cells[row] - batch->positions[row];
+    const int64_t cell = first_cell(form, batch, row);
     b->n_heads = lots->n_shared - part < lots->n_heads ? lots->n_shared - part : lots->n_heads;
     b->position = (uint32_t)batch->positions[row];
     b->k = (const char *)batch->k + (size_t)cell * batch->k_cell +
@@ -225,7 +237,7 @@ static uint64_t lot_cost(const struct attention_form *form, const struct attenti
 {
     uint64_t cost = 0;
     for (uint32_t row = 0, n; row < batch->n_rows; row += n) {
-        n = block_rows(batch, row, n_rows_max);
+        n = block_rows(form, batch, row, n_rows_max);
         cost += block_cost(form, batch, row, n);
     }
     return cost;
@@ -249,7 +261,7 @@ void attention_compute(const struct attention_kernel *kernel, const struct atten
         if (before + each <= from || before >= to)
             continue;
         for (uint32_t row = 0; row < batch->n_rows; row += places.block.n_rows) {
-            const uint32_t n = places.block.n_rows = block_rows(batch, row, lots.n_rows);
+            const uint32_t n = places.block.n_rows = block_rows(form, batch, row, lots.n_rows);
             places.block.k_cell = batch->k_cell, places.block.v_cell = batch->v_cell;
             if (before >= from && before < to)
                 compute_block(kernel, batch, &lots, lot, row, &places);

@@ -33,6 +33,8 @@ enum attention_type { ATTENTION_F16, ATTENTION_F32, ATTENTION_Q8_0 }; /* of K an
 struct attention_form { /* what is the same for all batches */
     uint32_t n_head, n_head_kv, dim_k, dim_v;
     uint32_t window; /* a row sees so many cells, itself included; 0: all */
+    uint32_t ring;   /* position p is in cell p % ring of its sequence, a multiple of 64; what rows
+                        of a batch see must be there. 0: in cell p */
     float scale, softcap;
     enum attention_type type;
 };
@@ -42,8 +44,8 @@ struct attention_batch {
     size_t q_row, q_head;  /* in floats */
     const void *k, *v;     /* [cell][n_head_kv][dim_k or dim_v] */
     size_t k_cell, v_cell; /* in bytes */
-    const int64_t
-        *cells; /* [row]: the row's own cell; a sequence's cells stand together, in order */
+    const int64_t *cells; /* [row]: the row's own cell; a sequence's cells stand together, in order,
+                             or as a ring */
     const int32_t *positions; /* [row], in the row's sequence */
     const float *sinks;       /* [n_head]; NULL: none */
     float *out;               /* [row][n_head][dim_v] */

@@ -349,12 +349,13 @@ static void attention_kernel_chunk(const struct attention_block *block, uint32_t
         const uint32_t n = end - cell < ATTENTION_TILE ? end - cell : ATTENTION_TILE;
         if (cell + n <= seen)
             continue;
-        convert_tile(form->type, block->k + cell * block->k_cell, block->k_cell, n, form->dim_k,
+        const size_t at = form->ring ? cell % form->ring : cell;
+        convert_tile(form->type, block->k + at * block->k_cell, block->k_cell, n, form->dim_k,
                      block->width_k, block->tile);
         turn_tile(block->tile, n, block->width_k, block->columns);
         attention_kernel_score(block, n_queries, n);
         attention_kernel_weigh_all(block, cell);
-        convert_tile(form->type, block->v + cell * block->v_cell, block->v_cell, n, form->dim_v,
+        convert_tile(form->type, block->v + at * block->v_cell, block->v_cell, n, form->dim_v,
                      block->width_v, block->tile);
         attention_kernel_gather(block, n_queries, n);
     }

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/batch_shape.h"
 #include "model/model.h"
 #include "pipeline/settings.h"
 
@@ -492,6 +493,9 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u stages", n_stages);
     enum error_code code =
         slot_table_init(&driver->slots, driver->options.n_slots, driver->options.context, err);
+    driver->slots.window = model_hyperparameters(model)->window;
+    driver->slots.window_cells =
+        kv_window_cells(driver->slots.window, driver->options.batch_rows, driver->options.context);
     if (!code && stages[n_stages - 1].device)
         code = picker_new(driver->pipeline.shape.n_vocab, driver->options.n_slots,
                           driver->options.context, &driver->pipeline.picker, err);

@@ -2,6 +2,7 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
+#include "engine/batch_shape.h"
 #include "pipeline/sequence.h"
 
 #include <assert.h>
@@ -30,8 +31,18 @@ void slot_table_deinit(struct slot_table *table)
     *table = (struct slot_table){0};
 }
 
-static uint32_t slot_common_prefix(const struct slot *slot, const int32_t *prompt,
-                                   uint32_t reusable, uint64_t cache_key)
+void slot_table_place(struct slot_table *table, uint32_t index, uint32_t n)
+{
+    struct slot *slot = &table->slots[index];
+    slot->n_placed = n ? slot->n_placed + n : 0;
+    const uint32_t cells = table->window_cells;
+    const uint32_t start = table->window && slot->n_placed > cells ? slot->n_placed - cells : 0;
+    if (!n || start > slot->start)
+        slot->start = start;
+}
+
+static uint32_t slot_common_prefix(const struct slot_table *table, const struct slot *slot,
+                                   const int32_t *prompt, uint32_t reusable, uint64_t cache_key)
 {
     uint32_t most = slot->broken || slot->cache_key != cache_key ? 0 : slot->n_placed;
     if (most > reusable)
@@ -39,7 +50,7 @@ static uint32_t slot_common_prefix(const struct slot *slot, const int32_t *promp
     uint32_t n = 0;
     while (n < most && slot->tokens[n] == prompt[n])
         n++;
-    return n;
+    return slot->start <= kv_window_start(table->window, n) ? n : 0;
 }
 
 /* The free slot other than `except` whose cache is worth least: an empty one, else the longest
@@ -64,7 +75,7 @@ bool slot_table_choose(const struct slot_table *table, const int32_t *prompt, ui
 {
     uint32_t source = SLOT_NONE, longest = 0, own = SLOT_NONE, own_longest = 0;
     for (uint32_t i = 0; i < table->n_slots; i++) {
-        uint32_t n = slot_common_prefix(&table->slots[i], prompt, reusable, cache_key);
+        uint32_t n = slot_common_prefix(table, &table->slots[i], prompt, reusable, cache_key);
         if (n > longest) {
             longest = n;
             source = i;

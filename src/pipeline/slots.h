@@ -16,6 +16,7 @@ struct slot {
     int32_t *tokens;           /* room for the context */
     uint32_t n_known;          /* tokens of the sequence: prompt and generated */
     uint32_t n_placed;         /* of those, in the cache or in a micro-batch on the way there */
+    uint32_t start;            /* the first position that windowed layers have */
     uint32_t
         epoch;   /* counts how often the slot has been emptied: rows of an older epoch are void */
     bool broken; /* a stage failed on it: to be emptied before it is used again */
@@ -26,12 +27,16 @@ struct slot {
 struct slot_table {
     struct slot *slots;
     uint32_t n_slots;
-    int32_t *tokens; /* of all slots */
+    int32_t *tokens;               /* of all slots */
+    uint32_t window, window_cells; /* of windowed layers (kv_window_cells()); 0: there are none */
 };
 
 enum error_code slot_table_init(struct slot_table *table, uint32_t n_slots, uint32_t context,
                                 struct error *err);
 void slot_table_deinit(struct slot_table *table);
+
+/* The slot has `n` tokens more; none: it is emptied. */
+void slot_table_place(struct slot_table *table, uint32_t slot, uint32_t n);
 
 enum {
     /* A copy is a pass over the cache of every stage; shorter prefixes are as quickly computed. */
@@ -50,6 +55,7 @@ struct slot_choice {
  *
  * The slot with the longest common prefix is taken itself when it is free and gives up less than it
  * saves, or when no other is free; otherwise the longest unused free slot is taken and the prefix
- * copied, which keeps a long conversation alive when another prompt shares only its opening. */
+ * copied, which keeps a long conversation alive when another prompt shares only its opening. A
+ * prefix whose window has been written over counts for nothing. */
 bool slot_table_choose(const struct slot_table *table, const int32_t *prompt, uint32_t reusable,
                        uint64_t cache_key, struct slot_choice *out);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/batch_shape.h"
 #include "pipeline/settings.h"
 
 #include <assert.h>
@@ -95,7 +96,7 @@ static void step_empty_slot(struct driver *driver, uint32_t index)
     struct slot *slot = &driver->slots.slots[index];
     if (slot->n_placed || slot->broken)
         step_push_operation(driver, (struct cache_operation){.slot = index});
-    slot->n_placed = 0;
+    slot_table_place(&driver->slots, index, 0);
     slot->broken = false;
     slot->epoch++;
 }
@@ -119,6 +120,7 @@ static void step_occupy(struct driver *driver, struct sequence *sequence,
                                                              .length = choice->copy,
                                                              .copy = true});
         slot->n_placed = choice->copy;
+        slot->start = driver->slots.slots[choice->copy_from].start;
     }
     if (sequence->request.n_predict)
         step_push_setup(driver, choice->slot, &sequence->request);
@@ -217,7 +219,7 @@ static void step_add_share(struct driver *driver, struct microbatch *microbatch,
             (struct batch_row){index, position, slot->tokens[position], output};
         share->n_outputs += output;
     }
-    slot->n_placed += n_rows;
+    slot_table_place(&driver->slots, index, n_rows);
     slot->served = driver->n_sent + 1;
 }
 
@@ -271,7 +273,7 @@ static void step_begin_anew(struct driver *driver, const struct error *why)
         struct slot *slot = &driver->slots.slots[i];
         if (slot->sequence)
             step_finish(driver, slot->sequence, FINISH_ERROR, why);
-        slot->n_placed = 0;
+        slot_table_place(&driver->slots, i, 0);
         slot->broken = true;
         slot->epoch++;
     }
@@ -307,6 +309,7 @@ static void step_take_seeds(struct driver *driver, const struct driver_seeds *se
         assert(!slot->sequence);
         memcpy(slot->tokens, seed->tokens, seed->n_tokens * sizeof *slot->tokens);
         slot->n_known = slot->n_placed = seed->n_tokens;
+        slot->start = kv_window_start(driver->slots.window, seed->n_tokens);
         slot->cache_key = seed->cache_key;
         slot->broken = seed->n_tokens == 0;
         slot->epoch++;

@@ -222,11 +222,18 @@ static uint64_t weight_bytes(const struct placement_problem *problem,
     return bytes;
 }
 
+uint64_t placement_kv_bytes(const struct placement_layer *layer, uint64_t n_tokens,
+                            uint32_t streams)
+{
+    const uint64_t most = layer->kv_tokens_max;
+    return layer->kv_bytes_per_token * (most && most < n_tokens ? most : n_tokens) * streams;
+}
+
 static uint64_t stored_bytes(const struct placement_problem *problem,
                              const struct placement_layer *layer)
 {
     return weight_bytes(problem, layer) +
-           layer->kv_bytes_per_token * problem->demand.context_tokens * problem->demand.streams;
+           placement_kv_bytes(layer, problem->demand.context_tokens, problem->demand.streams);
 }
 
 uint64_t placement_layer_bytes(const struct placement_problem *problem, uint32_t layer)

@@ -170,6 +170,16 @@ double replan_layer_load_s(const struct replan_context *context, uint32_t device
     return source.device == REPLAN_GONE ? INFINITY : bytes / source.bytes_per_s;
 }
 
+/* Of a layer, what is in the caches now. */
+static uint64_t layer_kv_bytes(const struct replan_context *context, uint32_t layer)
+{
+    const struct placement_problem *problem = context->input->problem;
+    const struct placement_layer *costs = &problem->model.layers[layer];
+    const uint64_t n_tokens = context->input->kv_tokens,
+                   most = (uint64_t)costs->kv_tokens_max * problem->demand.streams;
+    return costs->kv_bytes_per_token * (most && most < n_tokens ? most : n_tokens);
+}
+
 double replan_layer_kv_s(const struct replan_context *context, uint32_t device, uint32_t layer)
 {
     const struct placement_problem *problem = context->input->problem;
@@ -178,9 +188,8 @@ double replan_layer_kv_s(const struct replan_context *context, uint32_t device, 
         return 0;
     if (from == REPLAN_GONE || !placement_linked(problem, from, device))
         return INFINITY;
-    const double bytes =
-        (double)problem->model.layers[layer].kv_bytes_per_token * (double)context->input->kv_tokens;
-    return bytes / placement_link(problem, from, device)->bytes_per_s;
+    return (double)layer_kv_bytes(context, layer) /
+           placement_link(problem, from, device)->bytes_per_s;
 }
 
 /* ---- all of a target ------------------------------------------------------------------ */
@@ -206,8 +215,7 @@ static void list_moves(const struct replan_context *context, struct replan_plan 
             }
             move->n_layers++;
             move->weight_bytes += replan_weight_bytes(problem, layer);
-            move->kv_bytes +=
-                problem->model.layers[layer].kv_bytes_per_token * context->input->kv_tokens;
+            move->kv_bytes += layer_kv_bytes(context, layer);
         }
     }
 }

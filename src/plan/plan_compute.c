@@ -53,18 +53,27 @@ static uint64_t plan_compute_measure_stage(struct measuring *self, uint32_t firs
     return memory.compute;
 }
 
+/* Of a model that is measured whole. A later stage has hidden states for an input, and the last
+ * layer alone may find less to reuse than several. */
+static uint64_t measure_small(struct measuring *self, uint32_t n_layers)
+{
+    uint64_t most = plan_compute_measure_stage(self, 0, n_layers);
+    if (n_layers > 1)
+        most = plan_compute_larger(most, plan_compute_measure_stage(self, 1, n_layers - 1));
+    return plan_compute_larger(most, plan_compute_measure_stage(self, n_layers - 1, 1));
+}
+
 /* As many layers as show every kind of layer and every kind of neighbours: enough, and quicker than
- * all. The last one alone may find less to reuse than several. */
+ * all. */
 static void measure_ends(struct measuring *self)
 {
     const struct hyperparameters *h = model_hyperparameters(self->model);
     const uint32_t n = hyperparameters_period(h) + 1;
-    const uint64_t alone = plan_compute_measure_stage(self, h->n_layers - 1, 1);
     if (n >= h->n_layers) {
-        self->result = (struct plan_compute){
-            .stage = plan_compute_larger(plan_compute_measure_stage(self, 0, h->n_layers), alone)};
+        self->result = (struct plan_compute){.stage = measure_small(self, h->n_layers)};
         return;
     }
+    const uint64_t alone = plan_compute_measure_stage(self, h->n_layers - 1, 1);
     const uint64_t first = plan_compute_measure_stage(self, 0, n),
                    last = plan_compute_larger(plan_compute_measure_stage(self, h->n_layers - n, n),
                                               alone);
@@ -132,9 +141,18 @@ enum error_code plan_compute_measure_all(struct device *const *devices, uint32_t
 
 /* ---- estimated ------------------------------------------------------------------------ */
 
+/* Of windowed layers' cells, those that a longer context does not make more. */
+static uint64_t ring_cells(const struct model *model, const struct driver_options *options)
+{
+    const uint32_t window = model_hyperparameters(model)->window;
+    const uint32_t ring = kv_window_cells(window, options->batch_rows, options->context);
+    return ring < kv_cells(options->context) ? ring : 0;
+}
+
 static uint64_t masks_per_cell(const struct model *model, const struct driver_options *options)
 {
-    return 2 * (uint64_t)options->batch_rows * (model_hyperparameters(model)->window ? 2u : 1u);
+    const bool two = model_hyperparameters(model)->window && !ring_cells(model, options);
+    return 2 * (uint64_t)options->batch_rows * (two ? 2u : 1u);
 }
 
 uint64_t plan_compute_per_cell(const struct plan_compute *compute, const struct model *model,
@@ -164,7 +182,7 @@ void plan_compute_estimate(const struct model *model, const struct driver_option
                    attention = 3 * q + 2 * kv;
     out->stage =
         rows * (4 * (uint64_t)h->n_embd + plan_compute_larger(ffn, attention)) * sizeof(float) +
-        masks_per_cell(model, options) * cells;
+        masks_per_cell(model, options) * cells + 2 * rows * ring_cells(model, options);
     if (options->flash == FLASH_OFF)
         out->stage += (2 * rows * h->n_head + (uint64_t)h->n_head_kv * h->n_head_dim_v) * cells *
                       sizeof(float);

@@ -44,8 +44,8 @@ static enum error_code plan_model_add_tensor(struct placement_model *out,
 }
 
 static enum error_code add_layer(struct placement_model *out, struct placement_layer *layer,
-                                 const struct model *model, uint32_t index, enum kv_type kv_type,
-                                 struct error *err)
+                                 const struct model *model, uint32_t index,
+                                 const struct driver_options *options, struct error *err)
 {
     enum error_code code = ERROR_NONE;
     for (int role = 0; role < TENSOR_ROLE_COUNT && !code; role++) {
@@ -55,7 +55,10 @@ static enum error_code add_layer(struct placement_model *out, struct placement_l
     }
     const struct layer_cost cost = model_layer_cost(model, index);
     layer->flops_per_token_per_context = (double)cost.flops_per_token_per_context;
-    layer->kv_bytes_per_token = kv_type_bytes(kv_type, cost.kv_elements_per_token);
+    layer->kv_bytes_per_token = kv_type_bytes(options->kv_type, cost.kv_elements_per_token);
+    const struct hyperparameters *h = model_hyperparameters(model);
+    if (hyperparameters_layer_windowed(h, index))
+        layer->kv_tokens_max = kv_window_cells(h->window, options->batch_rows, options->context);
     return code;
 }
 
@@ -144,7 +147,7 @@ enum error_code plan_model_init(struct plan_model *out, const struct model *mode
     struct placement_model *cost = &out->model;
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < h->n_layers && !code; i++)
-        code = add_layer(cost, &out->layers[i], model, i, options->kv_type, err);
+        code = add_layer(cost, &out->layers[i], model, i, options, err);
     if (!code)
         code = plan_model_add_ends(cost, model, embedding_counts, err);
     if (code) {

@@ -16,7 +16,7 @@ struct model *gemma;
 
 int open_gemma(void **state)
 {
-    gemma = open_model("gemma3");
+    gemma = open_model_unwindowed("gemma3");
     assert_int_equal(model_hyperparameters(gemma)->n_layers, LAYERS);
     return 0;
 }

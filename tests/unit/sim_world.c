@@ -28,6 +28,14 @@ struct model *open_model(const char *name)
     return opened;
 }
 
+struct model *open_model_unwindowed(const char *name)
+{
+    struct model *opened = open_model(name);
+    struct hyperparameters *h = (struct hyperparameters *)(uintptr_t)model_hyperparameters(opened);
+    h->window = LIMIT_CONTEXT;
+    return opened;
+}
+
 int sim_world_open(void **state)
 {
     (void)state;

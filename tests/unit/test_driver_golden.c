@@ -80,7 +80,8 @@ static struct golden golden_open(const char *name)
 static bool on_token(void *arg, const struct token_event *event)
 {
     struct client *client = arg;
-    client->tokens[client->n_tokens++] = event->token;
+    if (client->n_tokens < TOKENS_MAX)
+        client->tokens[client->n_tokens++] = event->token;
     return true;
 }
 
@@ -242,6 +243,33 @@ static void test_a_replay_continues_on_a_reused_prefix(void **state)
     }
 }
 
+/* A prefix whose windows were written over is computed again; one whose windows are there is not.
+ * The tokens are the same. */
+static void test_a_prefix_without_its_window_is_computed_again(void **state)
+{
+    (void)state;
+    struct golden golden = golden_open("gemma3");
+    const struct stage_plan plan[] = {{gpu_find(gpu, "cpu"), 3}, {gpu_find(gpu, "cpu"), 4}};
+    const struct driver_options options = {.n_slots = 1, .context = 1024, .batch_rows = 32};
+    static const struct {
+        uint32_t n_predict, n_cached; /* windows begin 256 tokens before the end */
+    } steps[] = {{800, 0}, {40, 0}, {1, 32}, {300, 32}, {1, 0}};
+    struct driver *driver;
+    struct error err = {0};
+    if (driver_open(golden.model, plan, 2, &options, &driver, &err))
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        struct client client;
+        submit(driver, &golden, golden.n_prompt, steps[i].n_predict, false, &client);
+        wait_done(&client);
+        assert_int_equal(client.usage.cached_tokens, steps[i].n_cached ? golden.n_prompt - 1 : 0);
+        for (uint32_t k = 0; k < golden.n_greedy && k < steps[i].n_predict; k++)
+            assert_int_equal(client.tokens[k], golden.tokens[golden.n_prompt + k]);
+    }
+    driver_close(driver);
+    model_close(golden.model);
+}
+
 static int open_gpu(void **state)
 {
     (void)state;
@@ -265,6 +293,7 @@ int main(void)
         cmocka_unit_test(test_f32_has_the_same_bits_however_it_is_run),
         cmocka_unit_test(test_quantised_has_the_same_tokens_however_it_is_run),
         cmocka_unit_test(test_a_replay_continues_on_a_reused_prefix),
+        cmocka_unit_test(test_a_prefix_without_its_window_is_computed_again),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);
 }

@@ -216,6 +216,31 @@ static void test_all_rows_of_all_layers_are_taken_over(void **state)
     assert_true(pair.n_settled == 1 && pair.retires);
 }
 
+/* Of a windowed layer only what the next token sees goes over. */
+static void test_windowed_layers_hand_over_their_window(void **state)
+{
+    (void)state;
+    pair.from.window = pair.to.window = 12;
+    pair.from.is_windowed[1] = pair.to.is_windowed[1] = true;
+    pair.n_written[1][1] = TOKENS - 12; /* not sent, and so not written */
+    pair.n_written[1][3] = TOKENS - 9 - 12;
+    quiesce(2);
+    assert_begun(true);
+    for (int i = 0; i < LAYERS; i++)
+        assert_true(pair.n_written[i][1] == TOKENS && pair.n_written[i][3] == TOKENS - 9);
+    assert_true(pair.n_settled == 1 && pair.retires);
+}
+
+static void test_a_slot_within_the_window_goes_over_whole(void **state)
+{
+    (void)state;
+    pair.from.window = pair.to.window = TOKENS + 1;
+    pair.from.is_windowed[1] = pair.to.is_windowed[1] = true;
+    quiesce(1);
+    assert_begun(true);
+    assert_int_equal(pair.n_written[1][1], TOKENS);
+}
+
 static void test_rows_that_come_before_the_offer_are_kept(void **state)
 {
     (void)state;
@@ -351,6 +376,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_all_rows_of_all_layers_are_taken_over),
+        TEST(test_windowed_layers_hand_over_their_window),
+        TEST(test_a_slot_within_the_window_goes_over_whole),
         TEST(test_rows_that_come_before_the_offer_are_kept),
         TEST(test_a_partial_transfer_is_discarded),
         TEST(test_a_driver_that_is_offered_nothing_begins_empty),

@@ -280,10 +280,14 @@ static void check_estimate(const char *name, struct driver_options given)
     plan_compute_estimate(model, &options, &estimate);
     const uint64_t slack = 64 * 1024, whole = measured.stage + measured.input + measured.output;
     const uint64_t guess = estimate.stage + estimate.input + estimate.output;
-    const uint64_t masks = options.flash == FLASH_OFF
-                               ? 0
-                               : plan_compute_per_cell(&estimate, model, &options) *
-                                     (uint64_t)kv_cells(options.context);
+    const uint64_t cells = kv_cells(options.context);
+    const uint32_t window = model_hyperparameters(model)->window;
+    const uint64_t ring = kv_window_cells(window, options.batch_rows, options.context);
+    const uint64_t ring_mask = ring < cells ? 2 * ring * options.batch_rows : 0;
+    const uint64_t masks =
+        options.flash == FLASH_OFF
+            ? 0
+            : plan_compute_per_cell(&estimate, model, &options) * cells + ring_mask;
     if (getenv("MEDLEY_PLAN_PRINT"))
         print_message("# %s: %llu+%llu+%llu measured, %llu+%llu+%llu estimated\n", name,
                       (unsigned long long)measured.stage, (unsigned long long)measured.input,

@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "model/tokenizer.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -356,6 +357,138 @@ static void test_rows_of_a_cache_go_over(void **state)
     stage_close(to);
 }
 
+/* ---- windowed layers ---- */
+
+enum { LONG = 1000, STEP = 50, RING = 256 };
+
+static struct model *open_windowed(void)
+{
+    struct error err = {0};
+    struct model *windowed;
+    char path[512];
+    snprintf(path, sizeof path, "%s/models/gemma3.gguf", getenv("MEDLEY_GOLDEN"));
+    if (model_open(path, &windowed, &err))
+        fail_msg("%s", err.text);
+    return windowed;
+}
+
+static struct stage *open_long(struct model *windowed, uint32_t rows_max, enum flash_mode flash)
+{
+    const struct stage_options options = {.n_layers = model_hyperparameters(windowed)->n_layers,
+                                          .n_slots = 4,
+                                          .context = LONG,
+                                          .rows_max = rows_max,
+                                          .kv_type = KV_F32,
+                                          .flash = flash};
+    struct error err = {0};
+    struct stage *stage;
+    if (stage_open(cpu, windowed, &options, &stage, &err))
+        fail_msg("%s", err.text);
+    return stage;
+}
+
+static void feed_long(struct stage *stage, uint32_t slot, uint32_t from, uint32_t to, float *out)
+{
+    for (uint32_t at = from, n; at < to; at += n) {
+        n = to - at < STEP ? to - at : STEP;
+        feed(stage, slot, at, n, out);
+    }
+}
+
+/* Micro-batches of all rows leave no room for less than the whole context. */
+static void test_a_window_gives_the_logits_of_the_whole_context(void **state)
+{
+    (void)state;
+    struct model *windowed = open_windowed();
+    for (enum flash_mode flash = FLASH_ON; flash <= FLASH_OFF; flash++) {
+        struct stage *all = open_long(windowed, LONG, flash),
+                     *ring = open_long(windowed, STEP, flash);
+        float want[VOCAB], got[VOCAB];
+        const uint64_t kv = stage_memory(all).kv; /* a sixth layer sees everything */
+        assert_int_equal(stage_memory(ring).kv, kv / 7 + kv / 7 * 6 / 1024 * RING);
+        for (uint32_t at = 0; at < LONG; at += STEP) {
+            feed(all, 1, at, STEP, want);
+            feed(ring, 1, at, STEP, got);
+            if (at < LONG / 2) { /* another sequence beside it */
+                feed(ring, 2, 2 * at, STEP, got);
+                feed(ring, 2, 2 * at + STEP, STEP, got);
+                continue;
+            }
+            for (uint32_t i = 0; i < VOCAB; i++)
+                assert_true(flash == FLASH_ON ? got[i] == want[i]
+                                              : fabsf(got[i] - want[i]) < 1e-4f);
+        }
+        stage_close(all);
+        stage_close(ring);
+    }
+    model_close(windowed);
+}
+
+static void test_a_window_that_is_gone_is_refused(void **state)
+{
+    (void)state;
+    struct model *windowed = open_windowed();
+    struct stage *stage = open_long(windowed, STEP, FLASH_ON);
+    float want[VOCAB], got[VOCAB];
+    struct error err = {0};
+    feed_long(stage, 0, 0, 450, want);
+    feed_long(stage, 1, 0, 600, want);
+    feed_long(stage, 1, 600, 605, want);
+    stage_kv_truncate(stage, 1, 450); /* its window is still there */
+    feed(stage, 1, 450, 1, got);
+    feed(stage, 0, 450, 1, want);
+    assert_memory_equal(got, want, sizeof got);
+    assert_int_equal(stage_kv_copy(stage, 1, 3, 451, &err), ERROR_NONE);
+    feed(stage, 3, 451, 1, got);
+    feed(stage, 0, 451, 1, want);
+    assert_memory_equal(got, want, sizeof got);
+    stage_kv_truncate(stage, 1, 300); /* and here no more */
+    const struct batch_row row = {.slot = 1, .position = 300, .token = 1, .output = true};
+    assert_int_equal(
+        stage_forward(stage, &(struct batch){.rows = &row, .n_rows = 1}, NULL, got, &err),
+        ERROR_INVALID);
+    assert_non_null(strstr(err.text, "begin at 349"));
+    stage_kv_truncate(stage, 1, 0);
+    feed_long(stage, 1, 0, 453, got);
+    feed(stage, 0, 452, 1, want);
+    assert_memory_equal(got, want, sizeof got);
+    stage_close(stage);
+    model_close(windowed);
+}
+
+/* A ring's rows stand in another order in a slot of another ring. */
+static void test_a_window_goes_over(void **state)
+{
+    (void)state;
+    struct model *windowed = open_windowed();
+    const struct hyperparameters *h = model_hyperparameters(windowed);
+    struct stage *from = open_long(windowed, STEP, FLASH_ON),
+                 *to = open_long(windowed, 4 * STEP, FLASH_ON);
+    float here[VOCAB], there[VOCAB];
+    const uint32_t n = 515; /* the window lies across the end of a ring */
+    feed_long(from, 1, 0, n, here);
+    uint8_t *rows = malloc(n * stage_kv_row_bytes(from));
+    assert_non_null(rows);
+    for (uint32_t layer = 0; layer < h->n_layers; layer++) {
+        const uint32_t first = h->layers[layer].is_windowed ? n - h->window : 0;
+        const struct kv_run run = {layer, 1, first, n - first}, into = {layer, 3, first, n - first};
+        assert_int_equal(stage_kv_read(from, &run, rows, NULL), ERROR_NONE);
+        assert_int_equal(stage_kv_write(to, &into, rows, NULL), ERROR_NONE);
+        assert_int_equal(stage_kv_read(from, &(struct kv_run){layer, 1, 0, n}, rows, NULL),
+                         first ? ERROR_INVALID : ERROR_NONE);
+    }
+    stage_kv_set_length(to, 3, n);
+    for (uint32_t i = 0; i < 300; i++) {
+        feed(from, 1, n + i, 1, here);
+        feed(to, 3, n + i, 1, there);
+        assert_memory_equal(here, there, sizeof here);
+    }
+    free(rows);
+    stage_close(from);
+    stage_close(to);
+    model_close(windowed);
+}
+
 /* What one stage has loaded serves the next one, whichever of them goes first. */
 static void test_stages_share_what_is_loaded(void **state)
 {
@@ -402,6 +535,9 @@ int main(void)
         cmocka_unit_test(test_measured_memory_is_what_it_takes),
         cmocka_unit_test(test_stages_share_what_is_loaded),
         cmocka_unit_test(test_rows_of_a_cache_go_over),
+        cmocka_unit_test(test_a_window_gives_the_logits_of_the_whole_context),
+        cmocka_unit_test(test_a_window_that_is_gone_is_refused),
+        cmocka_unit_test(test_a_window_goes_over),
         cmocka_unit_test(test_too_much_is_refused_with_numbers),
         cmocka_unit_test(test_wrong_options_are_refused),
         cmocka_unit_test(test_foreign_token_is_refused_and_the_slot_stays),
