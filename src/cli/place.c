@@ -6,13 +6,15 @@
 #include "cli/placing_watch.h"
 #include "cli/stages.h"
 #include "placement/problem.h"
+#include "plan/plan_model.h"
 
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
 static const char usage[] =
-    "Usage: medley place MODEL [--context N] [--streams N] [--goal GOAL] [--idle S] [--json]\n"
+    "Usage: medley place MODEL [--context N] [--streams N] [--kv TYPE] [--goal GOAL]\n"
+    "                    [--idle S] [--json]\n"
     "\n"
     "Places a model on the machines of the cluster, as medley plan forecasts it, loads it there,\n"
     "and says where it is. MODEL is a .gguf file or the name of a model that the cluster knows\n"
@@ -21,12 +23,13 @@ static const char usage[] =
     "\n"
     "  -c, --context N  tokens of prompt and answer together (default: the model's, up to 4096)\n"
     "  --streams N      sequences at once (default 4)\n"
+    "  --kv TYPE        type of the KV cache: f16 (default), f32 or q8_0\n"
     "  --goal GOAL      latency (each token as soon as possible), throughput (the most tokens of\n"
     "                   all streams; the default), or mix\n"
     "  --idle S         unload it when nobody has asked it for S seconds; 0: never\n"
     "  --json           for programs: the node's last answer\n";
 
-enum { OPTION_STREAMS = 256, OPTION_GOAL, OPTION_IDLE, OPTION_JSON };
+enum { OPTION_STREAMS = 256, OPTION_KV, OPTION_GOAL, OPTION_IDLE, OPTION_JSON };
 
 struct place_args {
     struct placing_request request;
@@ -44,6 +47,16 @@ static bool cmd_place_take_goal(const char *value, const char **goal)
     return false;
 }
 
+static bool cmd_place_take_kv(const char *value, const char **kv)
+{
+    enum kv_type type;
+    *kv = value;
+    if (plan_kv_type_find(value, &type, NULL) == ERROR_NONE)
+        return true;
+    command_misused(&command_place, "--kv takes f16, f32 or q8_0, not '%s'", value);
+    return false;
+}
+
 static bool cmd_place_take_option(struct place_args *args, int option, const char *value)
 {
     const struct command *command = &command_place;
@@ -52,6 +65,8 @@ static bool cmd_place_take_option(struct place_args *args, int option, const cha
         return option_u32(command, "--context", value, 1, LIMIT_CONTEXT, &args->request.context);
     case OPTION_STREAMS:
         return option_u32(command, "--streams", value, 1, LIMIT_SEQUENCES, &args->request.streams);
+    case OPTION_KV:
+        return cmd_place_take_kv(value, &args->request.kv);
     case OPTION_GOAL:
         return cmd_place_take_goal(value, &args->request.goal);
     case OPTION_IDLE:
@@ -66,6 +81,7 @@ static bool cmd_place_parse(int argc, char **argv, struct place_args *args)
     static const struct option options[] = {
         {"context", required_argument, NULL, 'c'},
         {"streams", required_argument, NULL, OPTION_STREAMS},
+        {"kv", required_argument, NULL, OPTION_KV},
         {"goal", required_argument, NULL, OPTION_GOAL},
         {"idle", required_argument, NULL, OPTION_IDLE},
         {"json", no_argument, NULL, OPTION_JSON},

@@ -9,6 +9,7 @@ struct placing_request {
     uint32_t context;  /* UINT32_MAX in each: the cluster's default */
     uint32_t streams, idle_s;
     const char *goal; /* NULL: the same */
+    const char *kv;   /* the same */
 };
 
 /* The last line of the answer, which has "ready"; what goes on until then is said on stderr where

@@ -128,12 +128,8 @@ static bool take_busy(struct plan_args *args, const char *value)
 
 static bool take_kv(struct plan_args *args, const char *value)
 {
-    for (int type = 0; type <= KV_Q8_0; type++) {
-        if (!strcmp(plan_kv_type((enum kv_type)type).name, value)) {
-            args->driver.kv_type = (enum kv_type)type;
-            return true;
-        }
-    }
+    if (plan_kv_type_find(value, &args->driver.kv_type, NULL) == ERROR_NONE)
+        return true;
     command_misused(self, "--kv takes f16, f32 or q8_0, not '%s'", value);
     return false;
 }

@@ -126,6 +126,9 @@ static void part_after_open(uv_work_t *work, int status)
 
 static enum error_code part_make_plan(struct part *part, struct error *err)
 {
+    if (part->options.kv_type > KV_Q8_0)
+        return error_set(err, ERROR_UNSUPPORTED, "this version does not know KV cache type %d",
+                         (int)part->options.kv_type);
     for (uint32_t i = 0; i < part->life.n_stages; i++) {
         const struct part_stage *stage = &part->life.stages[i];
         part->plan[i] = (struct stage_plan){.n_layers = stage->n_layers};

@@ -41,6 +41,7 @@ void part_new(struct hosting *hosting, const struct parts_effect *wanted)
     part->key = part_key(instance->id);
     part->options.n_slots = instance->demand->streams;
     part->options.context = instance->demand->context_tokens;
+    part->options.kv_type = (enum kv_type)instance->demand->kv_type;
     reach_init(&part->reach, &part->life);
     part_caches_init(part);
     if (wanted->from)

@@ -5,6 +5,7 @@
 #include "model/model.h"
 #include "node/catalogue.h"
 #include "placement/problem.h"
+#include "plan/plan_model.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -265,6 +266,17 @@ static bool control_models_take_goal(yyjson_val *request, struct place_demand *w
                                "the goal must be latency, throughput or mix, not '%s'", goal);
 }
 
+static bool control_models_take_kv(yyjson_val *request, struct place_demand *wanted,
+                                   struct error *err)
+{
+    const char *name = control_text(request, "kv");
+    enum kv_type type = KV_F16;
+    const bool ok = !name || plan_kv_type_find(name, &type, err) == ERROR_NONE;
+    wanted->has_kv_type = name != NULL;
+    wanted->kv_type = type;
+    return ok;
+}
+
 void control_place(struct conversation *conversation, yyjson_val *request)
 {
     struct error err;
@@ -277,7 +289,8 @@ void control_place(struct conversation *conversation, yyjson_val *request)
         return;
     *wanted = (struct place_demand){
         .context = (uint32_t)context, .streams = (uint32_t)streams, .idle_ms = idle_s * 1000};
-    if (!control_models_take_goal(request, wanted, &err)) {
+    if (!control_models_take_goal(request, wanted, &err) ||
+        !control_models_take_kv(request, wanted, &err)) {
         control_fail(conversation, &err);
     } else if (layers && !yyjson_is_null(layers)) {
         control_place_there(conversation, control_text(request, "model"), layers, wanted);

@@ -300,6 +300,21 @@ static enum error_code plan_take_layers(struct plan_job *job, yyjson_val *list, 
     return ERROR_NONE;
 }
 
+static bool plan_take_kv(struct conversation *conversation, yyjson_val *request,
+                         Cluster__Demand *out)
+{
+    const char *name = control_text(request, "kv");
+    enum kv_type type = KV_F16;
+    struct error err;
+    if (name && plan_kv_type_find(name, &type, &err)) {
+        control_fail(conversation, &err);
+        return false;
+    }
+    out->has_kv_type = name != NULL;
+    out->kv_type = type;
+    return true;
+}
+
 /* As `place` would ask for it. False: the conversation has ended with an error. */
 static bool plan_take_demand(struct conversation *conversation, yyjson_val *request,
                              const char *model, Cluster__Demand *out)
@@ -315,6 +330,8 @@ static bool plan_take_demand(struct conversation *conversation, yyjson_val *requ
     out->goal = PLACEMENT_THROUGHPUT;
     out->context_tokens = (uint32_t)context;
     out->streams = (uint32_t)streams;
+    if (!plan_take_kv(conversation, request, out))
+        return false;
     for (int at = PLACEMENT_LATENCY; goal && at <= PLACEMENT_MIX; at++) {
         if (strcmp(goal, placement_goal_name((enum placement_goal)at)) == 0) {
             out->goal = (uint32_t)at;

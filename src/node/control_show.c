@@ -87,6 +87,9 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
     control_show_put_text(doc, object, "problem", problem);
     yyjson_mut_obj_add_uint(doc, object, "context", instance->demand->context_tokens);
     yyjson_mut_obj_add_uint(doc, object, "streams", instance->demand->streams);
+    if (instance->demand->kv_type <= KV_Q8_0)
+        yyjson_mut_obj_add_strcpy(doc, object, "kv",
+                                  plan_kv_type((enum kv_type)instance->demand->kv_type).name);
     yyjson_mut_obj_add_uint(doc, object, "epoch", instance->current ? instance->current->epoch : 0);
     control_show_put_stages(daemon, doc, object, instance->current);
     put_forecast(daemon, doc, object, instance);

@@ -73,6 +73,8 @@ void daemon_demand(struct daemon *daemon, const char *model, const struct place_
     out->context_tokens =
         wanted && wanted->context ? wanted->context : catalogue_context_of(daemon, model);
     out->goal = wanted && wanted->has_goal ? wanted->goal : PLACEMENT_THROUGHPUT;
+    out->has_kv_type = wanted && wanted->has_kv_type;
+    out->kv_type = out->has_kv_type ? wanted->kv_type : 0;
 }
 
 static void propose_desired(struct daemon *daemon, const char *model,
@@ -121,7 +123,8 @@ bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *
 {
     return !wanted || (wanted->context <= instance->demand->context_tokens &&
                        (!wanted->streams || wanted->streams == instance->demand->streams) &&
-                       (!wanted->has_goal || wanted->goal == instance->demand->goal));
+                       (!wanted->has_goal || wanted->goal == instance->demand->goal) &&
+                       (!wanted->has_kv_type || wanted->kv_type == instance->demand->kv_type));
 }
 
 bool daemon_keeps(const struct daemon *daemon, const Cluster__Instance *instance,

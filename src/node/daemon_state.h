@@ -188,6 +188,8 @@ struct place_demand {
     uint32_t context, streams; /* 0: as usual */
     bool has_goal;             /* else as usual: throughput */
     uint32_t goal;             /* enum placement_goal */
+    bool has_kv_type;          /* else as usual: f16 */
+    uint32_t kv_type;          /* enum kv_type */
     uint64_t idle_ms;
 };
 /* The instance of a model, wanted from now on. ERROR_NOT_FOUND: no such model. */

@@ -12,7 +12,9 @@
 
 struct driver_options placing_driver_options(const Cluster__Demand *demand)
 {
-    return (struct driver_options){.n_slots = demand->streams, .context = demand->context_tokens};
+    return (struct driver_options){.n_slots = demand->streams,
+                                   .context = demand->context_tokens,
+                                   .kv_type = (enum kv_type)demand->kv_type};
 }
 
 static enum error_code demand_of(const Cluster__Demand *said, const struct driver_options *options,
@@ -35,6 +37,9 @@ static enum error_code placing_model_cost(const Cluster__Demand *demand, const s
     const struct driver_options given = placing_driver_options(demand);
     struct driver_options options;
     struct plan_compute compute;
+    if (demand->kv_type > KV_Q8_0)
+        return error_set(err, ERROR_UNSUPPORTED, "this version does not know KV cache type %u",
+                         demand->kv_type);
     enum error_code code = driver_options_fill(&given, model, &options, err);
     if (!code)
         code = demand_of(demand, &options, &out->demand, err);

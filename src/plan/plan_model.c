@@ -106,6 +106,18 @@ struct placement_kv_type plan_kv_type(enum kv_type type)
     return types[type];
 }
 
+enum error_code plan_kv_type_find(const char *name, enum kv_type *out, struct error *err)
+{
+    for (int type = KV_F16; type <= KV_Q8_0; type++) {
+        if (strcmp(plan_kv_type((enum kv_type)type).name, name) == 0) {
+            *out = (enum kv_type)type;
+            return ERROR_NONE;
+        }
+    }
+    return error_set(err, ERROR_INVALID, "the KV cache's type is f16, f32 or q8_0, not '%.32s'",
+                     name);
+}
+
 static bool heads_allow(const struct model *model, enum kv_type type)
 {
     const struct hyperparameters *h = model_hyperparameters(model);

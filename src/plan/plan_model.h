@@ -45,6 +45,8 @@ enum error_code plan_model_init(struct plan_model *out, const struct model *mode
 /* The type of KV cache and the others that the model's heads allow, as the engine stores them
  * (ggml's blocks). */
 struct placement_kv_type plan_kv_type(enum kv_type type);
+/* ERROR_INVALID: it is the name of none. */
+enum error_code plan_kv_type_find(const char *name, enum kv_type *out, struct error *err);
 struct placement_kv_types plan_kv_types(const struct model *model, enum kv_type kv_type);
 
 void plan_model_deinit(struct plan_model *plan); /* a zeroed one is fine */

@@ -50,7 +50,8 @@ def scenario(world):
                    "attic": ["--sim", world.sim("attic", decode="30MB/s")],
                    "laptop": ["--sim", world.sim("laptop", memory="32MiB", decode="10MB/s")]}
         laptop, tower, attic = world.cluster("laptop", "tower", "attic", **options)
-        ready = laptop.json("place", world.model)["ready"]
+        ready = laptop.json("place", world.model, "--kv", "f32")["ready"]
+        check_equal(ready["kv"], "f32", "type of the KV cache")
         model = laptop.status()["models"][0]["name"]
         stages = [(stage["node"], stage["device"]) for stage in ready["stages"]]
         check_equal(stages[0][0], "tower", "where its driver is")

@@ -138,11 +138,18 @@ void world_links(struct placing_world *w, uint64_t latency_ns, uint64_t bytes_pe
 
 void world_instance(struct placing_world *w, const char *id, uint32_t context, uint32_t streams)
 {
+    world_instance_of(w, id, context, streams, KV_F16);
+}
+
+void world_instance_of(struct placing_world *w, const char *id, uint32_t context, uint32_t streams,
+                       uint32_t kv_type)
+{
     Cluster__Demand demand = CLUSTER__DEMAND__INIT;
     Cluster__Instance instance = CLUSTER__INSTANCE__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
     demand.has_context_tokens = demand.has_streams = true, demand.context_tokens = context,
     demand.streams = streams;
+    demand.has_kv_type = true, demand.kv_type = kv_type;
     instance.id = (char *)(uintptr_t)id, instance.model = (char *)"m", instance.demand = &demand;
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_DESIRED, event.instance_desired = &instance;
     world_apply(w, &event);

@@ -46,6 +46,8 @@ void world_link(struct placing_world *w, uint32_t from, uint32_t to, uint64_t la
 void world_links(struct placing_world *w, uint64_t latency_ns,
                  uint64_t bytes_per_s); /* all, both ways */
 void world_instance(struct placing_world *w, const char *id, uint32_t context, uint32_t streams);
+void world_instance_of(struct placing_world *w, const char *id, uint32_t context, uint32_t streams,
+                       uint32_t kv_type);
 void world_hear(struct placing_world *w,
                 uint32_t node); /* its devices now; of its stages it tells nothing */
 void world_hold(struct placing_world *w, uint32_t node, const char *instance, uint64_t epoch,

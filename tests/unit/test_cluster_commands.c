@@ -499,13 +499,14 @@ static void test_place(void **state)
     ANSWERS({"place",
              {"{\"state\":\"placing\"}\n", "{\"state\":\"loading\",\"stages\":" STAGES "}\n",
               "{\"ready\":{\"instance\":\"demo-1\",\"stages\":" STAGES "}}\n"}});
-    assert_int_equal(medley("place demo -c 100 --streams 4 --goal mix --idle 0"), 0);
+    assert_int_equal(medley("place demo -c 100 --streams 4 --kv q8_0 --goal mix --idle 0"), 0);
     assert_string_equal(out, "demo-1 is ready: tower cuda0 layers 0-9, laptop cpu layer 10\n");
     assert_string_equal(fake_node_heard(),
                         "{\"do\":\"place\",\"model\":\"demo\",\"context\":100,\"streams\":4,"
-                        "\"goal\":\"mix\",\"idle_s\":0}\n");
+                        "\"goal\":\"mix\",\"kv\":\"q8_0\",\"idle_s\":0}\n");
     EXPECT(0, "place demo --json", "\"instance\": \"demo-1\"");
-    expect_heard("\"context\":null,\"streams\":null,\"goal\":null,\"idle_s\":null");
+    expect_heard("\"context\":null,\"streams\":null,\"goal\":null,\"kv\":null,\"idle_s\":null");
+    EXPECT(2, "place demo --kv q4_k", "--kv takes f16, f32 or q8_0");
     EXPECT(2, "place demo --goal speed", "--goal takes latency, throughput or mix");
     EXPECT(1, "place ./demo", "./demo: No such file");
     EXPECT(1, "place nothing.gguf", "nothing.gguf: No such file");

@@ -247,6 +247,25 @@ static void three_nodes_and_many_streams(void **state)
     world_close(&w);
 }
 
+/* The type of the KV cache is the instance's: what does not fit as f16 does as q8_0, and what no
+ * version knows is said. */
+static void the_type_of_the_cache_is_chosen(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "44MiB", "1GB/s", "30MFLOP/s")};
+    (void)state;
+    world_open(&w, gemma, machines, 1);
+    world_instance(&w, "i", CONTEXT, 1);
+    world_step(&w, "i");
+    assert_string_equal(world_stages(&w, "i"), "");
+    world_instance_of(&w, "j", CONTEXT, 1, KV_Q8_0);
+    world_step(&w, "j");
+    assert_string_equal(world_stages(&w, "j"), "node0/sim:a 7");
+    world_instance_of(&w, "k", CONTEXT, 1, KV_Q8_0 + 1);
+    world_step(&w, "k");
+    assert_non_null(strstr(master_problem(&w.master, "k"), "does not know KV cache type 3"));
+    world_close(&w);
+}
+
 /* One node alone: what `medley run` does there. */
 static void one_node_as_medley_run(void **state)
 {
@@ -321,6 +340,7 @@ int main(void)
         cmocka_unit_test(measured_speeds_travel),
         cmocka_unit_test(two_nodes),
         cmocka_unit_test(three_nodes_and_many_streams),
+        cmocka_unit_test(the_type_of_the_cache_is_chosen),
         cmocka_unit_test(one_node_as_medley_run),
         cmocka_unit_test(the_wire_counts),
     };
