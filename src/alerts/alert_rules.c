@@ -229,7 +229,9 @@ static const struct alert_rule rules[ALERT_KINDS] = {
             .reads = "whether the device has layers and its speed was never measured",
             .text = "the speed of {subject} was never measured, so forecasts go by its datasheet "
                     "or a guess",
-            .mend = "Run `medley devices --calibrate` on that machine, then start its node again.",
+            .mend = "Let the machine be idle for a minute: its node measures by itself. With "
+                    "--no-calibrate or --in-process: `medley devices --calibrate`, then start it "
+                    "again.",
         },
     [ALERT_CALIBRATION_STALE] =
         {
@@ -243,7 +245,9 @@ static const struct alert_rule rules[ALERT_KINDS] = {
             .by_node = true,
             .reads = "age of the measurement of its speed",
             .text = "the speed of {subject} was measured {value} ago",
-            .mend = "Run `medley devices --calibrate` on that machine, then start its node again.",
+            .mend = "Let the machine be idle for a minute: its node measures by itself. With "
+                    "--no-calibrate or --in-process: `medley devices --calibrate`, then start it "
+                    "again.",
         },
 };
 

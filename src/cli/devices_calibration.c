@@ -43,6 +43,10 @@ static void print_rate(const char *title, struct device_measurement measurement,
 
 static void print_type(const struct calibration_type *type)
 {
+    if (!type->decode_bytes_per_s.n_runs) {
+        printf("  %-14s cannot be computed here\n", type->name);
+        return;
+    }
     printf("  %-14s %9.2f GB/s     ± %.0f %% decoding", type->name,
            type->decode_bytes_per_s.median * 1e-9, type->decode_bytes_per_s.spread * 100);
     if (type->prefill_flops.n_runs)
@@ -54,7 +58,9 @@ static void print_type(const struct calibration_type *type)
 static void print_calibration(const struct device *device,
                               const struct device_calibration *calibration)
 {
-    printf("%s\n", device_info(device)->id);
+    printf("%s%s\n", device_info(device)->id,
+           calibration->is_short ? ", in a hurry: `medley up` measures it finely when it is idle"
+                                 : "");
     for (uint32_t i = 0; i < calibration->n_types; i++)
         print_type(&calibration->types[i]);
     print_rate("from the host", calibration->write_bytes_per_s, 1e9, "GB/s");

@@ -323,6 +323,10 @@ static const struct option_row offer_options[] = {
          "devices' processes may open any file and talk to the network, for a driver that needs\n"
          "more than libraries, its device and the model",
      OPTION_TRUE(struct up, no_sandbox)},
+    {.name = "no-calibrate",
+     .help = "do not measure how fast devices are while the node is idle\n"
+             "(`medley devices --calibrate` does it by hand)",
+     OPTION_TRUE(struct up, node.no_calibrate)},
     {.name = "no-governor",
      .help = "do not slow a device down before it gets too hot",
      OPTION_TRUE(struct up, no_governor)},

@@ -266,6 +266,19 @@ static void describe_cleared(const Cluster__AlertCleared *cleared, struct buffer
         description_put(out, ": ", cleared->why, "");
 }
 
+/* Most often it is a device that was measured. */
+static void describe_updated(const Cluster__Node *node, struct buffer *out)
+{
+    const char *before = "; measured: ";
+    description_put(out, "", node->name, " has changed");
+    for (size_t i = 0; i < node->n_devices; i++) {
+        if (!node->devices[i]->n_rates)
+            continue;
+        description_put(out, before, node->devices[i]->id, "");
+        before = ", ";
+    }
+}
+
 void event_describe(const Cluster__Event *e, struct buffer *out)
 {
     switch (e->kind_case) {
@@ -279,7 +292,7 @@ void event_describe(const Cluster__Event *e, struct buffer *out)
         description_put(out, "node ", e->node_removed->id, " was removed");
         return;
     case CLUSTER__EVENT__KIND_NODE_UPDATED:
-        description_put(out, "", e->node_updated->name, " has changed");
+        describe_updated(e->node_updated, out);
         return;
     case CLUSTER__EVENT__KIND_LINKS_MEASURED:
         describe_links(e->links_measured, out);

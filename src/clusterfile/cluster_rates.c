@@ -34,8 +34,20 @@ static const struct cluster_type *cluster_rates_measured(const struct cluster_de
     return slowest;
 }
 
+bool cluster_type_is_lacking(const struct cluster_device *device, const char *type)
+{
+    for (uint32_t i = 0; device->speed == CLUSTER_MEASURED && i < device->n_types; i++) {
+        const struct cluster_type *probed = &device->types[i];
+        if (!strcmp(probed->name, type))
+            return !(probed->decode_bytes_per_s > 0) && !(probed->prefill_flops > 0);
+    }
+    return false;
+}
+
 double cluster_decode_bytes_per_s(const struct cluster_device *device, const char *type)
 {
+    if (cluster_type_is_lacking(device, type))
+        return 0;
     const struct cluster_type *found = cluster_rates_measured(device, type, false);
     switch (device->speed) {
     case CLUSTER_MEASURED:

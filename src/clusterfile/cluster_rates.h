@@ -1,6 +1,8 @@
 /* How fast a device of a cluster is with weights of a tensor type, as far as anybody knows. Pure.
  *
- * MEASURED   the type's own rate; for a type that was not measured the slowest measured one's
+ * MEASURED   the type's own rate; for a type that was not measured the slowest measured one's. A
+ *            type that was probed and has no rate is one that the device cannot compute: 0, and
+ *            the planner puts no such layer there
  * GIVEN      its file's rates, for every type
  * DATASHEET  0.7 of the published bandwidth, 0.5 of the published FLOP/s (simdevices/sim_presets.h:
  *            an assumption)
@@ -19,7 +21,9 @@
 #include "clusterfile/cluster.h"
 
 double cluster_decode_bytes_per_s(const struct cluster_device *device,
-                                  const char *type); /* never 0 */
+                                  const char *type); /* 0: it cannot compute that type */
+/* Whether the device was probed for that type, and cannot compute it. */
+bool cluster_type_is_lacking(const struct cluster_device *device, const char *type);
 double cluster_prefill_flops(const struct cluster_device *device,
                              const char *type);                     /* 0: unknown */
 double cluster_kv_bytes_per_s(const struct cluster_device *device); /* 0: as the fastest type */

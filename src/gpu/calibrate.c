@@ -12,11 +12,17 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 enum { COPY_BYTES = 64 * 1024 * 1024, RUNS_MIN = 3, OVERTIME = 8 };
+
+bool measure_is_over(const struct measure_budget *sampler)
+{
+    return clock_now_ns() >= sampler->end_ns || (sampler->stop && atomic_load(sampler->stop));
+}
 
 bool sampler_run(const struct measure_budget *sampler, bool (*run)(void *self), void *self,
                  double work, struct device_measurement *out)
@@ -24,10 +30,10 @@ bool sampler_run(const struct measure_budget *sampler, bool (*run)(void *self), 
     double times_ns[SAMPLES_MAX];
     uint32_t n = 0;
     *out = (struct device_measurement){0};
-    if (clock_now_ns() >= sampler->end_ns || !run(self)) /* the first one compiles, and warms up */
+    if (measure_is_over(sampler) || !run(self)) /* the first one compiles, and warms up */
         return false;
     uint64_t start_ns = clock_now_ns(), now_ns = start_ns;
-    while (n < SAMPLES_MAX && now_ns < sampler->end_ns &&
+    while (n < SAMPLES_MAX && !measure_is_over(sampler) &&
            (now_ns - start_ns < sampler->budget_ns ||
             (n < RUNS_MIN && now_ns - start_ns < OVERTIME * sampler->budget_ns))) {
         if (!run(self))
@@ -168,6 +174,7 @@ calibrator_new(struct device *device, const struct calibration_options *options,
     self->sampler.budget_ns = budget_ms * 1000000 / n_figures;
     self->limit_ms = options && options->limit_ms ? options->limit_ms : LIMIT_CALIBRATION_MS;
     self->sampler.end_ns = clock_now_ns() + self->limit_ms * 1000000;
+    self->sampler.stop = options ? options->stop : NULL;
     pthread_mutex_init(&self->lock, NULL);
     timed_wait_init(&self->finished);
     return self;
@@ -227,18 +234,22 @@ enum error_code calibrate_device(struct device *device, const struct calibration
     calibrate_report(options, device, "launch", 1, total);
     if (!calibrate_take_step(self, step_launch))
         return calibrate_hung(self, err);
-    for (self->type = 0; self->type < n_types; self->type++) {
+    for (self->type = 0; self->type < n_types && !measure_is_over(&self->sampler); self->type++) {
         calibrate_report(options, device, calibrate_type_name(device, self->type), 2 + self->type,
                          total);
         if (!calibrate_take_step(self, step_type))
             return calibrate_hung(self, err);
     }
     calibrate_report(options, device, "done", total, total);
+    const bool stopped = self->sampler.stop && atomic_load(self->sampler.stop);
     *out = self->found;
+    out->is_short = options && options->budget_ms && options->budget_ms <= CALIBRATION_SHORT_MS;
     time_t now = time(NULL);
     out->unix_s = now > 0 ? (uint64_t)now : 0;
     bool any = out->write_bytes_per_s.n_runs || out->n_types;
     calibrator_free(self);
+    if (stopped)
+        return error_set(err, ERROR_CANCELLED, "the measurement was interrupted");
     return any ? ERROR_NONE : error_set(err, ERROR_DEVICE, "nothing could be measured");
 }
 
@@ -282,6 +293,29 @@ static enum error_code calibrate_peers(struct gpu *gpu, struct device *device,
     return ERROR_NONE;
 }
 
+void gpu_use_calibration(struct device *device, const struct device_calibration *calibration)
+{
+    device_set_calibration(device, calibration);
+}
+
+enum error_code gpu_remember_calibration(const struct gpu *gpu, const struct device *device,
+                                         const struct device_calibration *calibration,
+                                         struct error *err)
+{
+    const struct registry_key *key = device_key(device);
+    if (!gpu_registry_file(gpu)[0] || !key->backend[0]) /* a simulated device has no key */
+        return ERROR_NONE;
+    struct registry_entry *change = mem_new(sizeof *change);
+    if (!change)
+        return error_set(err, ERROR_NO_MEMORY, "out of memory");
+    change->key = *key;
+    change->calibrated = true;
+    change->calibration = *calibration;
+    const enum error_code code = registry_update(gpu_registry_file(gpu), change, 1, err);
+    mem_free(change);
+    return code;
+}
+
 static enum error_code calibrate_one(struct gpu *gpu, struct device *device,
                                      const struct calibration_options *options, struct error *err)
 {
@@ -292,12 +326,9 @@ static enum error_code calibrate_one(struct gpu *gpu, struct device *device,
     if (!code)
         code = calibrate_peers(gpu, device, options, &change->calibration, err);
     if (!code) {
-        device_set_calibration(device, &change->calibration);
-        change->key = *device_key(device);
-        change->calibrated = true;
         struct error problem;
-        if (gpu_registry_file(gpu)[0] &&
-            registry_update(gpu_registry_file(gpu), change, 1, &problem))
+        device_set_calibration(device, &change->calibration);
+        if (gpu_remember_calibration(gpu, device, &change->calibration, &problem))
             log_line(LOG_WARN, "gpu", "cannot keep the calibration: %s", problem.text);
     }
     mem_free(change);

@@ -15,9 +15,9 @@
  *
  * Weights lie where the engine would put them: on the CPU in the first extra (repacked, AMX) buffer
  * type that supports the product, else in the device's own; products of K-quants there are our own
- * (product.h). Types that a device does not support are left out. Accelerators that ride with the
- * CPU (BLAS) are not used. A software GPU driver, which compiles for seconds for every type and
- * computes slowly, is measured with q8_0 and q4_0 alone, and with two matrices.
+ * (product.h). A type that a device does not support is listed without runs. Accelerators that ride
+ * with the CPU (BLAS) are not used. A software GPU driver, which compiles for seconds for every
+ * type and computes slowly, is measured with q8_0 and q4_0 alone, and with two matrices.
  *
  * Each figure is a median with its spread. A device that does not compute through ggml has its
  * copies measured, no more. */
@@ -28,7 +28,10 @@
 const char *gpu_registry_file(const struct gpu *gpu); /* gpu.c; "": none */
 
 /* Shared out among what there is to measure. */
-enum { CALIBRATION_BUDGET_MS = 4000 };
+enum {
+    CALIBRATION_BUDGET_MS = 4000,
+    CALIBRATION_SHORT_MS = 700, /* a budget of at most so much makes a short calibration */
+};
 
 /* The device's own figures, without peers. `progress` may be NULL. When the device does not answer
  * in time it is given up (device_give_up) and ERROR_DEVICE says so. */
@@ -45,10 +48,13 @@ enum error_code calibrate_pair(struct device *from, struct device *to,
 /* How long one measurement goes on: at least 3 runs, then until `budget_ns` is over. */
 struct measure_budget {
     uint64_t budget_ns;
-    uint64_t end_ns; /* of everything, by clock_now_ns(): no further run begins after it */
+    uint64_t end_ns;          /* of everything, by clock_now_ns(): no further run begins after it */
+    const _Atomic bool *stop; /* nor after this is set; NULL: it never is */
 };
 
 enum { SAMPLES_MAX = 256 };
+
+bool measure_is_over(const struct measure_budget *sampler);
 
 /* Times `run` again and again; false when it fails. The median rate of `work` per run in *out;
  * where work is 0, the median time in ns. */
@@ -58,7 +64,8 @@ bool sampler_run(const struct measure_budget *sampler, bool (*run)(void *self), 
 uint32_t calibrate_type_count(struct device *device);
 const char *calibrate_type_name(struct device *device, uint32_t index);
 
-/* False when the device does not support the type, or fails; then nothing is measured. */
+/* False when the device fails, or the time is over. True, and no runs: it was probed, and cannot
+ * compute the type. */
 bool calibrate_type(struct device *device, uint32_t index, const struct measure_budget *sampler,
                     struct calibration_type *out);
 bool calibrate_launch(struct device *device, const struct measure_budget *sampler,

@@ -36,7 +36,8 @@ static const enum ggml_type few_types[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0};
 
 static bool is_ggml(const struct device *device)
 {
-    return device_implementation(device) == &device_impl_ggml;
+    const struct device_impl *impl = device_implementation(device);
+    return impl == &device_impl_ggml || impl->ggml;
 }
 
 static const enum ggml_type *types_of(struct device *device, uint32_t *count)
@@ -64,6 +65,8 @@ const char *calibrate_type_name(struct device *device, uint32_t index)
 
 struct timed_product {
     ggml_backend_t backend;
+    struct device *device;
+    struct device_work work; /* of one run */
     struct ggml_context *weights_ctx, *ctx;
     ggml_backend_buffer_t weights_buffer, buffer;
     struct ggml_cgraph *graph;
@@ -99,6 +102,9 @@ static const struct product_kernel *kernel_of(struct device *device, enum ggml_t
  * device. */
 static ggml_backend_buffer_type_t weights_type(struct device *device, enum ggml_type type)
 {
+    const struct device_impl *impl = device_implementation(device);
+    if (impl->lacks && impl->lacks(device_self(device), ggml_type_name(type)))
+        return NULL;
     struct ggml_context *ctx = ggml_init(
         (struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true});
     if (!ctx)
@@ -123,7 +129,7 @@ static ggml_backend_buffer_type_t weights_type(struct device *device, enum ggml_
 }
 
 /* Weights as a model has them, up to their repeating: small values, no denormal ones. */
-static bool fill_weights(struct timed_product *product)
+static bool fill_weights(struct timed_product *product, const struct measure_budget *sampler)
 {
     struct ggml_tensor *first = ggml_get_first_tensor(product->weights_ctx);
     size_t row_bytes = ggml_row_size(first->type, WIDTH), block_bytes = row_bytes * BLOCK_ROWS;
@@ -137,8 +143,11 @@ static bool fill_weights(struct timed_product *product)
         for (size_t at = block_bytes; at < ggml_nbytes(first); at += block_bytes)
             memcpy(matrix + at, matrix, block_bytes);
     }
-    for (struct ggml_tensor *w = first; ok && w; w = ggml_get_next_tensor(product->weights_ctx, w))
+    for (struct ggml_tensor *w = first; ok && w;
+         w = ggml_get_next_tensor(product->weights_ctx, w)) {
         ggml_backend_tensor_set(w, matrix, 0, ggml_nbytes(w));
+        ok = !measure_is_over(sampler); /* repacking them takes a while */
+    }
     mem_free(values);
     mem_free(matrix);
     return ok;
@@ -158,9 +167,14 @@ static bool fill_input(struct ggml_tensor *input)
 
 /* `n` matrices [WIDTH, rows], each times an input [WIDTH, columns], in one graph. */
 static bool product_open(struct device *device, enum ggml_type type, uint32_t n, uint32_t rows,
-                         uint32_t columns, struct timed_product *product)
+                         uint32_t columns, const struct measure_budget *sampler,
+                         struct timed_product *product)
 {
-    *product = (struct timed_product){.backend = device_ggml_backend(device)};
+    *product = (struct timed_product){.backend = device_ggml_backend(device),
+                                      .device = device,
+                                      .work = {.bytes_read = n * ggml_row_size(type, WIDTH) * rows,
+                                               .flops = UINT64_C(2) * WIDTH * rows * n * columns,
+                                               .n_rows = columns}};
     ggml_backend_buffer_type_t where = weights_type(device, type);
     size_t overhead = ggml_tensor_overhead();
     product->weights_ctx =
@@ -192,17 +206,24 @@ static bool product_open(struct device *device, enum ggml_type type, uint32_t n,
     }
     if (ok) {
         ggml_backend_buffer_set_usage(product->weights_buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-        ok = fill_weights(product) && fill_input(input);
+        ok = fill_weights(product, sampler) && fill_input(input);
     }
     if (!ok)
         product_close(product);
     return ok;
 }
 
+/* A simulated device takes its time as for a stage's batch. */
 static bool product_run(void *self)
 {
     const struct timed_product *product = self;
-    return ggml_backend_graph_compute(product->backend, product->graph) == GGML_STATUS_SUCCESS;
+    struct device_work work = product->work;
+    const uint64_t start_ns = clock_now_ns();
+    if (ggml_backend_graph_compute(product->backend, product->graph) != GGML_STATUS_SUCCESS)
+        return false;
+    work.elapsed_ns = clock_now_ns() - start_ns;
+    return !product->device || !device_wants_work(product->device) ||
+           !device_worked(product->device, &work, NULL);
 }
 
 /* ---- decode ---------------------------------------------------------------------------- */
@@ -231,7 +252,7 @@ static void measure_decode(struct device *device, enum ggml_type type,
     if (device_ggml_is_software(device_ggml_dev(device)))
         n = SOFTWARE_MATRICES;
     struct timed_product product;
-    if (!product_open(device, type, (uint32_t)n, WIDTH, 1, &product))
+    if (!product_open(device, type, (uint32_t)n, WIDTH, 1, sampler, &product))
         return;
     sampler_run(sampler, product_run, &product, (double)(n * matrix_bytes), out);
     product_close(&product);
@@ -253,17 +274,17 @@ static void measure_prefill(struct device *device, enum ggml_type type,
 {
     uint32_t rows = PREFILL_ROWS_MIN;
     struct timed_product product;
-    if (!product_open(device, type, 1, rows, COLUMNS, &product))
+    if (!product_open(device, type, 1, rows, COLUMNS, sampler, &product))
         return;
-    double took_ns = time_second_run(&product);
+    double took_ns = measure_is_over(sampler) ? -1 : time_second_run(&product);
     /* more than once, for few rows are slow for their number where there are many cores */
-    for (int i = 0; i < PREFILL_TRIES && took_ns > 0; i++) {
+    for (int i = 0; i < PREFILL_TRIES && took_ns > 0 && !measure_is_over(sampler); i++) {
         uint32_t grown = calibration_grow(rows, took_ns, PREFILL_TARGET_NS, WIDTH);
         if (grown == rows)
             break;
         rows = grown;
         product_close(&product);
-        if (!product_open(device, type, 1, rows, COLUMNS, &product))
+        if (!product_open(device, type, 1, rows, COLUMNS, sampler, &product))
             return;
         took_ns = time_second_run(&product);
     }
@@ -280,8 +301,10 @@ bool calibrate_type(struct device *device, uint32_t index, const struct measure_
     enum ggml_type type = types_of(device, &count)[index];
     *out = (struct calibration_type){0};
     snprintf(out->name, sizeof out->name, "%s", ggml_type_name(type));
+    if (!weights_type(device, type))
+        return true;
     measure_decode(device, type, sampler, &out->decode_bytes_per_s);
-    if (out->decode_bytes_per_s.n_runs)
+    if (out->decode_bytes_per_s.n_runs && !measure_is_over(sampler))
         measure_prefill(device, type, sampler, &out->prefill_flops);
     return out->decode_bytes_per_s.n_runs > 0;
 }
@@ -294,7 +317,7 @@ bool calibrate_launch(struct device *device, const struct measure_budget *sample
     *out = (struct device_measurement){0};
     if (!is_ggml(device))
         return false;
-    struct timed_product product = {.backend = device_ggml_backend(device)};
+    struct timed_product product = {.backend = device_ggml_backend(device), .device = device};
     product.ctx = ggml_init((struct ggml_init_params){
         .mem_size = 4 * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true});
     bool ok = product.ctx;

@@ -17,6 +17,8 @@ static bool is_kind(yyjson_val *value, enum json_kind kind)
         return yyjson_is_num(value);
     case JSON_OBJECT:
         return yyjson_is_obj(value);
+    case JSON_TRUE:
+        return yyjson_is_true(value);
     case JSON_OBJECT_OR_NULL:
         return yyjson_is_obj(value) || yyjson_is_null(value);
     case JSON_ARRAY:
@@ -106,7 +108,8 @@ yyjson_mut_val *calibration_to_json(yyjson_mut_doc *doc,
                                     const struct device_calibration *calibration)
 {
     yyjson_mut_val *object = yyjson_mut_obj(doc);
-    bool ok = yyjson_mut_obj_add_uint(doc, object, "unix_s", calibration->unix_s);
+    bool ok = yyjson_mut_obj_add_uint(doc, object, "unix_s", calibration->unix_s) &&
+              (!calibration->is_short || yyjson_mut_obj_add_bool(doc, object, "short", true));
     yyjson_mut_val *types = yyjson_mut_obj_add_arr(doc, object, "types");
     for (uint32_t i = 0; ok && i < calibration->n_types; i++) {
         const struct calibration_type *type = &calibration->types[i];
@@ -189,7 +192,7 @@ static bool read_peers(yyjson_val *array, struct device_calibration *out)
 bool calibration_from_json(yyjson_val *value, struct device_calibration *out)
 {
     *out = (struct device_calibration){0};
-    yyjson_val *time, *types, *writing, *reading, *launch, *peers;
+    yyjson_val *time, *types, *writing, *reading, *launch, *peers, *is_short = NULL;
     const struct calibration_field fields[] = {
         {"unix_s", JSON_COUNT, &time},
         {"types", JSON_ARRAY, &types},
@@ -197,9 +200,11 @@ bool calibration_from_json(yyjson_val *value, struct device_calibration *out)
         {"read_bytes_per_s", JSON_OBJECT_OR_NULL, &reading},
         {"launch_ns", JSON_OBJECT_OR_NULL, &launch},
         {"peers", JSON_ARRAY, &peers},
+        {"short", JSON_TRUE, &is_short}, /* last: only there where it is so */
     };
-    if (!json_fields(value, fields, 6))
+    if (!json_fields(value, fields, yyjson_obj_get(value, "short") ? 7 : 6))
         return false;
+    out->is_short = is_short;
     out->unix_s = yyjson_get_uint(time);
     return calibration_json_read_types(types, out) && read_peers(peers, out) &&
            measurement_from_json(writing, &out->write_bytes_per_s) &&

@@ -14,7 +14,15 @@ bool calibration_from_json(yyjson_val *value, struct device_calibration *out);
 
 /* ---- strict reading: objects of known fields ------------------------------------------- */
 
-enum json_kind { JSON_TEXT, JSON_COUNT, JSON_NUMBER, JSON_OBJECT, JSON_OBJECT_OR_NULL, JSON_ARRAY };
+enum json_kind {
+    JSON_TEXT,
+    JSON_COUNT,
+    JSON_NUMBER,
+    JSON_TRUE,
+    JSON_OBJECT,
+    JSON_OBJECT_OR_NULL,
+    JSON_ARRAY
+};
 
 struct calibration_field {
     const char *name;

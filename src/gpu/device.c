@@ -223,10 +223,7 @@ bool device_speed_is_given(const struct device *device)
 
 bool device_given_speed(const struct device *device, struct device_speed *out)
 {
-    if (!device->impl->speed)
-        return false;
-    *out = device->impl->speed(device->self);
-    return true;
+    return device->impl->speed && device->impl->speed(device->self, out);
 }
 
 void device_give_up(struct device *device)

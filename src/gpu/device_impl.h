@@ -61,8 +61,11 @@ struct device_impl {
      * device_impl_ggml.initialize() made. NULL: it is one itself, or has none. */
     void *(*ggml)(void *self);
 
-    /* Speeds that are known without measuring. NULL: none are. */
-    struct device_speed (*speed)(const void *self);
+    /* Speeds that are known without measuring. NULL, or false: none are. */
+    bool (*speed)(const void *self, struct device_speed *out);
+
+    /* Whether it refuses weights of ggml's type of that name. NULL: ggml says. */
+    bool (*lacks)(const void *self, const char *type);
 
     /* See gpu.h. NULL: real devices, where memory, time and failure happen by themselves. */
     void (*interrupt)(void *self); /* any thread */

@@ -40,11 +40,14 @@ static void device_sim_get(const void *family, uint32_t index, struct device_inf
         .backend = "sim",
         .memory_total_bytes = (uint64_t)spec->memory_bytes,
         .memory_free_bytes = (uint64_t)spec->memory_bytes,
-        .bandwidth_mb_per_s = reading_of(UNIT_MB_PER_S, round(spec->decode_bytes_per_s * 1e-6)),
-        .peak_mflops = reading_of(UNIT_MFLOPS, round(spec->flops_per_s * 1e-6)),
         .precisions = cpu.precisions,
         .support = SUPPORT_TESTED,
     };
+    if (!spec->is_measured) {
+        info->bandwidth_mb_per_s =
+            reading_of(UNIT_MB_PER_S, round(spec->decode_bytes_per_s * 1e-6));
+        info->peak_mflops = reading_of(UNIT_MFLOPS, round(spec->flops_per_s * 1e-6));
+    }
     snprintf(info->id, sizeof info->id, "sim:%s", spec->name);
     snprintf(info->name, sizeof info->name, "%s", spec->title);
     if (spec->clock_mhz > 0)
@@ -244,11 +247,25 @@ static enum error_code impl_worked(void *device, const struct device_work *work,
 
 /* ---- readings -------------------------------------------------------------------------------- */
 
-static struct device_speed impl_speed(const void *device)
+static bool impl_speed(const void *device, struct device_speed *out)
 {
     const struct sim_spec *spec = &((const struct sim_device *)device)->spec;
-    return (struct device_speed){spec->decode_bytes_per_s, spec->flops_per_s,
+    *out = (struct device_speed){spec->decode_bytes_per_s, spec->flops_per_s,
                                  spec->copy_bytes_per_s, spec->launch_s};
+    return !spec->is_measured;
+}
+
+static bool impl_lacks(const void *device, const char *type)
+{
+    const struct sim_spec *spec = &((const struct sim_device *)device)->spec;
+    const size_t length = strlen(type);
+    for (const char *at = spec->cannot; *at;) {
+        const size_t n = strcspn(at, ",");
+        if (n == length && memcmp(at, type, n) == 0)
+            return true;
+        at += n + (at[n] == ',');
+    }
+    return false;
 }
 
 static struct reading impl_temperature_mc(const void *device)
@@ -309,6 +326,7 @@ const struct device_impl device_impl_sim = {
     .temperature_limit_mc = impl_temperature_limit_mc,
     .multiply = device_sim_multiply,
     .speed = impl_speed,
+    .lacks = impl_lacks,
     .ggml = impl_ggml,
     .reserve = impl_reserve,
     .release = impl_release,

@@ -98,13 +98,25 @@ const struct backend_status *gpu_backend(const struct gpu *gpu, uint32_t index);
  * it has gone on with the others. */
 struct calibration_options {
     uint64_t budget_ms;
-    uint64_t limit_ms; /* 0: LIMIT_CALIBRATION_MS */
+    uint64_t limit_ms;        /* 0: LIMIT_CALIBRATION_MS */
+    const _Atomic bool *stop; /* optional: once it is set, ERROR_CANCELLED within a run */
     void (*progress)(void *user, const char *device_id, const char *what, uint32_t done,
                      uint32_t total);
     void *user;
 };
 enum error_code gpu_calibrate(struct gpu *gpu, struct device *const *devices, uint32_t count,
                               const struct calibration_options *options, struct error *err);
+
+struct device_calibration;
+
+/* What was measured of it elsewhere, in its own process: from now on this one's, too. Whoever else
+ * looks at its calibration and speeds must be on this thread. */
+void gpu_use_calibration(struct device *device, const struct device_calibration *calibration);
+/* The same into the registry, for later runs; does nothing for a simulated device. Blocks. Any
+ * thread. */
+enum error_code gpu_remember_calibration(const struct gpu *gpu, const struct device *device,
+                                         const struct device_calibration *calibration,
+                                         struct error *err);
 
 /* Reads a device list such as "cpu,vulkan0". NULL picks the default: every GPU that has passed, or
  * the CPU where there is none; with a sim_file its devices alone. At most `max` devices are written
@@ -139,9 +151,11 @@ enum { CALIBRATION_TYPES_MAX = 12, CALIBRATION_PEERS_MAX = 16 };
  * how). */
 struct device_calibration {
     uint64_t unix_s; /* when */
+    bool is_short;   /* measured in a hurry: good to 15 %; to be measured finely */
     uint32_t n_types;
     struct calibration_type {
-        char name[16];                                /* ggml's: "f16", "q4_0", "q4_K" … */
+        char name[16]; /* ggml's: "f16", "q4_0", "q4_K" … One without any run was probed, and the
+                          device cannot compute it. */
         struct device_measurement decode_bytes_per_s; /* bytes of weights, one column */
         struct device_measurement
             prefill_flops; /* FLOP/s, 512 columns; a multiply and an add are two */

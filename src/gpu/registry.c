@@ -48,6 +48,19 @@ static uint64_t vulkan_drivers_stamp(void)
     return hash;
 }
 
+/* In kHz, as the owner, the firmware or a power profile has set it; 0: the kernel does not say, as
+ * in most virtual machines. */
+static unsigned long cpu_clock_limit_khz(void)
+{
+    unsigned long khz = 0;
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq", "re");
+    if (file && fscanf(file, "%lu", &khz) != 1)
+        khz = 0;
+    if (file)
+        fclose(file);
+    return khz;
+}
+
 static void describe_driver(char *text, size_t size, const struct device_info *info)
 {
     struct utsname system;
@@ -56,8 +69,10 @@ static void describe_driver(char *text, size_t size, const struct device_info *i
         snprintf(text, size, "%s", info->driver);
     else if (strcmp(info->backend, "vulkan") == 0)
         snprintf(text, size, "kernel %.60s, icd %016" PRIx64, release, vulkan_drivers_stamp());
-    else if (strcmp(info->backend, "cpu") != 0) /* the CPU has none that could change */
+    else if (strcmp(info->backend, "cpu") != 0)
         snprintf(text, size, "kernel %.60s", release);
+    else if (cpu_clock_limit_khz()) /* it has no driver, but other figures with other clocks */
+        snprintf(text, size, "at most %lu MHz", cpu_clock_limit_khz() / 1000);
 }
 
 struct registry_key registry_key_of(const struct device_info *info, uint32_t index,

@@ -16,6 +16,7 @@
 #include "node/catalogue.h"
 #include "node/daemon_alerts.h"
 #include "node/daemon_audit.h"
+#include "node/daemon_measure.h"
 #include "node/finder.h"
 #include "node/knocks.h"
 #include "node/lead.h"
@@ -253,6 +254,7 @@ static void daemon_on_tick(uv_timer_t *timer)
     daemon_measure_links(daemon);
     spreading_step(daemon);
     lend_tick(daemon);
+    daemon_measure_tick(daemon);
     daemon_changed(daemon);
 }
 
@@ -377,7 +379,8 @@ static enum error_code daemon_check_options(const struct daemon_options *options
 static enum error_code daemon_open_all(struct daemon *daemon, struct error *err)
 {
     enum error_code code = daemon_check_options(&daemon->options, err);
-    if (!code && (!(daemon->lead = lead_new()) || !(daemon->alerts = daemon_alerts_new())))
+    if (!code && (!(daemon->lead = lead_new()) || !(daemon->alerts = daemon_alerts_new()) ||
+                  !(daemon->measure = daemon_measure_new())))
         code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a node");
     if (!code)
         code = lock_folder(daemon, err);
@@ -514,6 +517,7 @@ void daemon_stop(struct daemon *daemon, void (*stopped)(void *arg), void *arg)
     if (daemon->stopping)
         return;
     daemon->stopping = true;
+    daemon_measure_forget(daemon);
     daemon->stopped = stopped;
     daemon->stopped_arg = arg;
     close_next(daemon);
@@ -529,6 +533,7 @@ void daemon_free(struct daemon *daemon)
     lend_free(daemon->lend);
     alert_hook_close(daemon->alert_hook);
     daemon_alerts_free(daemon->alerts);
+    daemon_measure_free(daemon->measure);
     message_free(daemon->now ? &daemon->now->base : NULL);
     daemon_tls_deinit(&daemon->tls);
     membership_deinit(&daemon->membership);

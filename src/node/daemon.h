@@ -59,6 +59,7 @@ struct daemon_options {
     uint64_t models_max_bytes; /* of fetched models; 0: no limit but the disk */
     struct gpu *gpu;           /* the devices to offer; outlives it */
     struct heat *heat;         /* NULL: not watched */
+    bool no_calibrate;         /* devices are measured by hand alone */
     struct children *children; /* their processes; NULL: they compute in this one. Outlives it */
     bool says_to_terminal; /* `say` reaches a person, and is not kept: it may show a join code */
     /* A line for whoever sits at the terminal. */

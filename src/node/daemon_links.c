@@ -406,6 +406,16 @@ static enum error_code take_control(struct daemon *daemon, struct peer *peer,
     }
 }
 
+void daemon_tell_about(struct daemon *daemon)
+{
+    buffer_clear(&daemon->self_bytes);
+    message_encode(&daemon->self->base, &daemon->self_bytes);
+    for (struct peer *peer = daemon->peers; peer && !daemon->self_bytes.failed; peer = peer->next) {
+        if (peer->link)
+            daemon_post(peer->link, FRAME_ABOUT, daemon->self_bytes.data, daemon->self_bytes.size);
+    }
+}
+
 /* ---- the mesh's events --------------------------------------------------------------------- */
 
 static void on_up(void *self, struct link *link)

@@ -50,6 +50,7 @@ struct weights;
 struct alert_hook;
 struct daemon_alerts;
 struct daemon_audit;
+struct daemon_measure;
 
 enum { RUN_FORECASTS = 8 }; /* instances whose forecasts are kept (daemon_run.h) */
 struct run_forecast {
@@ -126,6 +127,7 @@ struct daemon {
     uint64_t told_ms;
 
     struct daemon_alerts *alerts;
+    struct daemon_measure *measure;
     struct alert_hook *alert_hook; /* NULL: none was asked for */
     uint64_t api_until_s;          /* when the certificate of the HTTP API ends; 0: there is none */
 
@@ -164,6 +166,7 @@ void daemon_look_left(struct daemon *daemon); /* now and then */
 struct link_events daemon_link_events(struct daemon *daemon);
 void daemon_post(struct link *link, uint16_t type, const void *bytes, size_t size); /* control */
 void daemon_tell_now(struct daemon *daemon);
+void daemon_tell_about(struct daemon *daemon); /* daemon->self has changed */
 void daemon_tell_held(
     struct daemon *daemon); /* soon, and to all, where this node has other stages than it told */
 /* The member id, as far as it is that node's (claims_member()): else 0. */

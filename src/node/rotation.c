@@ -159,12 +159,7 @@ static void tell_certificate(struct daemon *daemon)
     mem_free(daemon->self->authority.data);
     daemon->self->has_authority = true;
     daemon->self->authority = (ProtobufCBinaryData){PUBLIC_KEY_BYTES, copy};
-    buffer_clear(&daemon->self_bytes);
-    message_encode(&daemon->self->base, &daemon->self_bytes);
-    for (struct peer *peer = daemon->peers; peer && !daemon->self_bytes.failed; peer = peer->next) {
-        if (peer->link)
-            daemon_post(peer->link, FRAME_ABOUT, daemon->self_bytes.data, daemon->self_bytes.size);
-    }
+    daemon_tell_about(daemon);
 }
 
 static bool has_told(const struct daemon *daemon)

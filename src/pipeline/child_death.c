@@ -157,6 +157,7 @@ void child_died(struct child *child, const struct error *why, bool hung)
         lane_note_death(lane, &death);
     pins_end(child);
     pthread_mutex_unlock(&child->lock);
+    child_measure_ended(child, NULL, why);
     child_tell_lanes(child);
 }
 

@@ -24,6 +24,7 @@ enum {
 void work_begins(struct lane *lane, uint32_t rows)
 {
     struct child_work *work = &lane->child->work;
+    children_measure_stop(lane->child->children);
     pthread_mutex_lock(&work->lock);
     if (!work->n_under_way++) {
         work->progress_ns = clock_now_ns();

@@ -94,6 +94,7 @@ static void child_listen(void)
     struct child_handed handed;
     while (child_hear(CHILD_DESCRIPTOR, true, &word, &handed, &err) > 0) {
         if (word.kind == CHILD_OPEN) {
+            child_measure_stop();
             rooms_add(&word, &handed);
             continue;
         }
@@ -103,6 +104,10 @@ static void child_listen(void)
         } else if (word.kind == CHILD_BEAT) {
             device_set_duty(device, word.duty);
             child_tell_readings(device);
+        } else if (word.kind == CHILD_MEASURE) {
+            child_measure_begin(device, &word);
+        } else if (word.kind == CHILD_MEASURE_STOP) {
+            child_measure_stop();
         } else if (word.kind == CHILD_PIN) {
             child_pin(rooms_find(word.lane), &word);
         } else if (word.kind == CHILD_DROP) {

@@ -142,6 +142,7 @@ static void room_take_record(struct room *room, uint32_t kind)
 {
     assert(room->runner);
     struct error err = {0};
+    child_measure_stop();
     if (kind == RECORD_CACHE) {
         room_take_cache(room);
         return;

@@ -38,6 +38,10 @@ void child_set_outcome(struct child_word *word, enum error_code code, const stru
 void child_tell_readings(struct device *device); /* what it reads now */
 void child_say_closed(struct device *device, uint32_t lane, struct child_word *word);
 
+/* ---- child_measure.c ---- */
+void child_measure_begin(struct device *device, const struct child_word *word); /* main thread's */
+void child_measure_stop(void); /* there is other work. Any thread */
+
 /* ---- child_room_cache.c: what the node asks of caches ---- */
 void room_take_cache(struct room *room); /* that is in `message` */
 

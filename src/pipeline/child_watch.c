@@ -217,7 +217,7 @@ static bool lane_is_there(const struct lane *lane)
 static bool child_is_needed(struct child *child)
 {
     pthread_mutex_lock(&child->lock);
-    bool needed = child->pid && pins_needed(child);
+    bool needed = (child->pid && pins_needed(child)) || child->measure.state != MEASURE_NONE;
     for (const struct lane *lane = child->lanes; lane; lane = lane->next)
         needed |= child->pid ? lane_is_there(lane) : lane->state == LANE_WANTED;
     pthread_mutex_unlock(&child->lock);
@@ -353,11 +353,19 @@ static bool child_take_word(struct child *child, const struct child_word *word, 
     case CHILD_ALIVE:
         child_mirror(child, &word->readings);
         return true;
+    case CHILD_MEASURED: {
+        struct error why = {0};
+        error_set(&why, word->code, "%s", word->text);
+        child_measure_ended(child, word->code ? NULL : &word->calibration, &why);
+        return true;
+    }
     case CHILD_OPEN:
     case CHILD_CLOSE:
     case CHILD_BEAT:
     case CHILD_PIN:
     case CHILD_DROP:
+    case CHILD_MEASURE:
+    case CHILD_MEASURE_STOP:
         break;
     }
     snprintf(text, size, "cannot be trusted: it says what only its node says");
@@ -439,6 +447,7 @@ static void child_step(struct child *child)
         child_dismiss(child);
     if (!child->pid && needed && now_ns >= child->start_at_ns)
         child_start(child);
+    child_measure_step(child);
     child_do_all(child);
     if (!child->pid)
         return;

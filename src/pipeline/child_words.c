@@ -85,6 +85,35 @@ static void put_outcome(const struct child_word *word, struct buffer *out)
     put_text(word->text, out);
 }
 
+static void put_double(double value, struct buffer *out)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bytes_put(out, bits, 8);
+}
+
+static void put_measurement(const struct device_measurement *measurement, struct buffer *out)
+{
+    put_double(measurement->median, out);
+    put_double(measurement->spread, out);
+    bytes_put(out, measurement->n_runs, 4);
+}
+
+static void put_calibration(const struct device_calibration *calibration, struct buffer *out)
+{
+    bytes_put(out, calibration->unix_s, 8);
+    bytes_put(out, calibration->is_short, 1);
+    bytes_put(out, calibration->n_types, 4);
+    for (uint32_t i = 0; i < calibration->n_types; i++) {
+        put_text(calibration->types[i].name, out);
+        put_measurement(&calibration->types[i].decode_bytes_per_s, out);
+        put_measurement(&calibration->types[i].prefill_flops, out);
+    }
+    put_measurement(&calibration->write_bytes_per_s, out);
+    put_measurement(&calibration->read_bytes_per_s, out);
+    put_measurement(&calibration->launch_ns, out);
+}
+
 void child_word_write(const struct child_word *word, struct buffer *out)
 {
     bytes_put(out, MAGIC, 4);
@@ -103,8 +132,15 @@ void child_word_write(const struct child_word *word, struct buffer *out)
     case CHILD_DROP:
         bytes_put(out, word->pin, 4);
         break;
+    case CHILD_MEASURE:
+        bytes_put(out, word->budget_ms, 4);
+        break;
     case CHILD_HELLO:
         put_outcome(word, out);
+        break;
+    case CHILD_MEASURED:
+        put_outcome(word, out);
+        put_calibration(&word->calibration, out);
         break;
     case CHILD_OPENED:
         put_outcome(word, out);
@@ -115,6 +151,7 @@ void child_word_write(const struct child_word *word, struct buffer *out)
         break;
     case CHILD_CLOSE:
     case CHILD_CLOSED:
+    case CHILD_MEASURE_STOP:
         break;
     }
 }
@@ -218,6 +255,45 @@ static void get_outcome(struct bytes_reader *reader, struct child_word *word)
     get_text(reader, word->text, sizeof word->text);
 }
 
+static double get_double(struct bytes_reader *reader)
+{
+    const uint64_t bits = bytes_get(reader, 8);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* None is all zeros; one has a value that a device can have. The negations find what is not a
+ * number, too. */
+static void get_measurement(struct bytes_reader *reader, struct device_measurement *out)
+{
+    const double median = get_double(reader), spread = get_double(reader);
+    const uint32_t n_runs = bytes_get_u32(reader);
+    *out = (struct device_measurement){median, spread, n_runs};
+    if (n_runs ? !(median > 0 && median < 1e18) || !(spread >= 0 && spread < 1e18)
+               : !(median >= 0 && median <= 0 && spread >= 0 && spread <= 0))
+        reader->short_ = true;
+}
+
+static void get_calibration(struct bytes_reader *reader, struct device_calibration *out)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    out->unix_s = bytes_get(reader, 8);
+    out->is_short = get_below(reader, 1, 1);
+    out->n_types = get_below(reader, 4, CALIBRATION_TYPES_MAX);
+    for (uint32_t i = 0; i < out->n_types; i++) {
+        struct calibration_type *type = &out->types[i];
+        get_text(reader, type->name, sizeof type->name);
+        if (!type->name[0] || type->name[strspn(type->name, plain)])
+            reader->short_ = true;
+        get_measurement(reader, &type->decode_bytes_per_s);
+        get_measurement(reader, &type->prefill_flops);
+    }
+    get_measurement(reader, &out->write_bytes_per_s);
+    get_measurement(reader, &out->read_bytes_per_s);
+    get_measurement(reader, &out->launch_ns);
+}
+
 static bool get_rest(struct bytes_reader *reader, struct child_word *word)
 {
     switch (word->kind) {
@@ -233,8 +309,15 @@ static bool get_rest(struct bytes_reader *reader, struct child_word *word)
     case CHILD_DROP:
         word->pin = bytes_get_u32(reader);
         return true;
+    case CHILD_MEASURE:
+        word->budget_ms = bytes_get_u32(reader);
+        return true;
     case CHILD_HELLO:
         get_outcome(reader, word);
+        return true;
+    case CHILD_MEASURED:
+        get_outcome(reader, word);
+        get_calibration(reader, &word->calibration);
         return true;
     case CHILD_OPENED:
         get_outcome(reader, word);
@@ -245,6 +328,7 @@ static bool get_rest(struct bytes_reader *reader, struct child_word *word)
         return true;
     case CHILD_CLOSE:
     case CHILD_CLOSED:
+    case CHILD_MEASURE_STOP:
         return true;
     }
     return false;

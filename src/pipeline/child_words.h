@@ -15,14 +15,17 @@ enum child_word_kind {
     /* to the process */
     CHILD_OPEN = 1, /* load stages; the rings' memory and the model's file come with it */
     CHILD_CLOSE,
-    CHILD_BEAT, /* are you there? and the duty to keep */
-    CHILD_PIN,  /* weights of a lane are to stay loaded when it is closed … */
-    CHILD_DROP, /* … and need not any more */
+    CHILD_BEAT,         /* are you there? and the duty to keep */
+    CHILD_PIN,          /* weights of a lane are to stay loaded when it is closed … */
+    CHILD_DROP,         /* … and need not any more */
+    CHILD_MEASURE,      /* how fast is the device? */
+    CHILD_MEASURE_STOP, /* there is other work */
     /* from it */
     CHILD_HELLO,  /* its device is open, or could not be */
     CHILD_OPENED, /* or could not be */
     CHILD_CLOSED,
-    CHILD_ALIVE, /* the answer to a beat, with what the device reads */
+    CHILD_ALIVE,    /* the answer to a beat, with what the device reads */
+    CHILD_MEASURED, /* or could not be */
 };
 
 struct child_stage {
@@ -56,10 +59,12 @@ struct child_word {
     uint32_t n_ranges;
     struct child_range ranges[CHILD_RANGES_MAX];
 
-    double duty;                     /* BEAT; travels in thousandths */
-    struct device_readings readings; /* ALIVE */
-    enum error_code code;            /* HELLO, OPENED … */
-    char text[ERROR_TEXT_MAX];       /* … with why not */
+    double duty;                           /* BEAT; travels in thousandths */
+    struct device_readings readings;       /* ALIVE */
+    uint32_t budget_ms;                    /* MEASURE */
+    struct device_calibration calibration; /* MEASURED; without peers */
+    enum error_code code;                  /* HELLO, OPENED, MEASURED … */
+    char text[ERROR_TEXT_MAX];             /* … with why not */
 };
 
 /* Appends to `out`, which is empty. */

@@ -52,9 +52,7 @@ static struct child *child_new(struct children *children, const char *device, st
     return NULL;
 }
 
-/* They stay as long as `children`, and with them what is known of their deaths. */
-static struct child *child_of(struct children *children, const char *device, bool makes,
-                              struct error *err)
+struct child *child_of(struct children *children, const char *device, bool makes, struct error *err)
 {
     pthread_mutex_lock(&children->lock);
     struct child *child = children->list;
@@ -278,6 +276,7 @@ enum error_code lane_open(struct children *children, const struct lane_options *
     struct lane *lane = child ? lane_new(child, options, &why) : NULL;
     if (!lane)
         return error_set(err, why.code, "%s", why.text);
+    children_measure_stop(children);
     enum error_code code = lane_enlist(lane, err);
     if (code) {
         lane_free(lane);

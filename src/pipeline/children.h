@@ -131,6 +131,25 @@ void lane_write(struct lane *lane, struct lane_job *job, uint32_t stage,
 void lane_settle(struct lane *lane, struct lane_job *job, uint32_t stage,
                  const struct buffer *message);
 
+/* ---- how fast a device is ---- */
+
+/* `found` NULL: it was not measured, and `why`; ERROR_CANCELLED: other work came first. On the
+ * device's watching thread; must neither block nor ask anything of `children`. */
+typedef void (*children_measured)(void *arg, const char *device,
+                                  const struct device_calibration *found, const struct error *why);
+
+/* Measures the device in its process, which is started for it if it does not run. `done` comes
+ * once, unless children_measure_forget() is first. Stops by itself, within a run of some ten
+ * milliseconds, when a lane is opened or a micro-batch goes to any of the devices. ERROR_BUSY: it
+ * is being measured already. Any thread. */
+enum error_code children_measure(struct children *children, const char *device, uint32_t budget_ms,
+                                 children_measured done, void *arg, struct error *err);
+void children_measure_stop(struct children *children); /* all of them. Any thread */
+/* Stops, too; once this has returned no `done` is called. Any thread. */
+void children_measure_forget(struct children *children);
+/* Whether any device computes, loads or gives back. Any thread. */
+bool children_are_busy(struct children *children);
+
 /* How often the device's process has died within the last `ms`: at most LIMIT_CHILD_DEATHS. Any
  * thread. */
 uint32_t children_deaths(struct children *children, const char *device, uint64_t ms);

@@ -89,6 +89,14 @@ struct child_work {
     uint64_t row_ns; /* what a row took lately, the slow ones counting more; 0: none was measured */
 };
 
+enum measure_state { MEASURE_NONE, MEASURE_WANTED, MEASURE_SAID };
+struct child_measure {
+    enum measure_state state;
+    uint32_t budget_ms;
+    children_measured done;
+    void *arg;
+};
+
 struct child {
     struct children *children;
     struct child *next;
@@ -103,10 +111,12 @@ struct child {
     struct lane *lanes;
     struct lane_pin *pins;
     uint32_t last_id; /* of lanes and pins */
+    struct child_measure measure;
     bool leaving;
     struct error suspicion; /* of a reader or writer: the child is to be killed. code 0: none */
     pid_t pid;              /* 0: not running. Changed by the watcher alone */
 
+    _Atomic bool measure_stops; /* there is other work */
     struct child_work work;
     uint64_t
         deaths_ns[LIMIT_CHILD_DEATHS]; /* the last ones, newest first: the watcher's to change */
@@ -123,7 +133,19 @@ struct children {
     struct children_options options; /* its texts are copies */
     pthread_mutex_t lock;
     struct child *list;
+    _Atomic uint32_t n_measuring;
 };
+
+/* ---- children.c ---- */
+/* They stay as long as `children`, and with them what is known of their deaths. NULL: there is
+ * none, or with `makes` no memory for it. */
+struct child *child_of(struct children *children, const char *device, bool makes,
+                       struct error *err);
+
+/* ---- children_measure.c: on the watching thread ---- */
+void child_measure_step(struct child *child);
+void child_measure_ended(struct child *child, const struct device_calibration *found,
+                         const struct error *why);
 
 /* ---- child_watch.c ---- */
 void *child_watch(void *child); /* the watching thread */

@@ -64,6 +64,9 @@ struct model;
  * measure of "nothing loaded". placing_describe_clear() gives them back. ERROR_NO_MEMORY, or
  * gpu_select()'s. */
 enum error_code placing_describe(struct gpu *gpu, Cluster__Node *node, struct error *err);
+/* Says the speeds of node->devices anew, once they were measured; their memory stays as it was
+ * described. */
+enum error_code placing_describe_speeds(struct gpu *gpu, Cluster__Node *node, struct error *err);
 void placing_describe_clear(Cluster__Node *node);
 
 /* Fills now->devices and now->held, and leaves the uses alone; placing_now_clear() gives them back.

@@ -136,6 +136,33 @@ enum error_code placing_describe(struct gpu *gpu, Cluster__Node *node, struct er
                      selection.n_devices);
 }
 
+static void clear_rates(Cluster__Device *out)
+{
+    for (size_t i = 0; i < out->n_rates; i++)
+        message_free(&out->rates[i]->base);
+    mem_free(out->rates);
+    out->rates = NULL;
+    out->n_rates = 0;
+}
+
+enum error_code placing_describe_speeds(struct gpu *gpu, Cluster__Node *node, struct error *err)
+{
+    for (size_t i = 0; i < node->n_devices; i++) {
+        Cluster__Device *out = node->devices[i];
+        const struct device *device = gpu_find(gpu, out->id);
+        struct cluster_device described;
+        if (!device)
+            continue;
+        plan_device_ask(device, &described);
+        described.spare = out->spare;
+        clear_rates(out);
+        if (!say_numbers(&described, out))
+            return error_set(err, ERROR_NO_MEMORY, "not enough memory to describe device %s",
+                             out->id);
+    }
+    return ERROR_NONE;
+}
+
 void placing_describe_clear(Cluster__Node *node)
 {
     for (size_t i = 0; i < node->n_devices; i++)

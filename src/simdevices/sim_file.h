@@ -42,6 +42,8 @@ struct sim_spec {
     double copy_bytes_per_s; /* host <-> device and device <-> device */
     double launch_s;         /* for every batch, whatever it computes */
     double clock_mhz;        /* 0: unknown */
+    bool is_measured;        /* it does not tell its speed, as no real device does */
+    char cannot[96];         /* tensor types that it does not compute, with commas between */
     bool has_heat;           /* `heat` holds */
     struct plant_params heat;
     struct sim_failure failures[SIM_FAILURES_MAX];

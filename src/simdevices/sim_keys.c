@@ -39,7 +39,15 @@ static const struct number_key numbers[] = {
     {"hysteresis", AT(heat.hysteresis_k), SIM_KELVIN, {0.1, 100, "0.1K to 100K"}},
     {"throttle", AT(heat.throttled_clock), SIM_SHARE, {0.01, 1, "1% to 100%"}},
 };
-enum { NUMBERS = sizeof numbers / sizeof *numbers, KEY_PRESET = NUMBERS, KEY_NAME, KEY_FAIL, KEYS };
+enum {
+    NUMBERS = sizeof numbers / sizeof *numbers,
+    KEY_PRESET = NUMBERS,
+    KEY_NAME,
+    KEY_FAIL,
+    KEY_SPEED,
+    KEY_CANNOT,
+    KEYS
+};
 
 static double *field_of(struct sim_spec *spec, int index)
 {
@@ -140,6 +148,31 @@ static enum error_code sim_keys_set_name(struct sim_spec *spec, struct sim_text 
     return ERROR_NONE;
 }
 
+static enum error_code sim_keys_set_speed(struct sim_spec *spec, struct sim_text value,
+                                          struct error *err)
+{
+    spec->is_measured = sim_text_is(value, "measured");
+    return spec->is_measured || sim_text_is(value, "given")
+               ? ERROR_NONE
+               : error_set(err, ERROR_INVALID, "speed: '%s' is not one of: given, measured",
+                           sim_text_show(value).text);
+}
+
+static enum error_code sim_keys_set_cannot(struct sim_spec *spec, struct sim_text value,
+                                           struct error *err)
+{
+    static const char fine[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_,";
+    if (!value.size || value.size >= sizeof spec->cannot)
+        return error_set(err, ERROR_INVALID, "cannot: it must have 1 to %zu characters",
+                         sizeof spec->cannot - 1);
+    memcpy(spec->cannot, value.at, value.size);
+    spec->cannot[value.size] = '\0';
+    return strspn(spec->cannot, fine) == value.size
+               ? ERROR_NONE
+               : error_set(err, ERROR_INVALID,
+                           "cannot: '%s' is no list of types such as q4_K,mxfp4", spec->cannot);
+}
+
 static int find_key(struct sim_text key)
 {
     for (int i = 0; i < NUMBERS; i++) {
@@ -150,12 +183,16 @@ static int find_key(struct sim_text key)
         return KEY_PRESET;
     if (sim_text_is(key, "name"))
         return KEY_NAME;
+    if (sim_text_is(key, "speed"))
+        return KEY_SPEED;
+    if (sim_text_is(key, "cannot"))
+        return KEY_CANNOT;
     return sim_text_is(key, "fail") ? KEY_FAIL : KEYS;
 }
 
 static void list_keys(char *text, size_t size)
 {
-    size_t used = (size_t)snprintf(text, size, "preset, name, fail");
+    size_t used = (size_t)snprintf(text, size, "preset, name, fail, speed, cannot");
     for (int i = 0; i < NUMBERS && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, ", %s", numbers[i].name);
 }
@@ -179,6 +216,10 @@ enum error_code sim_section_set(struct sim_section *section, struct sim_text key
         return sim_keys_set_name(&section->spec, value, err);
     if (index == KEY_FAIL)
         return set_failures(&section->spec, value, err);
+    if (index == KEY_SPEED)
+        return sim_keys_set_speed(&section->spec, value, err);
+    if (index == KEY_CANNOT)
+        return sim_keys_set_cannot(&section->spec, value, err);
     return sim_value_parse(numbers[index].name, value, numbers[index].unit, numbers[index].range,
                            field_of(&section->spec, index), err);
 }
