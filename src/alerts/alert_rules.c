@@ -51,7 +51,7 @@ static const struct alert_rule rules[ALERT_KINDS] = {
             .reads = "deaths of the device's process in the last 10 minutes",
             .text = "the process of {subject} has died {value} in 10 minutes",
             .mend = "Read that node's log, update the device's driver, or leave the device out "
-                    "with `--devices`.",
+                    "with `medley up --backend`.",
         },
     [ALERT_MEMORY_FULL] =
         {
@@ -91,8 +91,8 @@ static const struct alert_rule rules[ALERT_KINDS] = {
             .usual = {.raise = 1, .clear = 0, .raise_ms = 3000, .clear_ms = 3000},
             .min = 0,
             .max = 1,
-            .reads = "whether it is to be loaded and cannot be, or has failed",
-            .text = "{subject} cannot answer: it failed, or could not be placed",
+            .reads = "whether it is to be loaded and cannot be, has failed, or misses a machine",
+            .text = "{subject} cannot answer: it failed, could not be placed, or misses a machine",
             .mend = "`medley status` says why; free memory, bring a machine back, or place it "
                     "again with `medley place`.",
         },

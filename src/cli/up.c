@@ -262,8 +262,15 @@ static const struct option_row node_options[] = {
      .take = up_take_patience},
     {.name = "alert-webhook",
      .value = "URL",
-     .help = "tell alerts there, by a POST of JSON, while this node leads (docs/alerts.md)",
+     .help =
+         "tell alerts there, by a POST of JSON, while this node leads (docs/alerts.md). Who lists\n"
+         "this machine's processes sees the URL; the next option and the variable\n"
+         "MEDLEY_ALERT_WEBHOOK hide it",
      OPTION_TEXT(struct up, node.alert_webhook)},
+    {.name = "alert-webhook-file",
+     .value = "FILE",
+     .help = "the first line of this file is that URL",
+     OPTION_TEXT(struct up, node.alert_webhook_file)},
     {.name = "alert-webhook-secret-file",
      .value = "FILE",
      .help = "the first line of this file signs them (HMAC-SHA256)",

@@ -8,8 +8,10 @@
 #include "post/post.h"
 #include "trust/hmac.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct alert_hook {
@@ -18,19 +20,19 @@ struct alert_hook {
     char secret[ALERT_HOOK_SECRET_BYTES];
 };
 
-static enum error_code hook_read_secret(struct alert_hook *hook, const char *path,
-                                        struct error *err)
+static enum error_code hook_read_line(const char *path, const char *what, char *out, size_t *size,
+                                      struct error *err)
 {
     FILE *file = fopen(path, "re");
     if (!file)
         return error_set(err, ERROR_NOT_FOUND, "%s: %s", path, strerror(errno));
-    const char *line = fgets(hook->secret, sizeof hook->secret, file);
+    const char *line = fgets(out, ALERT_HOOK_SECRET_BYTES, file);
     fclose(file);
-    hook->secret_size = line ? strcspn(hook->secret, "\r\n") : 0;
-    if (!hook->secret_size || hook->secret_size == sizeof hook->secret - 1)
-        return error_set(err, ERROR_INVALID,
-                         "%s: its first line has to be the secret, up to %d bytes", path,
-                         ALERT_HOOK_SECRET_BYTES - 2);
+    *size = line ? strcspn(out, "\r\n") : 0;
+    if (!*size || *size == ALERT_HOOK_SECRET_BYTES - 1)
+        return error_set(err, ERROR_INVALID, "%s: its first line has to be %s, up to %d bytes",
+                         path, what, ALERT_HOOK_SECRET_BYTES - 2);
+    out[*size] = 0;
     return ERROR_NONE;
 }
 
@@ -44,20 +46,47 @@ static bool hook_sign(void *self, const struct buffer *body, char *line, size_t 
     return n > 0 && (size_t)n < size;
 }
 
+bool alert_hook_is_wanted(const struct alert_hook_options *options)
+{
+    const char *url = getenv(ALERT_HOOK_VARIABLE);
+    return options->url || options->url_file || (url && *url);
+}
+
+/* Into `out`, [ALERT_HOOK_SECRET_BYTES]. */
+static enum error_code hook_find_url(const struct alert_hook_options *options, char *out,
+                                     struct error *err)
+{
+    const char *url = options->url ? options->url : getenv(ALERT_HOOK_VARIABLE);
+    size_t size;
+    if (options->url && options->url_file)
+        return error_set(err, ERROR_INVALID, "give the URL or --alert-webhook-file, not both");
+    if (options->url_file)
+        return hook_read_line(options->url_file, "the webhook's URL", out, &size, err);
+    assert(url);
+    const int n = snprintf(out, ALERT_HOOK_SECRET_BYTES, "%s", url);
+    return n >= 0 && n < ALERT_HOOK_SECRET_BYTES
+               ? ERROR_NONE
+               : error_set(err, ERROR_INVALID, "the URL is longer than %d bytes",
+                           ALERT_HOOK_SECRET_BYTES - 1);
+}
+
 enum error_code alert_hook_open(const struct alert_hook_options *options, struct alert_hook **out,
                                 struct error *err)
 {
     struct alert_hook *hook = mem_new(sizeof *hook);
     if (!hook)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for a webhook");
-    struct post_options post = {.url = options->url};
-    enum error_code code = ERROR_NONE;
-    if (options->secret_file)
-        code = hook_read_secret(hook, options->secret_file, err);
+    char url[ALERT_HOOK_SECRET_BYTES];
+    struct post_options post = {.url = url};
+    enum error_code code = hook_find_url(options, url, err);
+    if (!code && options->secret_file)
+        code = hook_read_line(options->secret_file, "the secret", hook->secret, &hook->secret_size,
+                              err);
     if (hook->secret_size)
         post.sign = hook_sign, post.sign_self = hook;
     if (!code)
         code = post_open(&post, &hook->post, err);
+    explicit_bzero(url, sizeof url);
     if (code) {
         explicit_bzero(hook->secret, sizeof hook->secret);
         mem_free(hook);

@@ -12,8 +12,14 @@ struct daemon;
 
 struct alert_hook_options {
     const char *url;
+    const char *url_file;    /* its first line is the URL: others' lists of processes show none */
     const char *secret_file; /* its first line signs each body; NULL: nothing is signed */
 };
+
+/* Somebody is to be told: by an option, or by the variable of the environment that names a URL
+ * where neither option does. */
+#define ALERT_HOOK_VARIABLE "MEDLEY_ALERT_WEBHOOK"
+bool alert_hook_is_wanted(const struct alert_hook_options *options);
 
 enum { ALERT_HOOK_SECRET_BYTES = 4096, ALERT_HOOK_LINGER_MS = 1000 };
 

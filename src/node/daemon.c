@@ -384,10 +384,11 @@ static enum error_code daemon_open_all(struct daemon *daemon, struct error *err)
         code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a node");
     if (!code)
         code = lock_folder(daemon, err);
-    if (!code && daemon->options.alert_webhook)
-        code = alert_hook_open(&(struct alert_hook_options){daemon->options.alert_webhook,
-                                                            daemon->options.alert_secret_file},
-                               &daemon->alert_hook, err);
+    const struct alert_hook_options hook = {daemon->options.alert_webhook,
+                                            daemon->options.alert_webhook_file,
+                                            daemon->options.alert_secret_file};
+    if (!code && alert_hook_is_wanted(&hook))
+        code = alert_hook_open(&hook, &daemon->alert_hook, err);
     if (!code)
         code = take_name(daemon, err);
     if (!code)
@@ -520,6 +521,8 @@ void daemon_stop(struct daemon *daemon, void (*stopped)(void *arg), void *arg)
     daemon_measure_forget(daemon);
     daemon->stopped = stopped;
     daemon->stopped_arg = arg;
+    if (daemon->is_member && daemon->mesh && daemon->hosting && daemon->relay)
+        daemon_tell_now(daemon); /* goes out before the links are closed */
     close_next(daemon);
 }
 

@@ -47,7 +47,7 @@ struct daemon_options {
     uint32_t n_peers;
     const char *join_code; /* NULL: none */
     /* Where alerts are told while this node leads (alert_hook.h); NULL: nowhere. */
-    const char *alert_webhook, *alert_secret_file;
+    const char *alert_webhook, *alert_webhook_file, *alert_secret_file;
     bool no_moves; /* as leader it moves no instance for gain */
     uint64_t
         patience_ms; /* how long a request waits for its instance; 0: LIMIT_RELAY_PATIENCE_MS */

@@ -132,6 +132,10 @@ static void readings_of_presence(struct daemon *daemon, const char *id, const st
     const uint64_t unmet = unmet_since(daemon->alerts, id, now, heard);
     const uint64_t since = heard ? heard : unmet;
     const bool known = heard || (unmet && now - unmet >= FIRST_LINK_MS);
+    if (daemon_was_stopped(peer)) { /* by somebody, who knows */
+        readings_add(daemon, ALERT_NODE_LOST, ALERT_KNOWN, 0, "%s", id);
+        return;
+    }
     readings_add(daemon, ALERT_NODE_LOST, known_if(known),
                  (double)(now > since ? now - since : 0) / 1000, "%s", id);
 }
@@ -159,8 +163,8 @@ static void readings_of_device(struct daemon *daemon, const char *node,
     readings_add(daemon, ALERT_MEMORY_FULL, known_if(memory),
                  memory ? 100 - 100 * (double)now->free_bytes / (double)device->memory_bytes : 0,
                  "%s/%s", node, device->id);
-    const bool assumed = device->speed < CLUSTER_GIVEN;
-    readings_add(daemon, ALERT_CALIBRATION_MISSING, known_if(device->has_speed),
+    const bool assumed = device->speed < CLUSTER_GIVEN; /* not said: a guess */
+    readings_add(daemon, ALERT_CALIBRATION_MISSING, ALERT_KNOWN,
                  assumed && device_has_layers(daemon_state(daemon)->root, node, device->id),
                  "%s/%s", node, device->id);
 }
@@ -306,14 +310,28 @@ static void readings_of_speed(struct daemon *daemon, const Cluster__Instance *in
                  instance->id);
 }
 
+/* It was placed on a machine that is not heard, and is nowhere else. */
+static bool instance_misses_node(const struct daemon *daemon, const Cluster__Instance *instance)
+{
+    const Cluster__Placement *current = instance->active ? instance->current : NULL;
+    for (size_t i = 0; current && i < current->n_stages; i++) {
+        const struct peer *peer = daemon_peer(daemon, current->stages[i]->node);
+        if (strcmp(current->stages[i]->node, daemon->id) != 0 &&
+            (!peer || !peer->link || peer->is_silent))
+            return true;
+    }
+    return false;
+}
+
 static void readings_of_instances(struct daemon *daemon)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
     for (size_t i = 0; i < root->n_instances; i++) {
         const char *problem;
         const enum instance_phase phase = daemon_phase(daemon, root->instances[i], &problem);
-        readings_add(daemon, ALERT_INSTANCE_UNHEALTHY, ALERT_KNOWN, phase == INSTANCE_FAILED, "%s",
-                     root->instances[i]->id);
+        readings_add(daemon, ALERT_INSTANCE_UNHEALTHY, ALERT_KNOWN,
+                     phase == INSTANCE_FAILED || instance_misses_node(daemon, root->instances[i]),
+                     "%s", root->instances[i]->id);
         readings_of_speed(daemon, root->instances[i]);
     }
 }

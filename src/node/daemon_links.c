@@ -237,6 +237,7 @@ static void links_fill_now(struct daemon *daemon, struct told_now *told, Node__N
     lend_tell(daemon, now);
     spreading_tell(daemon, &told->spreading, now);
     daemon_alerts_tell(daemon, now);
+    now->has_stops = now->stops = daemon->stopping;
     now->has_takes_no_part = now->takes_no_part = agreement_failure(daemon->agreement) != NULL;
 }
 
@@ -262,7 +263,7 @@ void daemon_tell_now(struct daemon *daemon)
     now.lends_nothing = NULL;
     spreading_untell(&now);
     placing_now_clear(&now);
-    tell_now_to_those_who_need_it(daemon, &bytes, sign, held != daemon->held);
+    tell_now_to_those_who_need_it(daemon, &bytes, sign, held != daemon->held || daemon->stopping);
     daemon->held = held;
     keep_own(daemon, &bytes);
     buffer_deinit(&bytes);
@@ -438,6 +439,8 @@ static void on_up(void *self, struct link *link)
     peer->is_silent = false;
     peer->heard_ms = peer->up_ms = daemon_now_ms(daemon);
     peer->told_ms = peer->told_now = peer->down_ms = 0;
+    if (peer->now) /* it has started again */
+        peer->now->stops = false;
     link_set_data(link, peer);
     const Cluster__Node *known = book_find(daemon->book, peer->id);
     log_line(LOG_INFO, "node", "link to %s is up", known && known->name ? known->name : peer->id);

@@ -153,6 +153,18 @@ static void view_put_readings(struct live_view *view, yyjson_mut_val *item,
     view_text(view, item, "governor", vitals_governor_text(now->governor));
 }
 
+/* Of its process, lately; "": none is known. */
+static const char *view_device_problem(const struct live_view *view, const char *node,
+                                       const char *device)
+{
+    const Node__Work *work = telling_work(view->daemon, node);
+    for (size_t i = 0; work && i < work->n_ailing; i++) {
+        if (strcmp(work->ailing[i]->device, device) == 0)
+            return work->ailing[i]->why;
+    }
+    return "";
+}
+
 static void view_put_device(struct live_view *view, yyjson_mut_val *list, const Cluster__Node *node,
                             const Cluster__Device *device, const Node__DeviceNow *now,
                             const struct vitals_device *vitals)
@@ -181,6 +193,7 @@ static void view_put_device(struct live_view *view, yyjson_mut_val *list, const 
     view_whole(view, item, "decode_bytes_per_s", rate > 0, (uint64_t)llround(rate));
     view_flag(view, item, "calibrated", described.speed == CLUSTER_MEASURED);
     view_whole(view, item, "stages", true, view_count_stages(view, node->id, device->id));
+    view_text(view, item, "problem", view_device_problem(view, node->id, device->id));
 }
 
 static const Node__DeviceNow *view_device_now(const Node__Now *now, const char *id)
@@ -236,6 +249,8 @@ static void view_put_state(struct live_view *view, yyjson_mut_val *item, const C
     if (!is_up) {
         const struct error problem = finder_version_problem(daemon->finder, node->id);
         view_text(view, item, "problem", problem.code ? problem.text : NULL);
+        if (daemon_was_stopped(peer))
+            view_flag(view, item, "stopped", true);
     }
     if (is_up && !is_silent)
         view_whole(view, item, "heard_ms", true, 0);

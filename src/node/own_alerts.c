@@ -17,7 +17,6 @@
 #include <sys/statvfs.h>
 
 enum { DEATHS_MS = 10 * 60 * 1000, DAY_S = 86400 };
-#define LATENCY_NS_MIN 5e6 /* what is usual of a link is at least this: below, nobody notices */
 
 struct own_tells {
     struct daemon *daemon;
@@ -110,30 +109,14 @@ static void tell_devices(struct daemon *daemon, struct own_tells *told)
     }
 }
 
-/* What is usual is followed also while it is not compared with yet. */
-static bool own_usual(struct alert_usual *usual, const struct reading *now, double scale,
-                      uint64_t now_ms)
-{
-    const bool was_known = alert_usual_is_known(usual);
-    if (!now->valid || !isfinite(now->value))
-        return false;
-    alert_usual_take(usual, now->value * scale, now_ms);
-    return was_known;
-}
-
 static void tell_link(struct peer *peer, uint64_t now_ms, struct own_tells *told)
 {
     const struct topology_link link =
         peer->link ? link_measured(peer->link) : (struct topology_link){0};
-    bool known = own_usual(&peer->usual_latency_ns, &link.latency_ns, 1, now_ms);
-    own_tell(told, ALERT_LINK_SLOW, peer->id, known,
-             link.latency_ns.value / fmax(peer->usual_latency_ns.value, LATENCY_NS_MIN));
-    known = own_usual(&peer->usual_loss_share, &link.loss_share, 1, now_ms);
-    own_tell(told, ALERT_LINK_LOSSY, peer->id, known,
-             100 * (link.loss_share.value - peer->usual_loss_share.value));
-    known = own_usual(&peer->usual_bytes_per_s, &link.bandwidth_bytes_per_s, 1, now_ms);
-    own_tell(told, ALERT_LINK_NARROW, peer->id, known && peer->usual_bytes_per_s.value > 0,
-             100 * link.bandwidth_bytes_per_s.value / fmax(peer->usual_bytes_per_s.value, 1));
+    struct link_worse worse[LINK_WORSE];
+    link_usual_read(&peer->usual, &link, now_ms, worse);
+    for (int i = 0; i < LINK_WORSE; i++)
+        own_tell(told, worse[i].kind, peer->id, worse[i].known, worse[i].value);
 }
 
 void daemon_alerts_tell(struct daemon *daemon, Node__Now *now)

@@ -115,6 +115,11 @@ bool daemon_is_gone(const struct daemon *daemon, const struct peer *peer)
     return peer->down_ms && daemon_now_ms(daemon) - peer->down_ms >= GONE_MS;
 }
 
+bool daemon_was_stopped(const struct peer *peer)
+{
+    return peer && peer->now && peer->now->stops;
+}
+
 /* ---- who may reach a node that this one does not hear ---------------------------------------- */
 
 static const struct peer *find_peer(const struct daemon *daemon,

@@ -2,9 +2,9 @@
  * they must know and hears what they say. On the loop's thread. */
 #pragma once
 
-#include "alerts/alert_usual.h"
 #include "base/error.h"
 #include "mesh/mesh.h"
+#include "node/link_usual.h"
 #include "node/telling.h"
 #include "trust/identity.h"
 
@@ -32,18 +32,17 @@ struct peer {
     uint64_t silent_ms; /* when it was found to be silent, last */
     uint64_t
         down_ms; /* its last link ended then, and no other came; 0: there is one, or never was */
-    Cluster__Node *about; /* what it says of itself; NULL: nothing yet */
-    Node__Now *now;       /* the same */
-    uint64_t proposed_ms; /* its record for the state, last */
-    uint64_t told_ms;     /* when it was told of what changes all the time, last … */
-    uint64_t told_now;    /* … and a hash of that */
-    uint64_t signed_ms;   /* when something was signed for it, last */
-    uint64_t measured_ms; /* when the link to it was last worth an event; 0: never */
-    bool has_clock;       /* it has told the time … */
-    int64_t clock_off_ms; /* … which was so much ahead of this node's when it came */
-    /* What is usual of the link to it. */
-    struct alert_usual usual_latency_ns, usual_loss_share, usual_bytes_per_s;
-    struct told_peer told; /* readings, both ways (telling.h) */
+    Cluster__Node *about;    /* what it says of itself; NULL: nothing yet */
+    Node__Now *now;          /* the same */
+    uint64_t proposed_ms;    /* its record for the state, last */
+    uint64_t told_ms;        /* when it was told of what changes all the time, last … */
+    uint64_t told_now;       /* … and a hash of that */
+    uint64_t signed_ms;      /* when something was signed for it, last */
+    uint64_t measured_ms;    /* when the link to it was last worth an event; 0: never */
+    bool has_clock;          /* it has told the time … */
+    int64_t clock_off_ms;    /* … which was so much ahead of this node's when it came */
+    struct link_usual usual; /* of the link to it */
+    struct told_peer told;   /* readings, both ways (telling.h) */
 };
 
 struct peer *daemon_peer(const struct daemon *daemon, const char *id); /* NULL: unknown */
@@ -61,6 +60,8 @@ uint64_t daemon_link_bytes_per_s(void *self,
                                  const uint8_t node_id[NODE_ID_BYTES]); /* 0: not measured */
 /* Its last link broke, and has had the time to come back. */
 bool daemon_is_gone(const struct daemon *daemon, const struct peer *peer);
+/* It has said that it is being stopped, and was not heard to start again. NULL: false. */
+bool daemon_was_stopped(const struct peer *peer);
 /* Another node that reaches one which this one does not hear (relay.h), each time the next of them,
  * so that one that is of no use does not stand in the way of the others. out NULL: is there one? */
 bool daemon_find_detour(void *self, const uint8_t node_id[NODE_ID_BYTES], uint8_t *out);

@@ -75,16 +75,24 @@ def scenario(world):
     try:
         with world.step("three nodes with a webhook"):
             url = f"http://{attic.address}:{PORT}/hook"
-            hook = ["--alert-webhook", url, "--alert-webhook-secret-file", secret]
+            signed = ["--alert-webhook-secret-file", secret]
+            url_file = world.folder / "url"
+            url_file.write_text(url + "\n")
+            hook = {"laptop": ["--alert-webhook-file", url_file, *signed], "tower": signed,
+                    "attic": ["--alert-webhook", url, *signed]}
+            tower.more = {"MEDLEY_ALERT_WEBHOOK": url}
             receiver = Receiver(world, attic)
             bad = laptop.medley("up", "--alert-webhook", "ftp://x", ok=False)
             check("--alert-webhook" in bad.err, bad)
-            laptop.start("--new", *hook, "--sim", world.sim("laptop", memory="4MiB"))
+            both = laptop.medley("up", "--alert-webhook", url, "--alert-webhook-file", url_file,
+                                 ok=False)
+            check("not both" in both.err, both)
+            laptop.start("--new", *hook["laptop"], "--sim", world.sim("laptop", memory="4MiB"))
             wait("laptop founds a cluster", lambda: laptop.leader() == "laptop")
             for node in (tower, attic):
                 code = laptop.invite()
                 sim = world.sim(node.name, memory="64MiB")
-                node.start("--peer", laptop.address, *hook, "--sim", sim)
+                node.start("--peer", laptop.address, *hook[node.name], "--sim", sim)
                 wait(f"{node.name} listens to commands", node.status)
                 node.medley("join", code, laptop.address)
             for node in nodes:

@@ -216,13 +216,13 @@ class Node:
 
     # -- commands on it
 
-    def popen(self, *words, **more):
+    def popen(self, *words, env=None, **more):
         with self.network.inside():
             return subprocess.Popen(
                 [self.world.binary, *map(str, words)],
                 cwd=self.folder,
                 preexec_fn=die_with_parent,
-                env=self.environment("warn"),
+                env=self.environment("warn") | (env or {}),
                 **more,
             )
 

@@ -117,10 +117,10 @@ verb_fuzz() {
 verb_chaos() {
   local build=build/${CHAOS_BUILD:-release} patience=1 clock=
   [ "${CHAOS_BUILD:-release}" = release ] || patience=4
-  [ $patience != 1 ] || clock=$repo/$build/tests/chaos/libchaosclock.so
+  [ $patience != 1 ] || clock=$repo/$build/tests/cluster/libchaosclock.so
   env_prepare
   npm_prepare
-  build_targets=(src/cli/medley bench/delay tests/chaos/libchaosclock.so)
+  build_targets=(src/cli/medley bench/delay tests/cluster/libchaosclock.so)
   test_build "${CHAOS_BUILD:-release}" || return 1
   inside env "${sanitizer_settings[@]}" PYTHONDONTWRITEBYTECODE=1 MEDLEY_PATIENCE=$patience \
     MEDLEY="$build/src/cli/medley" MEDLEY_MODEL=models/demo.gguf \
