@@ -3,6 +3,7 @@
 #include "cli/answer.h"
 #include "cli/ask.h"
 #include "cli/commands.h"
+#include "cli/nodes_summary.h"
 #include "cli/table.h"
 
 #include <stdio.h>
@@ -10,6 +11,7 @@
 
 static const char usage[] =
     "Usage: medley nodes [--json]\n"
+    "       medley nodes --summary\n"
     "\n"
     "Lists the machines of this cluster: what they compute with, how much memory is free, who\n"
     "is an admin, leads and votes, and their addresses. A machine that waits to be let in is "
@@ -18,7 +20,9 @@ static const char usage[] =
     "\n"
     "The state is up, silent (with the time since it was last heard), down, or waiting.\n"
     "\n"
-    "  --json           for programs; what is unknown is null\n";
+    "  --json           for programs; what is unknown is null\n"
+    "  --summary        each machine's load, what all devices are together, and the fewest and\n"
+    "                   fastest devices that have room for each model (for programs: /api/live)\n";
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
@@ -173,6 +177,8 @@ static enum error_code cmd_nodes_print(yyjson_doc *doc, struct error *err)
 
 static int cmd_nodes_run(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "--summary") == 0)
+        return nodes_summary_run();
     return ask_and_show(&command_nodes, argc, argv, cmd_nodes_print);
 }
 

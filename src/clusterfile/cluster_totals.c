@@ -123,38 +123,146 @@ void cluster_totals_say(const struct cluster_totals *totals, struct buffer *out)
                       (double)totals->bottleneck_link_bytes_per_s / 1e6);
 }
 
-/* The fastest that is not chosen yet, of equals the one with more room; n_devices: none. */
-static uint32_t totals_next_best(const struct totals_device *devices, uint32_t n_devices,
-                                 const uint32_t *chosen, uint32_t n_chosen)
+/* ---- the best few ---------------------------------------------------------------------- */
+
+/* A set that grows from one device. */
+struct totals_set {
+    const struct totals_device *devices;
+    uint32_t n_devices;
+    uint32_t home;                        /* the first one's node */
+    uint64_t way_ns[LIMIT_CLUSTER_NODES]; /* from there to a node; 0: unknown */
+    uint32_t *chosen, n;
+    bool used[LIMIT_CLUSTER_NODES]; /* its nodes */
+};
+
+static bool totals_set_reaches(const struct totals_set *set, uint32_t node)
 {
-    uint32_t best = n_devices;
-    for (uint32_t i = 0; i < n_devices; i++) {
-        bool taken = !devices[i].has_free || !devices[i].free_bytes;
-        for (uint32_t j = 0; j < n_chosen && !taken; j++)
-            taken = chosen[j] == i ||
-                    (devices[i].shares_host_memory && devices[chosen[j]].shares_host_memory &&
-                     devices[chosen[j]].node == devices[i].node);
-        if (taken)
+    return node == set->home || (node < LIMIT_CLUSTER_NODES && set->way_ns[node]);
+}
+
+static bool totals_set_may_take(const struct totals_set *set, uint32_t index)
+{
+    const struct totals_device *device = &set->devices[index];
+    bool taken = !device->has_free || !device->free_bytes || !totals_set_reaches(set, device->node);
+    for (uint32_t j = 0; j < set->n && !taken; j++) {
+        const struct totals_device *other = &set->devices[set->chosen[j]];
+        taken =
+            set->chosen[j] == index || (device->shares_host_memory && other->shares_host_memory &&
+                                        other->node == device->node);
+    }
+    return !taken;
+}
+
+static bool totals_is_better(const struct totals_device *a, const struct totals_device *b)
+{
+    return a->decode_bytes_per_s > b->decode_bytes_per_s ||
+           (a->decode_bytes_per_s == b->decode_bytes_per_s && a->free_bytes > b->free_bytes);
+}
+
+/* What it adds to the time of a token when it takes as much of `bytes` as it has room for. */
+static double totals_set_cost(const struct totals_set *set, uint32_t index, uint64_t bytes)
+{
+    const struct totals_device *device = &set->devices[index];
+    const uint64_t share = device->free_bytes < bytes ? device->free_bytes : bytes;
+    const uint64_t rate = device->decode_bytes_per_s ? device->decode_bytes_per_s : 1;
+    const bool is_new = device->node != set->home && !set->used[device->node];
+    return (double)share / (double)rate + (is_new ? 2e-9 * (double)set->way_ns[device->node] : 0);
+}
+
+/* What costs the least for a byte, of equals the one with more room; n_devices: none. */
+static uint32_t totals_set_next(const struct totals_set *set, uint64_t bytes)
+{
+    uint32_t best = set->n_devices;
+    double best_cost = 0;
+    for (uint32_t i = 0; i < set->n_devices; i++) {
+        if (!totals_set_may_take(set, i))
             continue;
-        if (best == n_devices || devices[i].decode_bytes_per_s > devices[best].decode_bytes_per_s ||
-            (devices[i].decode_bytes_per_s == devices[best].decode_bytes_per_s &&
-             devices[i].free_bytes > devices[best].free_bytes))
+        const uint64_t free = set->devices[i].free_bytes;
+        const double cost = totals_set_cost(set, i, bytes) / (double)(free < bytes ? free : bytes);
+        if (best == set->n_devices || cost < best_cost ||
+            (cost <= best_cost && free > set->devices[best].free_bytes)) {
             best = i;
+            best_cost = cost;
+        }
     }
     return best;
 }
 
-uint32_t cluster_best_devices(const struct totals_device *devices, uint32_t n_devices,
-                              uint64_t bytes, uint32_t *chosen, uint32_t max)
+static void totals_set_links(struct totals_set *set, const struct totals_link *links, uint32_t n)
 {
-    uint64_t room = 0;
+    memset(set->way_ns, 0, sizeof set->way_ns);
+    for (uint32_t i = 0; i < n; i++) {
+        const bool leaves = links[i].from == set->home;
+        const uint32_t other = leaves ? links[i].to : links[i].from;
+        if ((!leaves && links[i].to != set->home) || other >= LIMIT_CLUSTER_NODES)
+            continue;
+        if (links[i].latency_ns > set->way_ns[other])
+            set->way_ns[other] = links[i].latency_ns; /* the slower direction */
+    }
+}
+
+/* Until there is room: how long a token takes, in seconds; negative: there is none. */
+static double totals_set_grow(struct totals_set *set, uint64_t bytes, uint32_t max)
+{
+    double token_s = 0;
+    memset(set->used, 0, sizeof set->used);
+    for (set->n = 0; bytes;) {
+        const uint32_t next = totals_set_next(set, bytes);
+        if (next == set->n_devices || set->n == max)
+            return -1;
+        const struct totals_device *device = &set->devices[next];
+        token_s += totals_set_cost(set, next, bytes);
+        set->chosen[set->n++] = next;
+        bytes -= device->free_bytes < bytes ? device->free_bytes : bytes;
+        if (device->node < LIMIT_CLUSTER_NODES)
+            set->used[device->node] = true;
+    }
+    return token_s;
+}
+
+/* The fastest devices of different nodes. */
+static uint32_t totals_list_starts(const struct totals_device *devices, uint32_t n_devices,
+                                   uint32_t starts[TOTALS_STARTS])
+{
     uint32_t n = 0;
-    while (room < bytes) {
-        const uint32_t next = totals_next_best(devices, n_devices, chosen, n);
-        if (next == n_devices || n == max)
-            return 0;
-        chosen[n++] = next;
-        room = totals_add(room, devices[next].free_bytes);
+    for (; n < TOTALS_STARTS; n++) {
+        uint32_t best = n_devices;
+        for (uint32_t i = 0; i < n_devices; i++) {
+            bool known = !devices[i].has_free || !devices[i].free_bytes;
+            for (uint32_t j = 0; j < n && !known; j++)
+                known = devices[starts[j]].node == devices[i].node;
+            if (!known && (best == n_devices || totals_is_better(&devices[i], &devices[best])))
+                best = i;
+        }
+        if (best == n_devices)
+            break;
+        starts[n] = best;
     }
     return n;
+}
+
+uint32_t cluster_best_devices(const struct totals_device *devices, uint32_t n_devices,
+                              const struct totals_link *links, uint32_t n_links, uint64_t bytes,
+                              uint32_t *chosen, uint32_t max)
+{
+    uint32_t starts[TOTALS_STARTS];
+    struct totals_set set = {.devices = devices, .n_devices = n_devices, .chosen = chosen};
+    const uint32_t n_starts = totals_list_starts(devices, n_devices, starts);
+    double best_s = -1;
+    uint32_t best = 0;
+    for (uint32_t i = 0; i < n_starts; i++) {
+        set.home = devices[starts[i]].node;
+        totals_set_links(&set, links, n_links);
+        const double token_s = totals_set_grow(&set, bytes, max);
+        if (token_s >= 0 && (best_s < 0 || token_s < best_s)) {
+            best_s = token_s;
+            best = i;
+        }
+    }
+    if (best_s < 0)
+        return 0;
+    set.home = devices[starts[best]].node;
+    totals_set_links(&set, links, n_links);
+    totals_set_grow(&set, bytes, max);
+    return set.n;
 }

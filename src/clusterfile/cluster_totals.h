@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/buffer.h"
+#include "base/limits.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,8 +47,18 @@ struct cluster_totals cluster_totals_of(const struct totals_device *devices, uin
 /* One sentence for people. */
 void cluster_totals_say(const struct cluster_totals *totals, struct buffer *out);
 
-/* The fewest devices, fastest first, whose free memory together has room for so many bytes: their
- * indices, at most `max`. 0: all of them together have not, or it is not known. Links are not
- * asked: `medley plan` is for that. */
+struct totals_link {
+    uint32_t from, to;   /* nodes, as in totals_device */
+    uint64_t latency_ns; /* one way; 0: not measured */
+};
+
+/* Devices whose free memory together has room for so many bytes: their indices, at most `max`. A
+ * token takes the time in which each reads its share at its rate, and the way to each node and
+ * back. Around each of the TOTALS_STARTS fastest nodes a set grows of devices that are there, or
+ * linked to it by what is measured, those first that add the least for a byte, until there is room;
+ * the set with the least time is it. 0: none has room, or it is not known. An estimate at a glance:
+ * `medley plan` plans. */
+enum { TOTALS_STARTS = 8 };
 uint32_t cluster_best_devices(const struct totals_device *devices, uint32_t n_devices,
-                              uint64_t bytes, uint32_t *chosen, uint32_t max);
+                              const struct totals_link *links, uint32_t n_links, uint64_t bytes,
+                              uint32_t *chosen, uint32_t max);

@@ -40,14 +40,28 @@ static bool view_has_model(const Node__Now *now, const char *model)
     return false;
 }
 
+/* What a node has of a model that it does not have as a whole; 0: nothing. */
+static double view_kept_share(const struct live_view *view, const char *node, const char *model)
+{
+    const Node__Work *work = telling_work(view->daemon, node);
+    for (size_t i = 0; work && i < work->n_kept; i++) {
+        if (strcmp(work->kept[i]->model, model) == 0)
+            return work->kept[i]->share_permille / 1e3;
+    }
+    return 0;
+}
+
 static void view_put_files(struct live_view *view, yyjson_mut_val *files,
                            const Cluster__Model *model)
 {
     const Cluster__State *state = daemon_state(view->daemon)->root;
     for (size_t i = 0; i < state->n_nodes; i++) {
         const char *id = state->nodes[i]->node->id;
-        if (view_has_model(view_now_of(view, id), model->name))
-            yyjson_mut_obj_add_real(view->doc, files, id, 1);
+        const double share = view_has_model(view_now_of(view, id), model->name)
+                                 ? 1
+                                 : view_kept_share(view, id, model->name);
+        if (share > 0)
+            yyjson_mut_obj_add_real(view->doc, files, id, share);
     }
 }
 
@@ -72,8 +86,22 @@ void view_put_models(struct live_view *view, yyjson_mut_val *root)
 
 /* ---- instances ------------------------------------------------------------------------------- */
 
+/* As its node tells; 0: it is not loaded, or not known. */
+static uint64_t view_stage_bytes(const struct live_view *view, const char *instance,
+                                 const Cluster__Placement *placement, size_t index)
+{
+    const Node__Work *work = telling_work(view->daemon, placement->stages[index]->node);
+    for (size_t i = 0; work && i < work->n_loaded; i++) {
+        const Node__Loaded *loaded = work->loaded[i];
+        if (loaded->stage == index && loaded->epoch == placement->epoch &&
+            strcmp(loaded->instance, instance) == 0)
+            return loaded->bytes;
+    }
+    return 0;
+}
+
 static void view_put_stages(struct live_view *view, yyjson_mut_val *item, const char *key,
-                            const Cluster__Placement *placement)
+                            const char *instance, const Cluster__Placement *placement)
 {
     static const char *const states[] = {"loading", "ready", "failed"};
     yyjson_mut_val *list = yyjson_mut_obj_add_arr(view->doc, item, key);
@@ -85,6 +113,8 @@ static void view_put_stages(struct live_view *view, yyjson_mut_val *item, const 
         view_whole(view, at, "first_layer", true, stage->first_layer);
         view_whole(view, at, "n_layers", true, stage->n_layers);
         view_text(view, at, "state", states[stage->state <= 2 ? stage->state : 2]);
+        const uint64_t bytes = view_stage_bytes(view, instance, placement, i);
+        view_whole(view, at, "memory_bytes", bytes > 0, bytes);
         view_text(view, at, "problem", stage->problem);
     }
 }
@@ -169,6 +199,8 @@ static void view_put_service(struct live_view *view, yyjson_mut_val *item,
         return;
     view_number(view, item, "measured_decode_tokens_per_s", driving->has_decode_mtok_per_s,
                 view_round(driving->decode_mtok_per_s / 1e3));
+    view_number(view, item, "measured_prefill_tokens_per_s", driving->has_prefill_mtok_per_s,
+                view_round(driving->prefill_mtok_per_s / 1e3));
     view_whole(view, item, "requests_waiting", driving->has_waiting, driving->waiting);
 }
 
@@ -191,9 +223,9 @@ static void view_put_instance(struct live_view *view, yyjson_mut_val *list,
     view_flag(view, item, "active", instance->active);
     view_whole(view, item, "epoch", instance->current != NULL,
                instance->current ? instance->current->epoch : 0);
-    view_put_stages(view, item, "stages", instance->current);
+    view_put_stages(view, item, "stages", instance->id, instance->current);
     if (instance->next)
-        view_put_stages(view, item, "next", instance->next);
+        view_put_stages(view, item, "next", instance->id, instance->next);
     view_number(view, item, "forecast_decode_tokens_per_s", forecast.decode_tokens_per_s > 0,
                 view_round(forecast.decode_tokens_per_s));
     view_number(view, item, "forecast_prefill_tokens_per_s", forecast.prefill_tokens_per_s > 0,

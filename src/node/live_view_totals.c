@@ -18,8 +18,10 @@ struct totals_room {
     const Cluster__Node *nodes[TOTALS_DEVICES_MAX];
     const Cluster__Device *described[TOTALS_DEVICES_MAX];
     uint32_t n_devices;
-    uint64_t links[TOTALS_LINKS_MAX];
+    uint64_t links[TOTALS_LINKS_MAX];          /* their bandwidths … */
+    struct totals_link ways[TOTALS_LINKS_MAX]; /* … and the same links' ends and latencies */
     uint32_t n_links;
+    uint64_t keys[LIMIT_CLUSTER_NODES]; /* of the nodes' ids (totals_key()) */
 };
 static struct totals_room totals_room;
 
@@ -64,6 +66,32 @@ static bool totals_is_up(const struct live_view *view, const char *node)
     return strcmp(node, view->daemon->id) == 0 || (peer && peer->link && !peer->is_silent);
 }
 
+/* The first bytes of an id, which tell nearly all of them apart. */
+static uint64_t totals_key(const char *node)
+{
+    uint64_t key = 0;
+    memcpy(&key, node, strnlen(node, sizeof key));
+    return key;
+}
+
+/* UINT32_MAX: there is no such node. */
+static uint32_t totals_number_of(const Cluster__State *state, const char *node)
+{
+    const uint64_t key = totals_key(node);
+    for (uint32_t i = 0; i < state->n_nodes && i < LIMIT_CLUSTER_NODES; i++) {
+        if (totals_room.keys[i] == key && strcmp(state->nodes[i]->node->id, node) == 0)
+            return i;
+    }
+    return UINT32_MAX;
+}
+
+static void totals_add_link(const Cluster__State *state, const Cluster__Link *link)
+{
+    totals_room.links[totals_room.n_links] = link->bytes_per_s;
+    totals_room.ways[totals_room.n_links++] = (struct totals_link){
+        totals_number_of(state, link->from), totals_number_of(state, link->to), link->latency_ns};
+}
+
 void view_gather_totals(struct live_view *view)
 {
     const Cluster__State *state = daemon_state(view->daemon)->root;
@@ -71,6 +99,8 @@ void view_gather_totals(struct live_view *view)
     view->n_up = 0;
     for (size_t i = 0; view->daemon->is_member && state && i < state->n_nodes; i++) {
         const Cluster__Node *node = state->nodes[i]->node;
+        if (i < LIMIT_CLUSTER_NODES)
+            totals_room.keys[i] = totals_key(node->id);
         if (!state->nodes[i]->admitted || !totals_is_up(view, node->id))
             continue;
         view->n_up++;
@@ -81,7 +111,7 @@ void view_gather_totals(struct live_view *view)
         const Cluster__Link *link = state->links[i];
         if (totals_room.n_links < TOTALS_LINKS_MAX && totals_is_up(view, link->from) &&
             totals_is_up(view, link->to))
-            totals_room.links[totals_room.n_links++] = link->bytes_per_s;
+            totals_add_link(state, link);
     }
 }
 
@@ -121,8 +151,9 @@ void view_put_totals(struct live_view *view, yyjson_mut_val *root)
 void view_put_best(struct live_view *view, yyjson_mut_val *model, uint64_t bytes)
 {
     uint32_t chosen[TOTALS_BEST_MAX];
-    const uint32_t n = cluster_best_devices(totals_room.devices, totals_room.n_devices, bytes,
-                                            chosen, TOTALS_BEST_MAX);
+    const uint32_t n =
+        cluster_best_devices(totals_room.devices, totals_room.n_devices, totals_room.ways,
+                             totals_room.n_links, bytes, chosen, TOTALS_BEST_MAX);
     yyjson_mut_val *list = n ? yyjson_mut_obj_add_arr(view->doc, model, "best_devices") : NULL;
     for (uint32_t i = 0; i < n; i++) {
         yyjson_mut_val *item = yyjson_mut_arr_add_obj(view->doc, list);

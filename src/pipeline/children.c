@@ -186,6 +186,20 @@ uint32_t children_deaths(struct children *children, const char *device, uint64_t
     return n;
 }
 
+bool children_last_death(struct children *children, const char *device, uint64_t ms,
+                         struct error *why)
+{
+    struct child *child = child_of(children, device, false, NULL);
+    if (!child)
+        return false;
+    pthread_mutex_lock(&child->lock);
+    const bool died = deaths_count_recent(child->deaths_ns, 1, clock_now_ns(), ms) > 0;
+    if (died)
+        *why = child->last_death;
+    pthread_mutex_unlock(&child->lock);
+    return died && why->code;
+}
+
 /* ---- lanes ---------------------------------------------------------------------------- */
 
 static void lane_free(struct lane *lane)

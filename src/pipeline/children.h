@@ -153,6 +153,9 @@ bool children_are_busy(struct children *children);
 /* How often the device's process has died within the last `ms`: at most LIMIT_CHILD_DEATHS. Any
  * thread. */
 uint32_t children_deaths(struct children *children, const char *device, uint64_t ms);
+/* Why it died last, where that was within the last `ms`. False: it did not. Any thread. */
+bool children_last_death(struct children *children, const char *device, uint64_t ms,
+                         struct error *why);
 pid_t children_pid(struct children *children, const char *device); /* for tests; 0: none */
 
 /* For the first line of a main(): when this process was started as a child, is that and never

@@ -400,6 +400,7 @@ struct driver_stats driver_stats(const struct driver *driver)
     pthread_mutex_lock(lock);
     struct driver_stats stats = driver->stats;
     pthread_mutex_unlock(lock);
+    stats.prompt_row_ns = driver->prompt_row_ns;
     return stats;
 }
 

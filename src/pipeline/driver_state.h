@@ -21,6 +21,7 @@
 #include "pipeline/slots.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* What a step has added to the statistics. */
 struct driver_gain {
@@ -57,9 +58,11 @@ struct driver {
     uint64_t n_ended;           /* requests so far */
     struct driver_gain gain;    /* not yet in the statistics */
     struct sequence *cancelled; /* to be ended by this step */
-    uint64_t prompt_row_ns;     /* measured on the slowest stage; 0: not yet */
-    bool has_settled;           /* for a successor: nothing is begun any more */
-    uint32_t n_cached;          /* written before is_quiescent */
+    /* A row of a prompt, measured on the slowest stage; 0: not yet. The baton holder's to change.
+     */
+    _Atomic uint64_t prompt_row_ns;
+    bool has_settled;  /* for a successor: nothing is begun any more */
+    uint32_t n_cached; /* written before is_quiescent */
     struct cached_slot cached[LIMIT_SEQUENCES];
 
     /* under the lock */

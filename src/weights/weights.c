@@ -108,6 +108,20 @@ enum worker_weights weights_have(struct weights *weights, const struct digest *m
     return wants_layers(entry, first_layer, n_layers) ? WORKER_FETCHES : WORKER_LACKS;
 }
 
+double weights_share(struct weights *weights, const struct digest *model)
+{
+    const struct weights_entry *entry = weights_find(weights, model);
+    if (!entry || entry->file || !entry->here.shelf)
+        return entry && entry->file ? 1 : 0;
+    const struct manifest *manifest = shelf_model_manifest(entry->here.shelf);
+    uint64_t kept = 0, all = 0;
+    for (uint32_t i = 0; i < manifest->n_parts; i++) {
+        all += manifest->parts[i].size;
+        kept += part_set_has(&entry->here.has, i) ? manifest->parts[i].size : 0;
+    }
+    return all ? (double)kept / (double)all : 0;
+}
+
 static void forget_problem(struct weights_entry *entry)
 {
     if (!entry->problem.code)

@@ -114,6 +114,10 @@ void weights_release(struct weights *weights, const struct digest *model);
 /* All models of which the header is here; at most n. Returns how many there are. */
 uint32_t weights_list(struct weights *weights, struct weights_facts *out, uint32_t n);
 
+/* How much of the model's file is on this disk, 0 to 1; 0 also while that is being looked at. Does
+ * not count as use. */
+double weights_share(struct weights *weights, const struct digest *model);
+
 /* Bytes of chunks that were sent and received, for telemetry and tests. */
 struct weights_counts {
     uint64_t sent_bytes, received_bytes;

@@ -1,5 +1,7 @@
 """What a node shows of the others while somebody watches: their devices' heat and use, what they
 fetch and drive, and who is gone. Order and arrival are checked, never a speed; times are printed."""
+import os
+import signal
 import threading
 import time
 
@@ -133,6 +135,26 @@ def commands_show_it(world, laptop):
         check("2 devices on 2 nodes" in laptop.medley("status").out, "status")
 
 
+def stages_and_deaths_are_told(world, live, laptop, tower):
+    with world.step("what a stage takes, and what the summary says of all"):
+        stage = live.view["instances"][NAME]["stages"][0]
+        check(1e6 < stage["memory_bytes"] < 64e6, stage)
+        shown = laptop.medley("nodes", "--summary").out
+        for words in ("2 devices on 2 nodes", "On average a device has", f"{NAME}, best on 1 of"):
+            check(words in shown, shown)
+        rows = shown.splitlines()
+        check("PRESSURE" in rows[0] and any("tower" in row and " %" in row for row in rows), shown)
+    with world.step("why a device's process died"):
+        os.kill(tower.children()[0], signal.SIGKILL)
+        live.wait("it is told", lambda live: "signal" in device_problem(live), 20)
+        world.say(device_problem(live))
+        live.wait("no pause", lambda live: "pause" not in live.view["instances"][NAME], 60)
+
+
+def device_problem(live):
+    return live.device("tower", "sim:tower").get("problem", "")
+
+
 def down_stays(world, live, tower):
     with world.step("a node that is gone stays as down, without readings"):
         tower.kill()
@@ -169,6 +191,7 @@ def scenario(world):
     power_arrives(world, live, laptop)
     minute_is_right(world, live, laptop)
     commands_show_it(world, laptop)
+    stages_and_deaths_are_told(world, live, laptop, tower)
     down_stays(world, live, tower)
     with world.step("the stream has had no gap"):
         check_equal(live.problem, None, "the stream")

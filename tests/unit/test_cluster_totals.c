@@ -19,6 +19,9 @@ static const struct totals_device machines[] = {
     {1, "Intel", true, true, 12 * GIB, 9 * GIB, 0},
 };
 
+/* 0.1 ms between them. */
+static const struct totals_link wired[] = {{0, 1, 100000}, {1, 0, 120000}};
+
 static void test_sums_and_extremes(void **state)
 {
     const uint64_t links[] = {125000000, 0, 375000000};
@@ -74,26 +77,45 @@ static void test_a_sentence(void **state)
 static void test_the_best_few_for_a_model(void **state)
 {
     uint32_t chosen[4];
-    assert_int_equal(cluster_best_devices(machines, 5, 19 * GIB, chosen, 4), 1);
+    assert_int_equal(cluster_best_devices(machines, 5, wired, 2, 19 * GIB, chosen, 4), 1);
     assert_int_equal(chosen[0], 0);
-    assert_int_equal(cluster_best_devices(machines, 5, 30 * GIB, chosen, 4), 2);
+    assert_int_equal(cluster_best_devices(machines, 5, wired, 2, 30 * GIB, chosen, 4), 2);
     assert_int_equal(chosen[1], 1);
     /* The laptop's second device lives in the memory of its first. */
-    assert_int_equal(cluster_best_devices(machines, 5, 100 * GIB, chosen, 4), 4);
+    assert_int_equal(cluster_best_devices(machines, 5, wired, 2, 100 * GIB, chosen, 4), 4);
     assert_int_equal(chosen[2], 3);
     assert_int_equal(chosen[3], 2);
-    assert_int_equal(cluster_best_devices(machines, 5, 105 * GIB, chosen, 4), 0);
-    assert_int_equal(cluster_best_devices(machines, 5, 30 * GIB, chosen, 1), 0);
-    assert_int_equal(cluster_best_devices(machines, 0, 1, chosen, 4), 0);
+    assert_int_equal(cluster_best_devices(machines, 5, wired, 2, 105 * GIB, chosen, 4), 0);
+    assert_int_equal(cluster_best_devices(machines, 5, wired, 2, 30 * GIB, chosen, 1), 0);
+    assert_int_equal(cluster_best_devices(machines, 0, wired, 2, 1, chosen, 4), 0);
+}
+
+/* Three machines of equal cards: a pair over a quick link comes before one over a slow link, and
+ * what no link reaches is not chosen. */
+static void test_links_count(void **state)
+{
+    static const struct totals_device cards[] = {
+        {0, "A", false, true, 8 * GIB, 8 * GIB, UINT64_C(400000000000)},
+        {1, "A", false, true, 8 * GIB, 8 * GIB, UINT64_C(390000000000)},
+        {2, "A", false, true, 8 * GIB, 8 * GIB, UINT64_C(380000000000)},
+    };
+    const struct totals_link slow[] = {{0, 1, 30000000}, {0, 2, 100000}, {1, 2, 30000000}};
+    uint32_t chosen[4];
+    assert_int_equal(cluster_best_devices(cards, 3, slow, 3, 12 * GIB, chosen, 4), 2);
+    assert_int_equal(chosen[0], 0);
+    assert_int_equal(chosen[1], 2);
+    assert_int_equal(cluster_best_devices(cards, 3, slow, 1, 12 * GIB, chosen, 4), 2);
+    assert_int_equal(chosen[1], 1);
+    assert_int_equal(cluster_best_devices(cards, 3, slow, 0, 12 * GIB, chosen, 4), 0);
+    assert_int_equal(cluster_best_devices(cards, 3, slow, 3, 20 * GIB, chosen, 4), 3);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums_and_extremes),
-        cmocka_unit_test(test_unknown_is_not_zero),
-        cmocka_unit_test(test_a_sentence),
-        cmocka_unit_test(test_the_best_few_for_a_model),
+        cmocka_unit_test(test_sums_and_extremes), cmocka_unit_test(test_unknown_is_not_zero),
+        cmocka_unit_test(test_a_sentence),        cmocka_unit_test(test_the_best_few_for_a_model),
+        cmocka_unit_test(test_links_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
