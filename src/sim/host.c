@@ -275,14 +275,34 @@ static void host_unpin(struct node *node, struct parts_pin *pin)
 
 /* ---- what the machine wants ---- */
 
-static void host_fetch(struct world *w, struct node *node, uint32_t instance)
+void host_fetch(struct world *w, struct node *node, uint32_t instance)
 {
     const struct scenario_instance *is = &w->scenario->instances[instance];
-    if (node->fetches[instance])
+    if (node->fetches[instance] || node->has_weights[instance])
         return;
     node->fetches[instance] = true;
     host_later(w, node, FETCH_MS + is->layers * is->layer_mib * 1000 / LINK_MIB_PER_S / 20,
                instance, HOST_FETCHED);
+}
+
+/* Some node that is up, and within reach, has them. */
+static bool host_can_fetch(struct world *w, const struct node *node, uint32_t instance)
+{
+    for (uint32_t i = 0; i < w->n && w->scenario->copies; i++) {
+        if (w->nodes[i].has_weights[instance] && w->nodes[i].up && net_link(w, node->index, i))
+            return true;
+    }
+    return !w->scenario->copies;
+}
+
+static void host_fetched(struct world *w, struct node *node, uint32_t instance)
+{
+    if (node->fetches[instance] && !host_can_fetch(w, node, instance)) {
+        host_later(w, node, FETCH_MS, instance, HOST_FETCHED);
+        return;
+    }
+    node->has_weights[instance] |= node->fetches[instance];
+    node->fetches[instance] = false;
 }
 
 static void host_propose(struct world *w, struct node *node, const struct worker_action *action)
@@ -495,8 +515,7 @@ void host_event(struct world *w, struct node *node, const struct event *event)
 {
     node->changed = true;
     if (event->b == HOST_FETCHED) {
-        node->has_weights[event->a] |= node->fetches[event->a];
-        node->fetches[event->a] = false;
+        host_fetched(w, node, (uint32_t)event->a);
     } else if (event->b == HOST_TOLD) {
         if (event->a == node->boots) /* a log that ends takes no part along */
             parts_told(&node->parts);

@@ -3,6 +3,8 @@
 #include "sim/world.h"
 
 #include "base/mem.h"
+#include "placing/spread.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +17,7 @@ struct leading {
     struct master_node nodes[LIMIT_CLUSTER_NODES];
     struct master_proposals proposals;
     struct said own; /* whom it misses itself */
+    struct spread_node spread[LIMIT_CLUSTER_NODES];
 };
 
 bool leading_init(struct world *w)
@@ -224,6 +227,33 @@ static void lead_run_master(struct world *w, struct node *node, const struct rep
     master_proposals_clear(&p->proposals);
 }
 
+static double all_alike(void *self, uint32_t from, uint32_t to)
+{
+    (void)self, (void)from, (void)to;
+    return 1;
+}
+
+/* As node/spreading.c, of whole models; who is to keep a copy hears it at once. */
+static void lead_spread(struct world *w, struct node *node, uint32_t instance)
+{
+    struct leading *p = w->leading;
+    struct spread_copy copy;
+    for (uint32_t i = 0; i < w->n; i++) {
+        const struct node *other = &w->nodes[i];
+        const bool up = i == node->index || is_heard(w, node, i);
+        p->spread[i] = (struct spread_node){.up = up, .room_bytes = up && !other->hostile};
+        if (other->has_weights[instance])
+            spread_add(&p->spread[i], 0, 1);
+    }
+    const struct spread_question question = {.n_layers = 1,
+                                             .layer_bytes = 1,
+                                             .nodes = p->spread,
+                                             .n_nodes = w->n,
+                                             .bytes_per_s = all_alike};
+    if (spread_choose(&question, &copy, 1))
+        host_fetch(w, &w->nodes[copy.node], instance);
+}
+
 void lead_turn(struct world *w, struct node *node)
 {
     if (!node->leads || (node->lead_ms && w->now_ms - node->lead_ms < LEAD_MS))
@@ -236,5 +266,7 @@ void lead_turn(struct world *w, struct node *node)
     for (uint32_t i = 0; i < w->scenario->n_instances; i++)
         record_model(w, node, i);
     lead_set_members(w, node);
+    for (uint32_t i = 0; i < w->scenario->n_instances && w->scenario->copies == 2; i++)
+        lead_spread(w, node, i);
     lead_run_master(w, node, &status);
 }

@@ -103,9 +103,11 @@ struct scenario {
     uint64_t settle_ms; /* and so long after all is as it should be */
     uint64_t grace_ms;  /* before a log is founded anew; 0: never */
     uint64_t snapshot_after, delay_ms, patience_ms;
-    uint64_t air_s; /* the air warms and cools by and by, with this time constant; 0: at once */
-    uint64_t bug;   /* enum scenario_bug */
-    uint64_t fits;  /* all nodes together hold all instances */
+    uint64_t air_s;  /* the air warms and cools by and by, with this time constant; 0: at once */
+    uint64_t bug;    /* enum scenario_bug */
+    uint64_t copies; /* of weights: 0: they come from anywhere; 1: only from a node that has them;
+                        2: and the leader has spare copies made */
+    uint64_t fits;   /* all nodes together hold all instances */
     uint32_t n_nodes, n_instances, n_streams, n_faults;
     struct scenario_node *nodes;
     struct scenario_instance *instances;

@@ -181,6 +181,8 @@ bool planner_has_weights(void *world, const char *node, const char *model);
 void host_turn(struct world *w, struct node *node);
 void host_event(struct world *w, struct node *node, const struct event *event);
 void host_start(struct node *node);
+/* The node gets a model's weights, from one that has them (scenario.copies). */
+void host_fetch(struct world *w, struct node *node, uint32_t instance);
 void host_drop_all(struct node *node);
 struct sim_part *host_part(const struct node *node, uint32_t instance, uint64_t epoch);
 void host_device_gone(struct world *w, struct node *node, uint32_t device, const char *why);
