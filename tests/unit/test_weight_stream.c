@@ -1,5 +1,6 @@
 /* Streamed layers: the same bits as when all are loaded, for every golden model; and a file that is
  * cut, or loses blocks, while it is used. `vulkan`: on software Vulkan, some of the models. */
+#include "base/mem.h"
 #include "engine/stage.h"
 #include "gpu/gpu.h"
 #include "model/model.h"
@@ -260,6 +261,33 @@ static void test_a_hole_fails_the_batch_until_it_is_filled(void **state)
     unlink(path);
 }
 
+static void test_failing_allocations_leak_nothing(void **state)
+{
+    (void)state;
+    struct model *model = open_golden("llama-q6k.gguf");
+    struct stage_options options = whole(model);
+    struct stage_memory memory;
+    struct error err = {0};
+    uint32_t n_failed = 0, n_opened = 0;
+    assert_int_equal(stage_measure(device, model, &options, &memory, &err), 0);
+    options.weights_max = memory.weights * 7 / EIGHTHS;
+    for (unsigned nth = 1; nth < 40; nth++) {
+        struct stage *stage = NULL;
+        mem_fail_nth(nth);
+        const enum error_code code = stage_open(device, model, &options, &stage, &err);
+        mem_fail_nth(0);
+        assert_true(!code || code == ERROR_NO_MEMORY);
+        n_failed += code != ERROR_NONE;
+        n_opened += code == ERROR_NONE;
+        if (!code)
+            assert_true(stage_streaming(stage).n_layers > 0);
+        if (!code)
+            stage_close(stage);
+    }
+    assert_true(n_failed > 5 && n_opened > 0);
+    model_close(model);
+}
+
 static void test_too_little_memory_says_what_is_least(void **state)
 {
     (void)state;
@@ -279,6 +307,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_same_bits_as_when_loaded),
         cmocka_unit_test(test_a_file_that_is_cut_fails_the_batch),
         cmocka_unit_test(test_a_hole_fails_the_batch_until_it_is_filled),
+        cmocka_unit_test(test_failing_allocations_leak_nothing),
         cmocka_unit_test(test_too_little_memory_says_what_is_least),
     };
     const struct CMUnitTest vulkan[] = {
