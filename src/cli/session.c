@@ -122,7 +122,7 @@ const struct option_row session_options[] = {
     {.name = "context",
      .letter = 'c',
      .value = "N",
-     .help = "tokens of prompt and answer together (default: the model's, at most 4096)",
+     .help = "tokens of prompt and answer together (default: what memory allows)",
      OPTION_U32(struct session_flags, driver.context, 1, LIMIT_CONTEXT)},
     {.name = "kv",
      .value = "TYPE",
@@ -226,6 +226,7 @@ static enum error_code session_load(struct session *session, const struct sessio
     enum error_code code = selection_make(session->gpu, flags->devices, as_given, &selection, err);
     if (code)
         return code;
+    struct driver_options driver = flags->driver;
     const struct plan_request request = {
         .devices = selection.devices,
         .n_devices = selection.n_devices,
@@ -235,16 +236,15 @@ static enum error_code session_load(struct session *session, const struct sessio
         .options = &flags->driver,
     };
     const uint64_t start_ns = clock_now_ns();
-    code = plan_make(&session->plan, session->model, &request, err);
+    code = plan_make_context(&session->plan, session->model, &request, &driver.context, err);
     if (!code) {
         log_plan(&session->plan, clock_now_ns() - start_ns);
         session_say_stream(&session->plan);
     }
-    struct driver_options options = flags->driver;
     if (session->plan.stream.n_streamed)
-        options.weights_max = session->plan.stream.weights_max;
+        driver.weights_max = session->plan.stream.weights_max;
     if (!code)
-        code = driver_open(session->model, session->plan.stages, session->plan.n_stages, &options,
+        code = driver_open(session->model, session->plan.stages, session->plan.n_stages, &driver,
                            &session->driver, err);
     if (!code) {
         generator_of_driver(&session->of_driver, session->driver);

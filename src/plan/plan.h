@@ -61,6 +61,13 @@ struct plan { /* a zeroed one is empty */
  * placement; the text says what is missing, and which options would make it fit. */
 enum error_code plan_make(struct plan *out, const struct model *model,
                           const struct plan_request *request, struct error *err);
+/* The same, and the context that the driver is to have. Where the options give none, it is the
+ * usual one; more, up to the model's own, where that takes no more than an eighth of the memory
+ * that is left on each device; less, down to 512 tokens, where that makes the model fit. A line of
+ * the log says so. */
+enum error_code plan_make_context(struct plan *out, const struct model *model,
+                                  const struct plan_request *request, uint32_t *context,
+                                  struct error *err);
 void plan_deinit(struct plan *plan); /* a zeroed one is fine */
 
 /* ---- plan_split.c and plan_refuse.c, for plan_make(): pure --------------------------------- */

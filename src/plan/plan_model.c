@@ -58,7 +58,7 @@ static enum error_code add_layer(struct placement_model *out, struct placement_l
     layer->kv_bytes_per_token = kv_type_bytes(options->kv_type, cost.kv_elements_per_token);
     const struct hyperparameters *h = model_hyperparameters(model);
     if (hyperparameters_layer_windowed(h, index))
-        layer->kv_tokens_max = kv_window_cells(h->window, options->batch_rows, options->context);
+        layer->kv_tokens_max = kv_window_cells(h->window, options->batch_rows, LIMIT_CONTEXT);
     return code;
 }
 

@@ -2,6 +2,7 @@
 #include "sim_world.h"
 
 #include "base/mem.h"
+#include "engine/batch_shape.h"
 #include "placement/check.h"
 #include "placement/cost.h"
 #include "plan/plan.h"
@@ -351,6 +352,51 @@ static void test_the_context_that_it_says_fits(void **state)
     gpu_close(machine.gpu);
 }
 
+/* Nobody asked for a context: 4,096 tokens where there is not much more memory, the model's own
+ * where there is, and what fits where that is less. */
+static void test_the_context_follows_what_fits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *ini;
+        uint32_t given, context;
+    } cases[] = {
+        {DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s"), 0, 20000},
+        {DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s"), 600, 600},
+        {DEVICE("a", "20MiB", "1GB/s", "1TFLOP/s"), 0, 4096},
+        {DEVICE("a", "80MiB", "1GB/s", "1TFLOP/s"), 0, 8192},
+        {DEVICE("a", "4MiB", "1GB/s", "1TFLOP/s"), 0, 2048},
+    };
+    struct hyperparameters *h = (struct hyperparameters *)(uintptr_t)model_hyperparameters(gemma);
+    const uint32_t n_context_train = h->n_context_train;
+    h->n_context_train = 20000;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct machine machine;
+        struct plan plan;
+        struct error err = {0};
+        uint32_t context;
+        machine_open(&machine, cases[i].ini, 1);
+        machine.options.context = cases[i].given;
+        if (plan_make_context(&plan, gemma, &machine.request, &context, &err))
+            fail_msg("%zu: %s", i, err.text);
+        assert_int_equal(context, cases[i].context);
+        assert_int_equal(plan.problem.demand.context_tokens, kv_cells(context));
+        plan_deinit(&plan);
+        gpu_close(machine.gpu);
+    }
+    struct machine machine;
+    struct plan plan;
+    struct error err = {0};
+    uint32_t context;
+    machine_open(&machine, DEVICE("a", "4MiB", "1GB/s", "1TFLOP/s"), 16);
+    machine.options.context = 0;
+    assert_int_equal(plan_make_context(&plan, gemma, &machine.request, &context, &err),
+                     ERROR_NOT_FOUND);
+    expect_words(&err, "need");
+    gpu_close(machine.gpu);
+    h->n_context_train = n_context_train;
+}
+
 /* A spare device is as good as the others when all were measured. */
 static void test_spare_devices(void **state)
 {
@@ -408,6 +454,7 @@ int main(void)
         cmocka_unit_test(test_streams_are_shared_out_by_speed),
         cmocka_unit_test(test_what_does_not_fit_says_what_would),
         cmocka_unit_test(test_the_context_that_it_says_fits),
+        cmocka_unit_test(test_the_context_follows_what_fits),
         cmocka_unit_test(test_the_report_agrees),
         cmocka_unit_test(test_what_is_kept_free),
         cmocka_unit_test(test_spare_devices),
