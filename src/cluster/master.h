@@ -137,6 +137,7 @@ const char *master_problem(const struct master *master, const char *instance);
 
 struct placement;
 struct placement_problem;
+struct placement_solution;
 
 /* Makes the problem whose device i is `devices[i]`, of allowed nodes only; it stays the builder's
  * until the next call. How much memory is free, what a layer costs and how fast the links are is
@@ -157,6 +158,13 @@ struct master_planner {
     bool (*call_in)(void *self);
     void *self;
     uint64_t max_nodes; /* of the planner's search; 0: no limit */
+    /* Solves problems in place of placement_solve_as_run(), perhaps elsewhere: ERROR_BUSY, and is
+     * asked again. `beside`: without the memory of what the instance has now. NULL: at once, here.
+     */
+    enum error_code (*solve)(void *solver, const char *instance, bool beside,
+                             const struct placement_problem *problem,
+                             struct placement_solution *out, struct error *err);
+    void *solver;
 };
 /* The solver's answer in the words of the log; `names` as the problem's builder gave them. */
 void master_placement_of(const struct placement *placement, const struct master_device *names,

@@ -92,22 +92,26 @@ static enum error_code rest_of(const struct placement_problem *problem,
 
 /* ---- placing ---- */
 
-static enum error_code question_solve(const struct master_planner *planner,
-                                      const struct placement_problem *problem,
-                                      struct placement_solution *out, struct error *err)
-{
-    struct placement_problem as_run = *problem;
-    struct placement_options options = placement_options_default();
-    options.max_nodes = planner->max_nodes;
-    return placement_solve_as_run(&as_run, &options, out, err);
-}
-
 struct question {
     const struct master_planner *planner;
+    const char *instance;
     const struct placement_problem *problem;
     const struct master_device *devices;
     const Cluster__Placement *current; /* that stays loaded; NULL: none does */
 };
+
+static enum error_code question_solve(const struct question *q,
+                                      const struct placement_problem *problem,
+                                      struct placement_solution *out, struct error *err)
+{
+    const struct master_planner *planner = q->planner;
+    struct placement_problem as_run = *problem;
+    struct placement_options options = placement_options_default();
+    if (planner->solve)
+        return planner->solve(planner->solver, q->instance, q->current, problem, out, err);
+    options.max_nodes = planner->max_nodes;
+    return placement_solve_as_run(&as_run, &options, out, err);
+}
 
 static enum error_code question_answer(const struct question *q, struct placement *out,
                                        struct error *err)
@@ -118,7 +122,7 @@ static enum error_code question_answer(const struct question *q, struct placemen
     if (!code)
         code = placement_problem_check(&rest.problem, err);
     if (!code)
-        code = question_solve(q->planner, &rest.problem, &solution, err);
+        code = question_solve(q, &rest.problem, &solution, err);
     if (!code)
         code = placement_check(&rest.problem, &solution.placement, err);
     if (!code)
@@ -188,7 +192,8 @@ enum error_code master_plan(void *self, const struct master_view *view,
                             struct master_placement *out, struct error *err)
 {
     const struct master_planner *planner = self;
-    struct question q = {.planner = planner, .current = beside ? instance->current : NULL};
+    struct question q = {
+        .planner = planner, .instance = instance->id, .current = beside ? instance->current : NULL};
     struct placement placement;
     *out = (struct master_placement){0};
     enum error_code code =
@@ -198,7 +203,7 @@ enum error_code master_plan(void *self, const struct master_view *view,
     code = question_answer(&q, &placement, err);
     if (code == ERROR_NOT_FOUND && planner->call_in && planner->call_in(planner->self))
         code = question_answer(&q, &placement, err);
-    if (code && beside)
+    if (code && code != ERROR_BUSY && beside)
         return ask_sharing(&q, out, err);
     if (!code)
         master_placement_of(&placement, q.devices, out);

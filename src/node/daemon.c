@@ -379,7 +379,7 @@ static enum error_code daemon_check_options(const struct daemon_options *options
 static enum error_code daemon_open_all(struct daemon *daemon, struct error *err)
 {
     enum error_code code = daemon_check_options(&daemon->options, err);
-    if (!code && (!(daemon->lead = lead_new()) || !(daemon->alerts = daemon_alerts_new()) ||
+    if (!code && (!(daemon->lead = lead_new(daemon)) || !(daemon->alerts = daemon_alerts_new()) ||
                   !(daemon->measure = daemon_measure_new())))
         code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a node");
     if (!code)
@@ -519,6 +519,7 @@ void daemon_stop(struct daemon *daemon, void (*stopped)(void *arg), void *arg)
         return;
     daemon->stopping = true;
     daemon_measure_forget(daemon);
+    lead_stop(daemon->lead);
     daemon->stopped = stopped;
     daemon->stopped_arg = arg;
     if (daemon->is_member && daemon->mesh && daemon->hosting && daemon->relay)

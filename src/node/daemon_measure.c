@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "gpu/device_sim.h"
 #include "gpu/gpu.h"
 #include "node/daemon_state.h"
 #include "node/measuring.h"
@@ -143,11 +144,25 @@ static void measure_take(struct daemon *daemon)
 /* ---- beginning --------------------------------------------------------------------------------
  */
 
+/* Who tries out simulated devices wants to see these: the real ones that compute for them stand by,
+ * and would be called in once they were measured, too. */
+static bool measure_is_for(const struct daemon *daemon, const struct device *device)
+{
+    if (device_info_is_simulated(device_info(device)))
+        return true;
+    for (size_t i = 0; i < daemon->self->n_devices; i++) {
+        const struct device *other = measure_device(daemon, (uint32_t)i);
+        if (other && device_info_is_simulated(device_info(other)))
+            return false;
+    }
+    return true;
+}
+
 /* What is slowed down, or paused, is not measured: it would be taken for slow. */
 static enum measuring_need measure_need(const struct daemon *daemon, uint32_t index, bool *busy)
 {
     const struct device *device = measure_device(daemon, index);
-    if (!device || device_speed_is_given(device))
+    if (!device || device_speed_is_given(device) || !measure_is_for(daemon, device))
         return MEASURING_NONE;
     const struct device_calibration *known = device_calibration(device);
     *busy |= device_duty(device) < 1;

@@ -7,6 +7,7 @@
 #include "node/catalogue.h"
 #include "node/daemon_state.h"
 #include "node/peers.h"
+#include "node/solving.h"
 #include "node/spreading.h"
 #include "placing/placing.h"
 #include "relay/relay.h"
@@ -19,7 +20,8 @@ enum { MOST_TOKENS = 1000 * 1000 * 1000 }; /* that a node is believed to have ta
 struct lead {
     struct master master;
     struct master_mover mover;
-    struct placing placing; /* its view is brought up to date before it is used */
+    struct solving *solving; /* NULL: the node stops */
+    struct placing placing;  /* its view is brought up to date before it is used */
     struct master_planner planner;
     bool leads;
     uint64_t leads_since_ms, self_proposed_ms;
@@ -234,8 +236,12 @@ static void lead_step_master(struct daemon *daemon)
     struct error err;
     struct lead *lead = daemon->lead;
     daemon_placing_view(daemon);
-    lead->planner =
-        (struct master_planner){placing_problem, placing_call_in, &lead->placing, PLAN_NODES_MAX};
+    lead->planner = (struct master_planner){.problem = placing_problem,
+                                            .call_in = placing_call_in,
+                                            .self = &lead->placing,
+                                            .max_nodes = PLAN_NODES_MAX,
+                                            .solve = solving_solve,
+                                            .solver = lead->solving};
     struct master_options options = master_options_default();
     options.place = lead_place;
     options.exceeds = lead_exceeds;
@@ -268,7 +274,7 @@ void lead_anew(struct lead *lead, const char *instance)
 void daemon_lead(struct daemon *daemon)
 {
     struct lead *lead = daemon->lead;
-    if (!daemon->is_member || daemon->stopping || !daemon->relay)
+    if (!daemon->is_member || daemon->stopping || !daemon->relay || !lead->solving)
         return;
     const struct replica_status status = agreement_status(daemon->agreement);
     if (status.leads && !lead->leads) {
@@ -316,15 +322,41 @@ uint32_t lead_problems(const struct lead *lead, struct lead_problem *out, uint32
     return count;
 }
 
-struct lead *lead_new(void)
+/* It waited for its placement, and need not any longer. */
+static void lead_on_solved(void *arg, const char *instance)
 {
-    return mem_new(sizeof(struct lead));
+    struct daemon *daemon = arg;
+    struct master *master = &daemon->lead->master;
+    for (uint32_t i = 0; i < master->n; i++) {
+        if (strcmp(master->memory[i].instance, instance) == 0)
+            master->memory[i].retry_ms = 0;
+    }
+    daemon_changed(daemon);
+}
+
+struct lead *lead_new(struct daemon *daemon)
+{
+    struct lead *lead = mem_new(sizeof *lead);
+    if (lead && !(lead->solving = solving_new(daemon->loop, lead_on_solved, daemon))) {
+        mem_free(lead);
+        return NULL;
+    }
+    return lead;
+}
+
+void lead_stop(struct lead *lead)
+{
+    if (!lead)
+        return;
+    solving_free(lead->solving);
+    lead->solving = NULL;
 }
 
 void lead_free(struct lead *lead)
 {
     if (!lead)
         return;
+    lead_stop(lead);
     placing_deinit(&lead->placing);
     master_mover_clear(&lead->mover);
     mem_free(lead);

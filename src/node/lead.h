@@ -10,7 +10,8 @@ struct daemon;
 struct lead;
 struct placing_view;
 
-struct lead *lead_new(void); /* NULL: no memory */
+struct lead *lead_new(struct daemon *daemon); /* NULL: no memory */
+void lead_stop(struct lead *lead);            /* plans no more; NULL is fine */
 void lead_free(struct lead *lead);
 
 void daemon_lead(struct daemon *daemon);                 /* a step: something may have changed */

@@ -1,0 +1,118 @@
+/* The leader's large placement problems, solved beside the loop. */
+#include "base/clock.h"
+#include "node/solving.h"
+#include "placement/check.h"
+#include "placement/solve.h"
+#include "placement_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct world world;
+static uint32_t n_solved;
+static char solved_last[64];
+
+static void note_solved(void *arg, const char *instance)
+{
+    assert_ptr_equal(arg, &world);
+    snprintf(solved_last, sizeof solved_last, "%s", instance);
+    n_solved++;
+}
+
+/* A problem of so many devices that has a placement. */
+static const struct placement_problem *problem_of(uint32_t n_devices)
+{
+    world_make(&world, 3,
+               (struct world_shape){.n_devices = n_devices, .n_layers = 48, .tightness = 3});
+    return &world.problem;
+}
+
+static uv_loop_t *open_loop(uv_loop_t *loop)
+{
+    assert_int_equal(uv_loop_init(loop), 0);
+    n_solved = 0;
+    return loop;
+}
+
+static void test_small_ones_are_answered_at_once(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    struct solving *solving = solving_new(open_loop(&loop), note_solved, &world);
+    struct placement_solution solution;
+    const struct placement_problem *problem = problem_of(SOLVING_SMALL_DEVICES);
+    assert_int_equal(solving_solve(solving, "a", false, problem, &solution, NULL), ERROR_NONE);
+    assert_int_equal(placement_check(problem, &solution.placement, NULL), ERROR_NONE);
+    assert_int_equal(n_solved, 0);
+    solving_free(solving);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+static void test_large_ones_leave_the_loop(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    struct solving *solving = solving_new(open_loop(&loop), note_solved, &world);
+    struct placement_solution solution;
+    struct error err;
+    const struct placement_problem *problem = problem_of(64);
+    const uint64_t begin_ns = clock_now_ns();
+    assert_int_equal(solving_solve(solving, "a", false, problem, &solution, &err), ERROR_BUSY);
+    const double asked_ms = (double)(clock_now_ns() - begin_ns) * 1e-6;
+    assert_int_equal(solving_solve(solving, "a", false, problem, &solution, &err), ERROR_BUSY);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    const double solved_ms = (double)(clock_now_ns() - begin_ns) * 1e-6;
+    assert_int_equal(n_solved, 1);
+    assert_string_equal(solved_last, "a");
+    assert_int_equal(solving_solve(solving, "a", false, problem, &solution, &err), ERROR_NONE);
+    assert_int_equal(placement_check(problem, &solution.placement, NULL), ERROR_NONE);
+    printf("# 64 devices, 48 layers: asked in %.2f ms, solved in %.0f ms, %s\n", asked_ms,
+           solved_ms, solution.proved ? "proved" : "not proved");
+    /* another question: beside what is there, of another instance */
+    assert_int_equal(solving_solve(solving, "a", true, problem, &solution, &err), ERROR_BUSY);
+    assert_int_equal(solving_solve(solving, "b", false, problem, &solution, &err), ERROR_BUSY);
+    assert_int_equal(solving_solve(solving, "c", false, problem, &solution, &err), ERROR_BUSY);
+    solving_free(solving); /* two searches are under way; the third never began */
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(n_solved, 1);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+static void test_an_answer_that_does_not_fit_any_more_is_not_used(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    struct solving *solving = solving_new(open_loop(&loop), note_solved, &world);
+    struct placement_solution solution;
+    struct placement_problem problem = *problem_of(8);
+    struct placement_device devices[8];
+    assert_int_equal(solving_solve(solving, "a", false, &problem, &solution, NULL), ERROR_BUSY);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(solving_solve(solving, "a", false, &problem, &solution, NULL), ERROR_NONE);
+    memcpy(devices, problem.devices, sizeof devices);
+    devices[solution.placement.stages[0].device].memory_free_bytes = 0;
+    devices[solution.placement.stages[0].device].reserve_bytes = 0;
+    problem.devices = devices;
+    assert_int_equal(solving_solve(solving, "a", false, &problem, &solution, NULL), ERROR_BUSY);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(n_solved, 2);
+    solving_free(solving);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small_ones_are_answered_at_once),
+        cmocka_unit_test(test_large_ones_leave_the_loop),
+        cmocka_unit_test(test_an_answer_that_does_not_fit_any_more_is_not_used),
+    };
+    return cmocka_run_group_tests_name("solving", tests, NULL, NULL);
+}
