@@ -49,14 +49,19 @@ static enum error_code output_file_open(struct output_file *file, struct error *
                : ERROR_NONE;
 }
 
+enum error_code output_file_refuse(const char *path, struct error *err)
+{
+    return error_set(err, ERROR_INVALID, "%s is there already: remove it, or name another with -o",
+                     path);
+}
+
 enum error_code output_file_begin(struct output_file *file, const char *path, uint64_t size,
                                   struct error *err)
 {
     struct stat there;
     *file = (struct output_file){.fd = -1, .path = path};
     if (lstat(path, &there) == 0)
-        return error_set(err, ERROR_INVALID,
-                         "%s is there already: remove it, or name another with -o", path);
+        return output_file_refuse(path, err);
     enum error_code code = output_file_open(file, err);
     if (!code)
         code = output_file_check_room(path, file->fd, size, err);

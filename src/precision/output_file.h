@@ -14,6 +14,8 @@ struct output_file {
     char hidden[PATH_MAX]; /* ""; or the name that it has meanwhile */
 };
 
+/* Says that the path is taken: ERROR_INVALID. */
+enum error_code output_file_refuse(const char *path, struct error *err);
 /* `path` outlives it. ERROR_INVALID: `path` is there already. ERROR_IO: it cannot be written, or
  * the disk has no room for `size` bytes. */
 enum error_code output_file_begin(struct output_file *file, const char *path, uint64_t size,

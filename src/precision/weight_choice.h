@@ -2,8 +2,8 @@
  *
  * Only matrices that a batch is multiplied with, and the token embedding, ever change. Norms,
  * biases, routers and all that is small stay as they are. The head (`output`, or the embedding
- * where it is the head too) decides on every token: it gets q6_k at least. A matrix is never made
- * larger, unless a float type is asked for. */
+ * where it is the head too) decides on every token: with one type for all it gets q6_k at least. A
+ * matrix is never made larger, unless a float type is asked for. */
 #pragma once
 
 #include "model/model.h"

@@ -101,6 +101,31 @@ def hold(name, told, computed):
         sys.exit(f"{name}: Medley says {told}, computed apart it is {computed}")
 
 
+def check_fit(medley, original, folder, words):
+    """A plan is carried out as it was written, within its bytes; a bound that it breaks leaves no file."""
+    plan, small = folder / "plan", folder / "fit.gguf"
+    fit = ["convert", original, "--fit", "100 kB"]
+    run(medley, *fit, "--plan", str(plan), *words)
+    assert not list(folder.glob("*fit*")), "a plan converts nothing"
+    changed = [line.split()[:2] for line in plan.read_text().splitlines()[2:] if line[0] != "#"]
+    assert len(changed) > 10
+    done = json.loads(run(medley, "convert", original, "--by", str(plan), "-o", str(small), "--json").stdout)
+    assert done["converted"] == len(changed) and done["weight_bytes"] <= 100000
+    assert done["bytes"] == small.stat().st_size
+    again = folder / "again.gguf"
+    told = json.loads(run(medley, *fit, "-o", str(again), "--json", *words).stdout)
+    assert again.read_bytes() == small.read_bytes(), "the same plan gives the same file"
+    compared = json.loads(run(medley, "compare", original, str(small), "--json", *words).stdout)
+    hold("KL of --fit", told["kl_mean"]["value"], compared["kl_mean"]["value"])
+    none = folder / "none.gguf"
+    refused = run(medley, *fit, "-o", str(none), "--max-kl", "0.000001", *words, status=1)
+    assert b"nothing was written" in refused.stderr and not none.exists()
+    refused = run(medley, "convert", original, "--fit", "1kB", "-o", str(none), *words, status=2)
+    assert b"the least is" in refused.stderr
+    refused = run(medley, "convert", original, "--fit", "many", status=2)
+    assert b"such as 11GiB" in refused.stderr
+
+
 def main():
     medley, models = sys.argv[1], pathlib.Path(sys.argv[2])
     original, other = str(models / "llama.gguf"), None
@@ -130,6 +155,7 @@ def main():
         unlike = str(models.parent.parent.parent / "models" / "demo.gguf")
         done = run(medley, "compare", original, unlike, *words, status=2)
         assert b"one vocabulary" in done.stderr
+        check_fit(medley, original, folder, words)
         text.write_text("a")
         done = run(medley, "perplexity", original, *words, status=2)
         assert b"longer --text" in done.stderr
