@@ -94,6 +94,8 @@ enum error_code convert_fit(const struct convert_flags *flags, const struct mode
     const struct fit fit = {
         .bytes_max = flags->fit_bytes, .measure = fitting_measure, .arg = &fitting};
     struct fit_result result;
+    if (weight_choice_bytes(choice, model) <= flags->fit_bytes)
+        return ERROR_NONE; /* it fits as it is */
     enum error_code code = fitting_begin(&fitting, model, beside, err);
     if (!code)
         code = fit_choose(&fit, model, choice, losses, &result, err);

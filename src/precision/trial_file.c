@@ -25,6 +25,7 @@ enum error_code trial_file_open(struct trial_file *trial, const struct gguf_file
                                 const char *beside, struct error *err)
 {
     const uint64_t n = gguf_file_tensor_count(file);
+    char name[PATH_MAX];
     *trial = (struct trial_file){.file = file, .copy = {.fd = -1}};
     int *types = mem_new_array(n, sizeof *types);
     if (!types)
@@ -32,11 +33,15 @@ enum error_code trial_file_open(struct trial_file *trial, const struct gguf_file
     for (uint64_t i = 0; i < n; i++)
         types[i] = gguf_file_tensor(file, i)->type;
     enum error_code code = gguf_header_make(file, types, UINT32_MAX, &trial->header, err);
+    /* another name than the new file's, which may be taken when only a plan is made */
+    if (!code && snprintf(name, sizeof name, "%s.trial", beside) >= (int)sizeof name)
+        code = error_set(err, ERROR_INVALID, "%s: the path is too long", beside);
     if (!code)
-        code = output_file_begin(&trial->copy, beside, trial->header.end, err);
+        code = output_file_begin(&trial->copy, name, trial->header.end, err);
     if (!code)
         code = trial_file_copy(trial, types, err);
     snprintf(trial->path, sizeof trial->path, "/proc/self/fd/%d", trial->copy.fd);
+    trial->copy.path = trial->path;
     mem_free(types);
     if (code)
         trial_file_close(trial);

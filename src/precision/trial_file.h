@@ -16,7 +16,7 @@ struct trial_file {
     char path[64];
 };
 
-/* `beside`: a path in the folder that the copy goes to, where no file is. */
+/* `beside`: a path in the folder that the copy goes to; whether a file is there does not matter. */
 enum error_code trial_file_open(struct trial_file *trial, const struct gguf_file *file,
                                 const char *beside, struct error *err);
 void trial_file_close(struct trial_file *trial); /* a zeroed one is fine */

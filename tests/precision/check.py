@@ -122,6 +122,10 @@ def check_fit(medley, original, folder, words):
     assert b"nothing was written" in refused.stderr and not none.exists()
     refused = run(medley, "convert", original, "--fit", "1kB", "-o", str(none), *words, status=2)
     assert b"the least is" in refused.stderr
+    done = run(medley, "convert", original, "--fit", "1GiB", "-o", str(none), *words, status=2)
+    assert b"nothing to do" in done.stderr and not none.exists()
+    run(medley, *fit, "--plan", str(folder / "plan2"), "-o", str(small), *words)
+    assert (folder / "plan2").read_bytes() == plan.read_bytes()
     refused = run(medley, "convert", original, "--fit", "many", status=2)
     assert b"such as 11GiB" in refused.stderr
 
