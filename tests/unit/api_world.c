@@ -31,6 +31,7 @@ static struct {
     uint32_t waiting_ms;
     struct api_limits limits;
     struct api_bridge bridge;
+    struct live_feed live;
     struct node_service beside; /* name NULL: none */
     struct api_server *server;
     uint16_t port;
@@ -46,6 +47,7 @@ static enum error_code service_open(void *arg, void *uv_loop, struct error *err)
                                   .models = world.models,
                                   .waiting_ms = world.waiting_ms,
                                   .bridge = world.bridge,
+                                  .live = world.live,
                                   .limits = world.limits};
     enum error_code code = api_server_open(uv_loop, &options, &world.server, err);
     pthread_mutex_lock(&world.lock);
@@ -112,6 +114,11 @@ void api_world_start_with(struct api_models models, uint32_t waiting_ms,
 void api_world_bridge(struct api_bridge bridge)
 {
     world.bridge = bridge;
+}
+
+void api_world_live(struct live_feed live)
+{
+    world.live = live;
 }
 
 void api_world_limit(struct api_limits limits)

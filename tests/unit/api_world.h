@@ -4,6 +4,7 @@
 #include "api/bridge.h"
 #include "api/limits.h"
 #include "base/buffer.h"
+#include "base/live_feed.h"
 #include "fake_driver.h"
 #include "node/node.h"
 
@@ -20,6 +21,7 @@ void api_world_start_with(struct api_models models, uint32_t waiting_ms,
 void api_world_limit(struct api_limits limits);
 /* For the next starts. */
 void api_world_bridge(struct api_bridge bridge);
+void api_world_live(struct live_feed live);
 void api_world_stop(void); /* a second call does nothing */
 
 int api_connect(void);
