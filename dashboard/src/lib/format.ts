@@ -94,3 +94,16 @@ export function listed(words: string[]): string {
   if (words.length < 2) return words[0] ?? '';
   return `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`;
 }
+
+/** With a full stop, where it has no end yet. */
+export function sentence(text: string): string {
+  return /[.!?…]$/.test(text) ? text : `${text}.`;
+}
+
+/** What stands between `backticks` is code. */
+export function spans(text: string): { text: string; code: boolean }[] {
+  return text
+    .split('`')
+    .map((part, i) => ({ text: part, code: i % 2 === 1 }))
+    .filter((part) => part.text !== '');
+}

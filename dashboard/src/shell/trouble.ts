@@ -1,5 +1,5 @@
 /* What the band at the top says: the worst first, each with what is being done or what to do. Pure. */
-import { count, listed } from '../lib/format.ts';
+import { count, listed, sentence } from '../lib/format.ts';
 import type { Phase } from '../lib/live-core.ts';
 import type { View } from '../lib/types.ts';
 
@@ -90,7 +90,7 @@ function ofAlerts(view: View): Trouble[] {
     .map(([id, alert]) => ({
       id: `alert-${id}`,
       kind: alert.severity === 'critical' ? 'bad' : 'warn',
-      text: alert.text,
+      text: sentence(alert.text),
       doing: alert.mend ?? '',
       href: '#/activity',
     }));
