@@ -11,7 +11,7 @@
 struct replica_options replica_options_default(void)
 {
     return (struct replica_options){.election_ms = 1000,
-                                    .heartbeat_ms = 400,
+                                    .heartbeat_ms = 350,
                                     .snapshot_after = 512,
                                     .trailing = 128,
                                     .status_ms = 1000,
