@@ -182,6 +182,22 @@ static uint64_t links_sign_now(Node__Now *now)
     return sign;
 }
 
+/* What everybody acts on or shows, and should hear at once: what is to be copied, what is survived,
+ * whether this node lends anything. */
+static uint64_t links_sign_news(const Node__Now *now)
+{
+    uint64_t sign = now->lends_nothing ? fnv_text(FNV_BASIS, now->lends_nothing) : 0;
+    for (size_t i = 0; i < now->n_spare_copies; i++) {
+        const Node__SpareCopy *copy = now->spare_copies[i];
+        const uint32_t range[] = {copy->first_layer, copy->n_layers};
+        sign = fnv_text(sign, copy->node);
+        sign = fnv(sign, range, sizeof range);
+    }
+    for (size_t i = 0; i < now->n_survivals; i++)
+        sign = fnv(sign, &now->survivals[i]->losses, sizeof now->survivals[i]->losses);
+    return sign;
+}
+
 static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct buffer *bytes,
                                           uint64_t sign, bool all)
 {
@@ -253,7 +269,7 @@ void daemon_tell_now(struct daemon *daemon)
         log_line(LOG_WARN, "node", "this node's devices: %s", err.text);
     links_fill_now(daemon, &told, &now);
     message_encode(&now.base, &bytes);
-    const uint64_t sign = links_sign_now(&now);
+    const uint64_t sign = links_sign_now(&now), news = links_sign_news(&now);
     now.n_uses = now.n_problems = now.n_models = now.n_unreached = now.n_tells =
         0; /* not its own */
     now.models = now.unreached = NULL;
@@ -263,8 +279,10 @@ void daemon_tell_now(struct daemon *daemon)
     now.lends_nothing = NULL;
     spreading_untell(&now);
     placing_now_clear(&now);
-    tell_now_to_those_who_need_it(daemon, &bytes, sign, held != daemon->held || daemon->stopping);
+    tell_now_to_those_who_need_it(
+        daemon, &bytes, sign, held != daemon->held || news != daemon->news || daemon->stopping);
     daemon->held = held;
+    daemon->news = news;
     keep_own(daemon, &bytes);
     buffer_deinit(&bytes);
     daemon->told_ms = daemon_now_ms(daemon);

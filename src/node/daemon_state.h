@@ -91,7 +91,8 @@ struct daemon {
     char addresses[ADDRESSES_MAX][64];
     uint32_t n_addresses;
     uint32_t n_detours; /* daemon_find_detour()'s questions */
-    uint64_t held;      /* the stages that were told last */
+    uint64_t held;      /* the stages that were told last … */
+    uint64_t news;      /* … and what everybody was to hear at once */
 
     /* roles (roles.h), and what it asks admins for (sign.h) */
     bool code_gives_admin;       /* the join code that is out lets an admin in … */

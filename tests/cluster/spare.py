@@ -88,7 +88,7 @@ def scenario(world):
     with world.step("there is room: every layer is copied to one of them"):
         for node in (tower, attic):
             world.disk(node, SPARE + (64 << 20))
-        wait("it survives a loss", lambda: instance(tower).get("survives") == 1, 40)
+        wait("it survives a loss", lambda: instance(tower).get("survives") == 1, 60)
         keepers = [node.name for node in (tower, attic) if has_layers(node)]
         check(keepers, "status says that there is a copy, and there is none")
         world.say(f"kept by {keepers}; {tower.medley('status').out}")
