@@ -300,7 +300,7 @@ static const struct option_row offer_options[] = {
      OPTION_U32(struct up, gpu_options.n_cpu_threads, 1, 1024)},
     {.name = "lend",
      .value = "PERCENT",
-     .help = "at most this part of each memory, such as 50%%; this and what follows is kept until\n"
+     .help = "at most this part of each memory, such as 50%; this and what follows is kept until\n"
              "it is said anew, here or with `medley lend` (docs/lending.md)",
      .take = up_take_lend},
     {.name = "lend-memory",
@@ -312,8 +312,8 @@ static const struct option_row offer_options[] = {
      .help = "only these devices, by their ids (medley devices), with commas",
      .take = up_take_lend},
     {.name = "lend-hours",
-     .value = "HH:MM-HH:MM",
-     .help = "only then, by the local clock",
+     .value = "A-B",
+     .help = "only then, by the local clock, such as 22:00-07:00",
      .take = up_take_lend},
     {.name = "not-on-battery",
      .help = "nothing while the machine runs on its battery",

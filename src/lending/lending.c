@@ -140,13 +140,25 @@ const char *lending_setting(uint32_t index)
     return lending_settings[index].name;
 }
 
+/* With the largest unit of which it is a whole number: it reads back as the same. */
+static void write_bytes(uint64_t bytes, char out[LENDING_TEXT])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    uint32_t unit = 0;
+    while (unit < 4 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(out, LENDING_TEXT, "%llu%s", (unsigned long long)bytes, units[unit]);
+}
+
 static void write_value(const struct lending *lending, uint32_t index, char out[LENDING_TEXT])
 {
     const bool no[] = {lending->not_on_battery, lending->not_while_used, lending->nothing};
     switch (index) {
     case 0:
         if (lending->memory_bytes)
-            snprintf(out, LENDING_TEXT, "%lluB", (unsigned long long)lending->memory_bytes);
+            write_bytes(lending->memory_bytes, out);
         break;
     case 1:
         if (lending->share_percent)

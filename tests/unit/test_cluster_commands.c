@@ -428,7 +428,7 @@ static void test_what_is_told_the_node(void **state)
 }
 
 #define LENDS(nothing)                                                                             \
-    "{\"lends\":{\"memory\":\"8589934592B\",\"share\":\"50%\",\"devices\":\"all\",\"hours\":"      \
+    "{\"lends\":{\"memory\":\"8GiB\",\"share\":\"50%\",\"devices\":\"all\",\"hours\":"             \
     "\"always\",\"battery\":\"yes\",\"used\":\"yes\",\"now\":\"no\",\"nothing_now\":" nothing      \
     "}}\n"
 

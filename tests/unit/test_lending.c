@@ -26,8 +26,8 @@ static void settings_are_taken_or_refused(void **state)
         const char *setting, *value;
         const char *kept; /* NULL: refused */
     } rows[] = {
-        {"memory", "8GiB", "8589934592B"},
-        {"memory", "8 GB", "8000000000B"},
+        {"memory", "8GiB", "8GiB"},
+        {"memory", "8 GB", "7812500KiB"},
         {"memory", "all", "all"},
         {"memory", "8", NULL},
         {"memory", "-1GiB", NULL},
