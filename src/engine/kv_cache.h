@@ -24,7 +24,7 @@ struct kv_cache {
     struct ggml_tensor **k; /* [n_layers] */
     struct ggml_tensor **v; /* [n_layers]; each NULL where a value is the beginning of its key */
     uint32_t n_layers, n_slots, cells;
-    uint32_t window, window_cells; /* of windowed layers; 0 and `cells`: there are none */
+    uint32_t window, window_cells; /* of the model's windowed layers; 0 and `cells`: it has none */
     uint32_t *lengths;             /* [n_slots] */
     uint32_t *starts;              /* [n_slots]: the first position that windowed layers have */
 };
