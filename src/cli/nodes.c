@@ -149,6 +149,25 @@ static void say_problem(struct answer *answer, yyjson_val *node, const char *key
     buffer_text(out, "\n");
 }
 
+static void say_unmeasured(struct answer *answer, yyjson_val *node, struct buffer *out)
+{
+    const char *before = ": not measured yet, so their speeds are a guess: ";
+    yyjson_val *device;
+    size_t i, n;
+    yyjson_arr_foreach(answer_list(answer, node, "devices"), i, n, device)
+    {
+        const char *speed = answer_text_if(answer, device, "speed");
+        if (!speed || (strcmp(speed, "guess") != 0 && strcmp(speed, "datasheet") != 0))
+            continue;
+        if (before[0] == ':')
+            answer_clean(out, answer_text(answer, node, "name"));
+        buffer_text(out, before);
+        answer_clean(out, answer_text(answer, device, "id"));
+        before = ", ";
+    }
+    buffer_text(out, before[0] == ',' ? "\n" : "");
+}
+
 static enum error_code cmd_nodes_print(yyjson_doc *doc, struct error *err)
 {
     static const char *const titles[] = {
@@ -164,6 +183,7 @@ static enum error_code cmd_nodes_print(yyjson_doc *doc, struct error *err)
         say_waiting(&answer, node, &below);
         say_problem(&answer, node, "problem", "", &below);
         say_problem(&answer, node, "lends_nothing", "lends nothing now: ", &below);
+        say_unmeasured(&answer, node, &below);
     }
     enum error_code code = answer_failed(&answer, err);
     if (!code)

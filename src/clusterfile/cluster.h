@@ -24,7 +24,7 @@ enum cluster_speed {
     CLUSTER_DATASHEET, /* what a vendor publishes, taken at the shares of
                           clusterfile/cluster_rates.h */
     CLUSTER_GIVEN,     /* a simulated device: it will be as fast as it was told to be */
-    CLUSTER_MEASURED,  /* `medley devices --calibrate` */
+    CLUSTER_MEASURED,  /* by a node that was idle, or by `medley devices --calibrate` */
 };
 const char *
 cluster_speed_name(enum cluster_speed speed); /* "guess", "datasheet", "given", "measured" */
@@ -32,7 +32,8 @@ cluster_speed_name(enum cluster_speed speed); /* "guess", "datasheet", "given", 
 enum cluster_kind { CLUSTER_GPU, CLUSTER_INTEGRATED_GPU, CLUSTER_CPU };
 const char *cluster_kind_name(enum cluster_kind kind); /* "gpu", "integrated gpu", "cpu" */
 
-struct cluster_type { /* one measured tensor type; a rate of 0 was not measured */
+struct cluster_type { /* one measured tensor type; a rate of 0 was not measured; both: it cannot be
+                         computed */
     char name[16];
     double decode_bytes_per_s, decode_spread;
     double prefill_flops;

@@ -24,6 +24,7 @@ enum {
     SOFTWARE_MATRICES =
         2, /* of a software GPU's decode set: it is nowhere near the memory's speed */
     PREFILL_TARGET_NS = 40 * 1000 * 1000,
+    SHORT_BUDGET_NS = 50 * 1000 * 1000,
 };
 
 static const uint64_t mib = 1024 * 1024;
@@ -228,9 +229,11 @@ static bool product_run(void *self)
 
 /* ---- decode ---------------------------------------------------------------------------- */
 
-static uint64_t set_bytes(struct device *device)
+/* Half the set, which is still more than a card caches, where there is little time: filling and
+ * repacking take most of a short calibration. */
+static uint64_t set_bytes(struct device *device, const struct measure_budget *sampler)
 {
-    uint64_t bytes = 256 * mib;
+    uint64_t bytes = (sampler->budget_ns < SHORT_BUDGET_NS ? 128 : 256) * mib;
     if (device_info(device)->kind == DEVICE_CPU) {
 #ifdef _SC_LEVEL3_CACHE_SIZE
         long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -247,7 +250,7 @@ static void measure_decode(struct device *device, enum ggml_type type,
                            const struct measure_budget *sampler, struct device_measurement *out)
 {
     uint64_t matrix_bytes = ggml_row_size(type, WIDTH) * WIDTH;
-    uint64_t n = (set_bytes(device) + matrix_bytes - 1) / matrix_bytes;
+    uint64_t n = (set_bytes(device, sampler) + matrix_bytes - 1) / matrix_bytes;
     n = n < 2 ? 2 : n > MATRICES_MAX ? MATRICES_MAX : n;
     if (device_ggml_is_software(device_ggml_dev(device)))
         n = SOFTWARE_MATRICES;

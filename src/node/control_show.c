@@ -58,6 +58,10 @@ static void put_forecast(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_
         return;
     yyjson_mut_obj_add_real(doc, object, "forecast_decode_tokens_per_s",
                             forecast.decode_tokens_per_s);
+    bool measured = true;
+    for (uint32_t i = 0; i < forecast.n_stages; i++)
+        measured &= forecast.stages[i].measured;
+    yyjson_mut_obj_add_bool(doc, object, "forecast_measured", measured);
     if (forecast.prefill_tokens_per_s > 0)
         yyjson_mut_obj_add_real(doc, object, "forecast_prefill_tokens_per_s",
                                 forecast.prefill_tokens_per_s);
@@ -213,6 +217,9 @@ static void put_devices(yyjson_mut_doc *doc, yyjson_mut_val *object, const Clust
         control_show_put_text(doc, item, "id", device->id);
         control_show_put_text(doc, item, "name", device->name);
         control_show_put_text(doc, item, "kind", device->kind);
+        struct cluster_device described;
+        if (placing_device_of(device, &described))
+            yyjson_mut_obj_add_str(doc, item, "speed", cluster_speed_name(described.speed));
         yyjson_mut_obj_add_uint(doc, item, "memory_bytes", device->memory_bytes);
         if (seen && seen->has_free_bytes)
             yyjson_mut_obj_add_uint(doc, item, "free_bytes", seen->free_bytes);
