@@ -226,7 +226,7 @@ static void test_a_slow_reader_gets_a_whole_view(void **state)
     }
     const unsigned n_changes = count_of(&kept, "event: change");
     assert_true(n_changes < OFFERED / 2);
-    print_message("%d changes of %d bytes: %zu bytes were kept, %u changes\n", OFFERED, PAD_BYTES,
+    print_message("# %d changes of %d bytes: %zu bytes were kept, %u changes\n", OFFERED, PAD_BYTES,
                   kept.size, n_changes);
     buffer_deinit(&kept);
 
