@@ -97,6 +97,12 @@ const struct option_row session_options[] = {
      .help = "on these, such as cpu,vulkan0 (see `medley devices`)",
      OPTION_TEXT(struct session_flags, devices),
      WHERE},
+    {.name = "time-limit",
+     .value = "S",
+     .standard = "1",
+     .help = "seconds to look for the fastest split (default %s); then the best that was found",
+     OPTION_U32(struct session_flags, plan_limit_s, 1, 86400),
+     WHERE},
     {.name = "split",
      .value = "LIST",
      .help = "layers of each device, such as 10,6; with one device, stages on it\n"
@@ -233,6 +239,7 @@ static enum error_code session_load(struct session *session, const struct sessio
         .n_spare = selection.n_spare,
         .split = flags->split,
         .may_stream = !flags->sim_file,
+        .limit_s = flags->plan_limit_s,
         .options = &flags->driver,
     };
     const uint64_t start_ns = clock_now_ns();

@@ -24,9 +24,10 @@ struct heat;
 struct remote;
 struct chat_template;
 
-struct session_flags {   /* all zero: every default */
-    const char *devices; /* list of ids; NULL: the machine's best */
-    const char *split;   /* layers of each; NULL: as is fastest (plan/plan.h) */
+struct session_flags {     /* all zero: every default */
+    const char *devices;   /* list of ids; NULL: the machine's best */
+    uint32_t plan_limit_s; /* of the search for a split; 0: as usual */
+    const char *split;     /* layers of each; NULL: as is fastest (plan/plan.h) */
     const char *backend;
     const char *sim_file; /* simulated devices; NULL: none */
     uint32_t n_threads;

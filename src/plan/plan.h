@@ -36,6 +36,7 @@ struct plan_request {
     const char *split; /* layers of each device, such as "10,6", or of each stage on the one device;
                           NULL: solve */
     bool may_stream;   /* where no device holds the model: layers from the disk (plan_stream.h) */
+    uint32_t limit_s;  /* of the search; 0: 1 s */
     const struct driver_options *options; /* as the driver will get them */
 };
 
