@@ -32,7 +32,7 @@ static bool same_cost(const struct layer_cost *a, const struct layer_cost *b)
     return a->bytes == b->bytes && a->bytes_per_token == b->bytes_per_token &&
            a->flops_per_token == b->flops_per_token &&
            a->flops_per_token_per_context == b->flops_per_token_per_context &&
-           a->kv_elements_per_token == b->kv_elements_per_token;
+           a->kv_elements_per_token == b->kv_elements_per_token && a->state_bytes == b->state_bytes;
 }
 
 struct inspect_layers inspect_layers_from(const struct model *model, uint32_t first)
@@ -58,6 +58,7 @@ static void cmd_inspect_add_cost(struct layer_cost *sum, struct layer_cost cost)
     sum->flops_per_token += cost.flops_per_token;
     sum->flops_per_token_per_context += cost.flops_per_token_per_context;
     sum->kv_elements_per_token += cost.kv_elements_per_token;
+    sum->state_bytes += cost.state_bytes;
 }
 
 struct layer_cost inspect_total_cost(const struct model *model)

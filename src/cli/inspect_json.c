@@ -39,6 +39,7 @@ static void inspect_json_add_cost(yyjson_mut_doc *doc, yyjson_mut_val *object,
                             cost->flops_per_token_per_context);
     yyjson_mut_obj_add_uint(doc, object, "kv_bytes_per_token_f16",
                             cost->kv_elements_per_token * INSPECT_F16_BYTES);
+    yyjson_mut_obj_add_uint(doc, object, "state_bytes", cost->state_bytes);
 }
 
 static void add_costs(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct model *model)

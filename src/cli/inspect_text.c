@@ -130,6 +130,20 @@ static void print_experts(const struct hyperparameters *h)
                       h->n_experts_used);
 }
 
+static void print_states(const struct model *model)
+{
+    const uint32_t n_layers = model_hyperparameters(model)->n_layers;
+    uint32_t n = 0;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < n_layers; i++) {
+        const uint64_t more = model_layer_cost(model, i).state_bytes;
+        n += more > 0;
+        bytes += more;
+    }
+    inspect_text_line("recurrent", "%u of %u layers; a state of %s a sequence", n, n_layers,
+                      size_text(bytes).text);
+}
+
 static void print_shape(const struct model *model)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
@@ -150,6 +164,8 @@ static void print_shape(const struct model *model)
     else
         inspect_text_line("heads", "%u of %u (K) and %u (V), %u for KV", h->n_head, h->n_head_dim_k,
                           h->n_head_dim_v, h->n_head_kv);
+    if (hyperparameters_has_states(h))
+        print_states(model);
     print_window(h);
     print_rope(model);
 }

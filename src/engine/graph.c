@@ -72,7 +72,8 @@ static struct ggml_tensor *input(struct graph_build *b, enum ggml_type type, int
 static bool any_layer(const struct graph_build *b, bool windowed)
 {
     for (uint32_t i = 0; i < b->source->weights->n_layers; i++) {
-        if (hyperparameters_layer_windowed(b->h, b->source->weights->first_layer + i) == windowed)
+        const struct layer_form *form = graph_layer_form(b, i);
+        if (form->n_head_kv && form->is_windowed == windowed)
             return true;
     }
     return false;
@@ -89,6 +90,8 @@ static size_t scratch_bytes(const struct graph_build *b)
 {
     size_t most = 0;
     for (uint32_t i = 0; i < b->source->weights->n_layers; i++) {
+        if (!graph_layer_form(b, i)->n_head_kv)
+            continue;
         const size_t bytes = attention_scratch_bytes(&b->source->attention[i].form);
         most = bytes > most ? bytes : most;
     }
@@ -115,8 +118,12 @@ static void make_inputs(struct graph_build *b)
         ggml_set_input(graph->temperatures);
         ggml_set_name(graph->temperatures, "temperatures");
     }
+    if (b->architecture->recurrence == RECURRENCE_MAMBA2)
+        graph->slots = input(b, GGML_TYPE_I32, LIMIT_SEQUENCES, 1, "slots");
+    if (b->architecture->recurrence == RECURRENCE_LIGHTNING)
+        graph->slopes = input(b, GGML_TYPE_F32, 1, b->h->n_head, "slopes");
     const struct graph_attention *attention = b->source->attention;
-    if (attention)
+    if (attention && scratch_bytes(b))
         graph->scratch = input(b, GGML_TYPE_I8, (int64_t)scratch_bytes(b), attention->n_threads,
                                "attention_scratch");
     if (!attention && any_full)
@@ -140,6 +147,8 @@ static struct ggml_tensor *embed(struct graph_build *b)
 static struct ggml_tensor *add_residual(struct graph_build *b, struct ggml_tensor *x,
                                         struct ggml_tensor *branch)
 {
+    if (b->architecture->is_residual_normed)
+        return ggml_add(b->ctx, branch, ggml_scale(b->ctx, x, b->h->residual_scale));
     if (b->h->residual_scale != 1.0f)
         branch = ggml_scale(b->ctx, branch, b->h->residual_scale);
     return ggml_add(b->ctx, branch, x);
@@ -175,7 +184,10 @@ static struct ggml_tensor *serial_layer(struct graph_build *b, uint32_t index,
         b->architecture->post_norm_only
             ? x
             : block_norm(b, x, w[TENSOR_ATTENTION_NORM], w[TENSOR_ATTENTION_NORM_BIAS]);
-    y = graph_attention(b, index, y);
+    if (b->architecture->is_residual_normed)
+        x = y;
+    y = graph_layer_form(b, index)->is_recurrent ? graph_recurrence(b, index, y)
+                                                 : graph_attention(b, index, y);
     if (very_last) { /* from here on rows are independent: go on with those that are wanted */
         x = pick_rows(b, x);
         y = pick_rows(b, y);
@@ -187,15 +199,37 @@ static struct ggml_tensor *serial_layer(struct graph_build *b, uint32_t index,
     enum tensor_role norm =
         b->architecture->ffn_norm_is_post ? TENSOR_ATTENTION_POST_NORM : TENSOR_FFN_NORM;
     y = b->architecture->post_norm_only ? x : block_norm(b, x, w[norm], w[TENSOR_FFN_NORM_BIAS]);
+    if (b->architecture->is_residual_normed)
+        x = y;
     y = graph_ffn(b, index, y);
     if (w[TENSOR_FFN_POST_NORM])
         y = graph_norm(b, y, w[TENSOR_FFN_POST_NORM]);
     return add_residual(b, x, y);
 }
 
+/* A layer that is attention, a state or a feed-forward. */
+static struct ggml_tensor *one_branch_layer(struct graph_build *b, uint32_t index,
+                                            struct ggml_tensor *x, bool very_last)
+{
+    const struct layer_form *form = graph_layer_form(b, index);
+    struct ggml_tensor **w = b->source->weights->layers[index];
+    struct ggml_tensor *y =
+        block_norm(b, x, w[TENSOR_ATTENTION_NORM], w[TENSOR_ATTENTION_NORM_BIAS]);
+    y = form->is_recurrent   ? graph_recurrence(b, index, y)
+        : form->has_no_mixer ? graph_ffn(b, index, y)
+                             : graph_attention(b, index, y);
+    if (very_last) {
+        x = pick_rows(b, x);
+        y = pick_rows(b, y);
+    }
+    return add_residual(b, x, y);
+}
+
 static struct ggml_tensor *layer(struct graph_build *b, uint32_t index, struct ggml_tensor *x)
 {
     bool very_last = b->source->last && index + 1 == b->source->weights->n_layers;
+    if (b->architecture->is_one_branch)
+        return one_branch_layer(b, index, x, very_last);
     return b->architecture->is_parallel ? parallel_layer(b, index, x, very_last)
                                         : serial_layer(b, index, x, very_last);
 }
@@ -219,8 +253,9 @@ static struct ggml_tensor *head(struct graph_build *b, struct ggml_tensor *x)
 
 static size_t nodes_max(const struct graph_source *source, const struct batch_shape *shape)
 {
+    const size_t per_group = source->architecture->recurrence ? GRAPH_RECURRENT_NODES : 16;
     size_t per_layer =
-        136 + 16 * (size_t)shape->n_groups + 2 * (size_t)source->hyperparameters->n_experts_used;
+        136 + per_group * shape->n_groups + 2 * (size_t)source->hyperparameters->n_experts_used;
     return 64 + per_layer * source->weights->n_layers;
 }
 

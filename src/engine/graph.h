@@ -6,6 +6,7 @@
 
 #include "engine/batch_shape.h"
 #include "engine/kv_cache.h"
+#include "engine/recurrent_state.h"
 #include "engine/weights.h"
 #include "kernels/attention.h"
 #include "model/architecture.h"
@@ -28,12 +29,16 @@ struct graph_source { /* what graphs are built from; constant for a stage */
     const struct hyperparameters *hyperparameters;
     const struct stage_weights *weights;
     const struct kv_cache *kv;
+    const struct recurrent_state *state;
     bool first, last;
     bool flash;
     const struct graph_attention *attention; /* [n_layers]; NULL: ggml's */
     const struct product_kernel *products;   /* of K-quants; NULL: ggml's */
     struct ggml_tensor *rope_factors;        /* NULL: none */
 };
+
+/* Of a layer and a group of slots, at most. */
+enum { GRAPH_RECURRENT_NODES = 56 };
 
 struct graph {
     struct ggml_context *context;
@@ -50,6 +55,8 @@ struct graph {
     struct ggml_tensor *mask; /* F16 [c, t]       0 or -inf; NULL when every layer is windowed, or
                                  `attention` is ours */
     struct ggml_tensor *mask_window; /* F16 [their c, t] for windowed layers; NULL likewise */
+    struct ggml_tensor *slots;       /* I32 [n_slots]    0, 1, 2, …, for a state space; or NULL */
+    struct ggml_tensor *slopes;      /* F32 [1, n_head]  of lightning attention; or NULL */
     struct ggml_tensor *scratch; /* I8               what our attention needs beside; else NULL */
     struct ggml_tensor *outputs; /* I32 [n_outputs]  rows that the last stage gives; NULL when it
                                     gives all or none */
@@ -89,4 +96,6 @@ int64_t graph_seen_cells(const struct graph_build *b, bool windowed);
 const struct layer_form *graph_layer_form(const struct graph_build *b, uint32_t index);
 /* Attention and feed-forward of that layer; x and result [n_embd, t]. */
 struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struct ggml_tensor *x);
+/* What stands in attention's place in a layer with a state. */
+struct ggml_tensor *graph_recurrence(struct graph_build *b, uint32_t index, struct ggml_tensor *x);
 struct ggml_tensor *graph_ffn(struct graph_build *b, uint32_t index, struct ggml_tensor *x);

@@ -1,9 +1,10 @@
 #include "engine/graph.h"
 
 struct qkv {
-    struct ggml_tensor *q; /* [d, n_head, t] */
-    struct ggml_tensor *k; /* [d, n_head_kv, t] */
-    struct ggml_tensor *v; /* [d_v, n_head_kv, t] */
+    struct ggml_tensor *q;    /* [d, n_head, t] */
+    struct ggml_tensor *k;    /* [d, n_head_kv, t] */
+    struct ggml_tensor *v;    /* [d_v, n_head_kv, t] */
+    struct ggml_tensor *gate; /* [d n_head, t] of the result; NULL: none */
 };
 
 /* `part` values of each row of the fused projection, from `offset` on, as heads. */
@@ -13,6 +14,18 @@ static struct ggml_tensor *slice(struct graph_build *b, struct ggml_tensor *fuse
     size_t element = ggml_element_size(fused);
     return ggml_view_3d(b->ctx, fused, head_dim, n_head, fused->ne[1], (size_t)head_dim * element,
                         fused->nb[1], (size_t)offset * element);
+}
+
+/* Of each head the query, then the gate (arXiv:2505.06708): the queries, [d n_head, t] */
+static struct ggml_tensor *split_gate(struct graph_build *b, struct ggml_tensor *both, int64_t d,
+                                      int64_t n_head, struct ggml_tensor **gate)
+{
+    const size_t part = (size_t)d * sizeof(float);
+    const int64_t t = both->ne[1];
+    struct ggml_tensor *q = ggml_view_3d(b->ctx, both, d, n_head, t, 2 * part, both->nb[1], 0);
+    *gate = ggml_view_3d(b->ctx, both, d, n_head, t, 2 * part, both->nb[1], part);
+    *gate = ggml_cont_2d(b->ctx, *gate, d * n_head, t);
+    return ggml_cont_2d(b->ctx, q, d * n_head, t);
 }
 
 static struct qkv project(struct graph_build *b, struct ggml_tensor **w,
@@ -34,7 +47,11 @@ static struct qkv project(struct graph_build *b, struct ggml_tensor **w,
         q = w[TENSOR_Q_NORM] ? graph_norm(b, q, w[TENSOR_Q_NORM]) : q;
         k = w[TENSOR_K_NORM] ? graph_norm(b, k, w[TENSOR_K_NORM]) : k;
     }
+    struct ggml_tensor *gate = NULL;
+    if (b->architecture->has_query_gate)
+        q = split_gate(b, q, dk, n_head, &gate);
     return (struct qkv){.q = ggml_reshape_3d(b->ctx, q, dk, n_head, t),
+                        .gate = gate,
                         .k = ggml_reshape_3d(b->ctx, k, dk, n_kv, t),
                         .v = ggml_reshape_3d(b->ctx, v, dv, n_kv, t)};
 }
@@ -382,6 +399,8 @@ struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struc
     if (b->h->is_latent_absorbed)
         all = latent_values(b, w, form, all);
     all = gate_heads(b, w, form, x, all);
+    if (p.gate)
+        all = ggml_mul(b->ctx, all, ggml_sigmoid(b->ctx, p.gate));
     all = graph_linear(b, w[TENSOR_ATTENTION_OUT], w[TENSOR_ATTENTION_OUT_BIAS], all);
     return b->h->value_scale != 1.0f ? ggml_scale(b->ctx, all, b->h->value_scale) : all;
 }

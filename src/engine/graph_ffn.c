@@ -18,10 +18,18 @@ static struct ggml_tensor *activate(struct graph_build *b, struct ggml_tensor *g
         return ggml_swiglu_split(b->ctx, gate, up);
     case ACT_GELU:
         return ggml_geglu_split(b->ctx, gate, up);
+    case ACT_RELU_SQUARED:
+        return ggml_mul(b->ctx, ggml_sqr(b->ctx, ggml_relu(b->ctx, gate)), up);
     case ACT_SWIGLU_OAI:
         return ggml_swiglu_oai(b->ctx, gate, up, swiglu_oai_alpha, swiglu_oai_limit);
     }
     return NULL;
+}
+
+static struct ggml_tensor *activate_ungated(struct graph_build *b, struct ggml_tensor *up)
+{
+    return b->architecture->activation == ACT_RELU_SQUARED ? ggml_sqr(b->ctx, ggml_relu(b->ctx, up))
+                                                           : ggml_gelu(b->ctx, up);
 }
 
 static struct ggml_tensor *dense(struct graph_build *b, struct ggml_tensor **w,
@@ -30,7 +38,7 @@ static struct ggml_tensor *dense(struct graph_build *b, struct ggml_tensor **w,
     struct ggml_tensor *up = graph_linear(b, w[TENSOR_FFN_UP], w[TENSOR_FFN_UP_BIAS], x);
     struct ggml_tensor *y;
     if (b->architecture->has_no_gate)
-        y = ggml_gelu(b->ctx, up);
+        y = activate_ungated(b, up);
     else if (b->architecture->fused_gate_up) /* [2 n_ff, t]: gate, then up */
         y = b->architecture->activation == ACT_GELU ? ggml_geglu(b->ctx, up)
                                                     : ggml_swiglu(b->ctx, up);
@@ -44,8 +52,15 @@ static struct ggml_tensor *shared_expert(struct graph_build *b, struct ggml_tens
                                          struct ggml_tensor *x, float clamp)
 {
     struct ggml_tensor *up = graph_linear(b, w[TENSOR_SHARED_UP], NULL, x);
-    struct ggml_tensor *gate = graph_linear(b, w[TENSOR_SHARED_GATE], NULL, x);
-    return graph_linear(b, w[TENSOR_SHARED_DOWN], NULL, activate(b, gate, up, clamp));
+    struct ggml_tensor *y =
+        b->architecture->has_no_gate
+            ? activate_ungated(b, up)
+            : activate(b, graph_linear(b, w[TENSOR_SHARED_GATE], NULL, x), up, clamp);
+    y = graph_linear(b, w[TENSOR_SHARED_DOWN], NULL, y);
+    if (w[TENSOR_SHARED_ROUTER]) /* one weight a row */
+        y = ggml_mul(b->ctx, y,
+                     ggml_sigmoid(b->ctx, graph_linear(b, w[TENSOR_SHARED_ROUTER], NULL, x)));
+    return y;
 }
 
 struct routing {
@@ -138,17 +153,24 @@ static struct ggml_tensor *mixture(struct graph_build *b, struct ggml_tensor **w
                                    struct ggml_tensor *x, float clamp)
 {
     const bool weighs_input = b->architecture->weighs_input;
-    int64_t n_embd = x->ne[0], n_used = b->h->n_experts_used, t = x->ne[1];
+    int64_t n_used = b->h->n_experts_used, t = x->ne[1];
     struct routing r = route(b, w, x);
+    if (w[TENSOR_EXPERTS_LATENT_DOWN])
+        x = graph_linear(b, w[TENSOR_EXPERTS_LATENT_DOWN], NULL, x);
+    const int64_t n_embd = x->ne[0];
     ggml_build_forward_expand(b->cgraph, r.weights); /* early, so that GPUs overlap it */
     struct ggml_tensor *rows = ggml_reshape_3d(b->ctx, x, n_embd, 1, t);
     if (weighs_input)
         rows = ggml_mul(b->ctx, ggml_repeat_4d(b->ctx, rows, n_embd, n_used, t, 1), r.weights);
     struct ggml_tensor *up =
         experts_linear(b, w[TENSOR_EXPERTS_UP], w[TENSOR_EXPERTS_UP_BIAS], rows, r.chosen);
-    struct ggml_tensor *gate =
-        experts_linear(b, w[TENSOR_EXPERTS_GATE], w[TENSOR_EXPERTS_GATE_BIAS], rows, r.chosen);
-    struct ggml_tensor *y = activate(b, gate, up, clamp);
+    struct ggml_tensor *y =
+        b->architecture->has_no_gate
+            ? activate_ungated(b, up)
+            : activate(b,
+                       experts_linear(b, w[TENSOR_EXPERTS_GATE], w[TENSOR_EXPERTS_GATE_BIAS], rows,
+                                      r.chosen),
+                       up, clamp);
     y = experts_linear(b, w[TENSOR_EXPERTS_DOWN], w[TENSOR_EXPERTS_DOWN_BIAS], y, r.chosen);
     if (!weighs_input)
         y = ggml_mul(b->ctx, y, r.weights); /* [n_embd, n_used, t] */
@@ -158,7 +180,10 @@ static struct ggml_tensor *mixture(struct graph_build *b, struct ggml_tensor **w
         struct ggml_tensor *one = ggml_view_2d(b->ctx, y, n_embd, t, y->nb[2], i * y->nb[1]);
         sum = sum ? ggml_add(b->ctx, sum, one) : one;
     }
-    return b->h->n_experts_used == 1 ? ggml_cont(b->ctx, sum) : sum;
+    if (b->h->n_experts_used == 1)
+        sum = ggml_cont(b->ctx, sum);
+    return w[TENSOR_EXPERTS_LATENT_UP] ? graph_linear(b, w[TENSOR_EXPERTS_LATENT_UP], NULL, sum)
+                                       : sum;
 }
 
 struct ggml_tensor *graph_ffn(struct graph_build *b, uint32_t index, struct ggml_tensor *x)

@@ -52,6 +52,8 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
         const uint32_t cells = heads.layers[i].is_windowed ? kv->window_cells : kv->cells;
         const int64_t n_cells = (int64_t)cells * kv->n_slots;
         const int64_t n_heads = heads.layers[i].n_head_kv;
+        if (!n_heads) /* it keeps a state instead (recurrent_state.h), or nothing */
+            continue;
         kv->k[i] = ggml_new_tensor_2d(kv->context, ggml_type, n_heads * heads.dim_k, n_cells);
         ggml_format_name(kv->k[i], "kv_k.%u", i);
         if (heads.v_in_k)
@@ -64,11 +66,15 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
 
 uint64_t kv_cache_bytes(const struct kv_cache *kv)
 {
-    return ggml_backend_alloc_ctx_tensors_from_buft_size(kv->context, kv->type);
+    return ggml_get_first_tensor(kv->context)
+               ? ggml_backend_alloc_ctx_tensors_from_buft_size(kv->context, kv->type)
+               : 0;
 }
 
 enum error_code kv_cache_alloc(struct kv_cache *kv, struct error *err)
 {
+    if (!ggml_get_first_tensor(kv->context))
+        return ERROR_NONE;
     kv->buffer = ggml_backend_alloc_ctx_tensors_from_buft(kv->context, kv->type);
     if (!kv->buffer)
         return error_set(err, ERROR_NO_MEMORY,
@@ -120,7 +126,7 @@ uint64_t kv_cache_bytes_per_cell(const struct kv_cache *kv)
 
 uint32_t kv_cache_layer_cells(const struct kv_cache *kv, uint32_t layer)
 {
-    return (uint32_t)kv->k[layer]->ne[1] / kv->n_slots;
+    return kv->k[layer] ? (uint32_t)kv->k[layer]->ne[1] / kv->n_slots : 0;
 }
 
 uint32_t kv_cache_layer_start(const struct kv_cache *kv, uint32_t layer, uint32_t slot)
@@ -164,7 +170,7 @@ void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_ru
 {
     const size_t k = kv_row_bytes(kv->k[layer]), v = kv_row_bytes(kv->v[layer]), n = run->n_rows;
     char *to = out;
-    for (uint32_t at = 0; at < n;) {
+    for (uint32_t at = 0; k && at < n;) {
         const struct kv_piece piece = kv_piece_at(kv, layer, run, at);
         ggml_backend_tensor_get(kv->k[layer], to + piece.at * k, piece.cell * k, piece.n * k);
         if (v)
@@ -180,7 +186,7 @@ void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *ru
     const size_t k = kv_row_bytes(kv->k[layer]), v = kv_row_bytes(kv->v[layer]), n = run->n_rows;
     const uint32_t cells = kv_cache_layer_cells(kv, layer);
     const char *from = in;
-    for (uint32_t at = n > cells ? run->n_rows - cells : 0; at < n;) {
+    for (uint32_t at = n > cells ? run->n_rows - cells : 0; k && at < n;) {
         const struct kv_piece piece = kv_piece_at(kv, layer, run, at);
         ggml_backend_tensor_set(kv->k[layer], from + piece.at * k, piece.cell * k, piece.n * k);
         if (v)

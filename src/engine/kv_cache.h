@@ -48,7 +48,8 @@ void kv_cache_deinit(struct kv_cache *kv);
 /* What one more token of context takes, in all slots. */
 uint64_t kv_cache_bytes_per_cell(const struct kv_cache *kv);
 
-uint32_t kv_cache_layer_cells(const struct kv_cache *kv, uint32_t layer); /* of one slot */
+/* Of one slot; 0: the layer has no cache. */
+uint32_t kv_cache_layer_cells(const struct kv_cache *kv, uint32_t layer);
 /* The first position of the slot that the layer has. */
 uint32_t kv_cache_layer_start(const struct kv_cache *kv, uint32_t layer, uint32_t slot);
 /* The slot's rows up to `end` - 1 are about to be written; 0: it is emptied. */

@@ -53,6 +53,36 @@ static enum error_code check_windows(const struct stage *stage, const struct bat
     return ERROR_NONE;
 }
 
+/* What a slot held before is another sequence's. */
+static void clear_new_states(struct stage *stage, const struct batch *batch)
+{
+    for (uint32_t i = 0; stage->state.n_recurrent && i < batch->n_rows; i++) {
+        if (batch->rows[i].position == 0)
+            recurrent_state_clear(&stage->state, batch->rows[i].slot);
+    }
+}
+
+static enum error_code stage_run_graph(struct stage *stage, const struct batch *batch, float *out,
+                                       struct error *err)
+{
+    enum error_code code = stage_stream_begin(stage, err);
+    if (code)
+        return code;
+    enum ggml_status status = ggml_backend_sched_graph_compute(stage->sched, stage->graph.cgraph);
+    code = stage_stream_end(stage, status == GGML_STATUS_SUCCESS, err);
+    if (code)
+        return code;
+    if (status != GGML_STATUS_SUCCESS)
+        return error_set(err, status == GGML_STATUS_ALLOC_FAILED ? ERROR_NO_MEMORY : ERROR_DEVICE,
+                         "%s: computing a batch of %u rows failed (%s)",
+                         device_info(stage->device)->id, batch->n_rows,
+                         ggml_status_to_string(status));
+    code = gguf_file_check_whole(model_file(stage->model), err);
+    if (!code && stage->graph.result && out)
+        ggml_backend_tensor_get(stage->graph.result, out, 0, ggml_nbytes(stage->graph.result));
+    return code;
+}
+
 enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in,
                               float *out, struct error *err)
 {
@@ -74,30 +104,19 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
         kv_cache_advance(&stage->kv, batch->rows[i].slot, batch->rows[i].position + 1);
     bool told = device_wants_work(stage->device);
     uint64_t start_ns = told ? clock_now_ns() : 0;
-    code = stage_stream_begin(stage, err);
-    if (code)
-        return code;
+    clear_new_states(stage, batch);
     stage_inputs_set(&stage->graph, batch, stage->h, &stage->kv, in);
-    enum ggml_status status = ggml_backend_sched_graph_compute(stage->sched, stage->graph.cgraph);
-    code = stage_stream_end(stage, status == GGML_STATUS_SUCCESS, err);
-    if (code)
-        return code;
-    if (status != GGML_STATUS_SUCCESS)
-        return error_set(err, status == GGML_STATUS_ALLOC_FAILED ? ERROR_NO_MEMORY : ERROR_DEVICE,
-                         "%s: computing a batch of %u rows failed (%s)",
-                         device_info(stage->device)->id, batch->n_rows,
-                         ggml_status_to_string(status));
-    code = gguf_file_check_whole(model_file(stage->model), err);
-    if (code)
-        return code;
-    if (stage->graph.result && out)
-        ggml_backend_tensor_get(stage->graph.result, out, 0, ggml_nbytes(stage->graph.result));
-    code = told ? tell_work(stage, batch, start_ns, out, err) : ERROR_NONE;
-    if (code)
-        return code;
-    for (uint32_t i = 0; i < batch->n_rows; i++)
-        stage->kv.lengths[batch->rows[i].slot]++;
-    return ERROR_NONE;
+    code = stage_run_graph(stage, batch, out, err);
+    if (!code && told)
+        code = tell_work(stage, batch, start_ns, out, err);
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        uint32_t *length = &stage->kv.lengths[batch->rows[i].slot];
+        if (!code)
+            ++*length;
+        else if (stage->state.n_recurrent) /* how far its state came is not known */
+            *length = 0;
+    }
+    return code;
 }
 
 /* ---- KV cache ---- */
@@ -110,8 +129,8 @@ uint32_t stage_kv_length(const struct stage *stage, uint32_t slot)
 void stage_kv_truncate(struct stage *stage, uint32_t slot, uint32_t length)
 {
     if (length < stage->kv.lengths[slot])
-        stage->kv.lengths[slot] = length;
-    if (!length)
+        stage->kv.lengths[slot] = stage->state.n_recurrent ? 0 : length;
+    if (!stage->kv.lengths[slot])
         kv_cache_advance(&stage->kv, slot, 0);
 }
 
@@ -121,8 +140,14 @@ enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, u
     if (from >= stage->kv.n_slots || to >= stage->kv.n_slots || length > stage->kv.lengths[from])
         return error_set(err, ERROR_INVALID, "cannot copy %u tokens of slot %u to slot %u", length,
                          from, to);
+    if (stage->state.n_recurrent && length != stage->kv.lengths[from])
+        return error_set(err, ERROR_INVALID,
+                         "slot %u: its state is of %u tokens, and cannot be copied as of %u", from,
+                         stage->kv.lengths[from], length);
     enum error_code code =
         from == to ? ERROR_NONE : kv_cache_copy(&stage->kv, from, to, length, err);
+    if (!code && from != to)
+        code = recurrent_state_copy(&stage->state, from, to, err);
     if (!code)
         stage->kv.lengths[to] = length;
     return code;
@@ -137,6 +162,9 @@ static enum error_code check_run(const struct stage *stage, const struct kv_run 
                                  uint32_t length, struct error *err)
 {
     const struct stage_options *options = &stage->options;
+    if (hyperparameters_has_states(stage->h))
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "caches of a model with recurrent layers are not moved");
     if (run->layer < options->first_layer ||
         run->layer - options->first_layer >= options->n_layers || run->slot >= options->n_slots ||
         run->first > length || run->n_rows > length - run->first)

@@ -4,6 +4,8 @@
  * The last gives logits (f32, n_outputs x n_vocab) or, for embeddings, the normed hidden
  * states; the others hidden states. A stage knows nothing of other stages.
  *
+ * Layers with a recurrence keep a state (recurrent_state.h) with the same life as the KV cache.
+ *
  * KV cache: `n_slots` slots of `context` tokens, allocated when the stage opens. A slot holds
  * one sequence from position 0 on, without gaps: the rows of a batch must continue it.
  *
@@ -103,7 +105,7 @@ uint32_t batch_output_count(const struct batch *batch);
 /* Computes the batch. `in`: hidden rows, NULL for the first stage. `out`: room for n_rows x
  * stage_width() floats, or on the last stage batch_output_count() x stage_output_width()
  * (x stage_width() for embeddings); NULL when there is nothing to give. On failure the slots
- * keep their length. */
+ * keep their length; those of a stage with recurrent layers are empty then. */
 enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in,
                               float *out, struct error *err);
 
@@ -112,8 +114,11 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
  * is cut off further back than that cannot go on: stage_forward() refuses, and it is to be emptied.
  */
 uint32_t stage_kv_length(const struct stage *stage, uint32_t slot);
-void stage_kv_truncate(struct stage *stage, uint32_t slot,
-                       uint32_t length); /* no-op when already shorter; 0 frees the sequence */
+void stage_kv_truncate(
+    struct stage *stage, uint32_t slot,
+    uint32_t length); /* no-op when already shorter; 0 frees the sequence. A stage
+                         with recurrent layers cannot cut: the slot is empty */
+/* With recurrent layers `length` must be all that `from` has. */
 enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
                               struct error *err);
 

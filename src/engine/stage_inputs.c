@@ -56,6 +56,20 @@ static float temperature(const struct hyperparameters *h, uint32_t position)
     return 1.0f + h->temperature_scale * logf(1.0f + steps);
 }
 
+static void set_slots(int32_t *slots)
+{
+    for (int32_t i = 0; slots && i < LIMIT_SEQUENCES; i++)
+        slots[i] = i;
+}
+
+/* Press et al. 2021, arXiv:2108.12409: 2^(-8/n), 2^(-16/n), … */
+static void set_slopes(float *slopes, uint32_t n_head)
+{
+    const float ratio = exp2f(-8.0f / (float)n_head);
+    for (uint32_t i = 0; slopes && i < n_head; i++)
+        slopes[i] = powf(ratio, (float)(i + 1));
+}
+
 void stage_inputs_set(const struct graph *graph, const struct batch *batch,
                       const struct hyperparameters *hyperparameters, const struct kv_cache *kv,
                       const float *hidden)
@@ -63,6 +77,8 @@ void stage_inputs_set(const struct graph *graph, const struct batch *batch,
     int32_t *tokens = host_data(graph->tokens), *positions = host_data(graph->positions);
     int32_t *outputs = host_data(graph->outputs);
     int64_t *cells = host_data(graph->cells), *cells_window = host_data(graph->cells_window);
+    set_slots(host_data(graph->slots));
+    set_slopes(host_data(graph->slopes), hyperparameters->n_head);
     float *temperatures = host_data(graph->temperatures);
     for (uint32_t i = 0; i < batch->n_rows; i++) {
         const struct batch_row *row = &batch->rows[i];

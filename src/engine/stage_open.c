@@ -91,15 +91,19 @@ static enum error_code set_attention(struct stage *stage, struct error *err)
         stage->attention[i] = (struct graph_attention){
             .kernel = attention_kernel_best(),
             .n_threads = device_threads(stage->device),
-            .form = {.n_head = form->n_head,
-                     .n_head_kv = form->n_head_kv,
-                     .dim_k = h->n_head_dim_k,
-                     .dim_v = h->n_head_dim_v,
-                     .window = form->is_windowed ? h->window : 0,
-                     .ring = form->is_windowed ? window_cells : 0,
-                     .scale = h->attention_scale,
-                     .softcap = h->attention_softcap,
-                     .type = attention_type_of(stage->options.kv_type)},
+        };
+        if (!form->n_head_kv)
+            continue;
+        stage->attention[i].form = (struct attention_form){
+            .n_head = form->n_head,
+            .n_head_kv = form->n_head_kv,
+            .dim_k = h->n_head_dim_k,
+            .dim_v = h->n_head_dim_v,
+            .window = form->is_windowed ? h->window : 0,
+            .ring = form->is_windowed ? window_cells : 0,
+            .scale = h->attention_scale,
+            .softcap = h->attention_softcap,
+            .type = attention_type_of(stage->options.kv_type),
         };
     }
     stage->source.attention = stage->attention;
@@ -152,8 +156,10 @@ static enum error_code new_scheduler(struct stage *stage, struct error *err)
 {
     ggml_backend_t backends[BACKENDS_MAX];
     uint32_t n_backends = list_backends(stage, backends);
+    const size_t per_group =
+        model_architecture(stage->model)->recurrence ? GRAPH_RECURRENT_NODES : 16;
     size_t n_nodes =
-        64 + (160 + 16 * (size_t)stage->options.n_slots + 2 * (size_t)stage->h->n_experts_used) *
+        64 + (160 + per_group * stage->options.n_slots + 2 * (size_t)stage->h->n_experts_used) *
                  stage->options.n_layers;
     stage->sched = ggml_backend_sched_new(backends, NULL, (int)n_backends, n_nodes, false, false);
     return stage->sched
@@ -174,11 +180,16 @@ static enum error_code stage_declare(struct stage *stage, struct error *err)
                               h->n_head_dim_v, h->window, h->is_latent_absorbed},
             &stage->options, err);
     if (!code)
+        code = recurrent_state_declare(
+            &stage->state, ggml_backend_get_default_buffer_type(device_ggml_backend(stage->device)),
+            h, &stage->options, err);
+    if (!code)
         code = new_scheduler(stage, err);
     stage->source.architecture = model_architecture(stage->model);
     stage->source.hyperparameters = h;
     stage->source.weights = &stage->weights;
     stage->source.kv = &stage->kv;
+    stage->source.state = &stage->state;
     stage->source.products = device_ggml_products(stage->device);
     stage->source.first = stage->options.first_layer == 0;
     stage->source.last = stage->options.first_layer + stage->options.n_layers == h->n_layers;
@@ -218,7 +229,7 @@ static void keep_largest(struct stage *stage, const size_t sizes[BACKENDS_MAX])
 }
 
 struct placeholders { /* one for each buffer type */
-    ggml_backend_buffer_t list[WEIGHT_POOLS_MAX + 1];
+    ggml_backend_buffer_t list[WEIGHT_POOLS_MAX + 2];
     uint32_t n;
 };
 
@@ -229,7 +240,7 @@ static ggml_backend_buffer_t placeholder_of(struct placeholders *all,
         if (ggml_backend_buffer_get_type(all->list[i]) == type)
             return all->list[i];
     }
-    assert(all->n <= WEIGHT_POOLS_MAX);
+    assert(all->n < WEIGHT_POOLS_MAX + 2);
     ggml_backend_buffer_t buffer = all->list[all->n++] = ggml_backend_buft_alloc_buffer(type, 0);
     if (weights)
         ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
@@ -246,6 +257,8 @@ static void set_placeholders(struct stage *stage, struct placeholders *all, bool
                             there ? placeholder_of(all, unit->pools[k].type, true) : NULL);
     }
     set_placeholder(stage->kv.context, there ? placeholder_of(all, stage->kv.type, false) : NULL);
+    set_placeholder(stage->state.context,
+                    there ? placeholder_of(all, stage->state.type, false) : NULL);
 }
 
 static enum error_code measure_compute(struct stage *stage, struct error *err)
@@ -280,7 +293,7 @@ static enum error_code stage_measure_graphs(struct stage *stage, struct error *e
         code = weights_limit(&stage->weights, stage->options.weights_max, err);
     weights_bytes(&stage->weights, false, &stage->memory.weights, &host);
     stage->memory.host += host;
-    stage->memory.kv = kv_cache_bytes(&stage->kv);
+    stage->memory.kv = kv_cache_bytes(&stage->kv) + recurrent_state_bytes(&stage->state);
     return code;
 }
 
@@ -360,6 +373,8 @@ static enum error_code stage_load(struct stage *stage, struct error *err)
         code = weights_load(&stage->weights, err);
     if (!code)
         code = kv_cache_alloc(&stage->kv, err);
+    if (!code)
+        code = recurrent_state_alloc(&stage->state, err);
     if (!code)
         code = reserve_compute(stage, err);
     if (!code)
@@ -450,6 +465,7 @@ void stage_close(struct stage *stage)
     graph_deinit(&stage->graph);
     ggml_backend_sched_free(stage->sched);
     kv_cache_deinit(&stage->kv);
+    recurrent_state_deinit(&stage->state);
     weights_deinit(&stage->weights);
     device_release(stage->device, stage->reserved_bytes);
     mem_free(stage->attention);

@@ -3,6 +3,7 @@
 
 #include "engine/graph.h"
 #include "engine/kv_cache.h"
+#include "engine/recurrent_state.h"
 #include "engine/stage.h"
 #include "engine/stage_stream.h"
 #include "engine/stage_work.h"
@@ -17,6 +18,7 @@ struct stage {
     struct stage_options options;
     struct stage_weights weights;
     struct kv_cache kv;
+    struct recurrent_state state;
     struct graph_source source;
     struct graph_attention *attention; /* source.attention, where it is ours */
     ggml_backend_sched_t sched;

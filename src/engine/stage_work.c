@@ -15,6 +15,7 @@ static void work_add(struct layer_cost *sum, struct layer_cost more)
     sum->flops_per_token += more.flops_per_token;
     sum->flops_per_token_per_context += more.flops_per_token_per_context;
     sum->kv_elements_per_token += more.kv_elements_per_token;
+    sum->state_bytes += more.state_bytes;
 }
 
 void stage_cost_read(const struct model *model, const struct stage_options *options,
@@ -49,6 +50,7 @@ void stage_work_count(const struct stage_cost *cost, const struct batch *batch,
         uint64_t context = batch->rows[i].position + 1u;
         bool is_last = i + 1 == batch->n_rows || batch->rows[i + 1].slot != batch->rows[i].slot;
         out->flops += context * cost->layers.flops_per_token_per_context;
-        out->bytes_read += is_last ? context * cost->kv_bytes_per_token : 0;
+        out->bytes_read +=
+            is_last ? context * cost->kv_bytes_per_token + 2 * cost->layers.state_bytes : 0;
     }
 }

@@ -31,9 +31,10 @@ static enum ggml_op operation_of(enum tensor_role role, uint32_t n_dims)
     case TENSOR_EXPERTS_DOWN_BIAS:
         return GGML_OP_ADD_ID;
     default:
-        return tensor_role_is_of_experts(role) ? GGML_OP_MUL_MAT_ID
-               : n_dims >= 2                   ? GGML_OP_MUL_MAT
-                                               : GGML_OP_MUL;
+        return tensor_role_is_elementwise(role)  ? GGML_OP_MUL
+               : tensor_role_is_of_experts(role) ? GGML_OP_MUL_MAT_ID
+               : n_dims >= 2                     ? GGML_OP_MUL_MAT
+                                                 : GGML_OP_MUL;
     }
 }
 

@@ -30,6 +30,19 @@ enum tensor_dim {
     DIM_LATENT_KV_HEADS, /* n_head x (unrotated key, value) */
     DIM_LATENT_K_PLAIN,  /* the unrotated part of a head's key */
     DIM_LATENT_V,
+    DIM_EXPERT_IN, /* what routed experts take and give */
+    DIM_KERNEL,
+    DIM_CHANNELS,
+    DIM_CHANNELS_IN, /* a short convolution's, thrice */
+    DIM_STATE_IN,    /* gate, channels and step of a Mamba-2 layer */
+    DIM_STATE_HEADS,
+    DIM_STATE_HEADS_TWICE,
+    DIM_STATE_BIAS, /* a step's: of a head, or of every channel */
+    DIM_STATE_VALUES,
+    DIM_STATE_VALUES_THRICE,
+    DIM_STATE_NORM,
+    DIM_STATE_NORM_GROUPS,
+    DIM_STATE_LOW, /* between the two matrices of Kimi's decay and gate */
 };
 
 static const struct {
@@ -38,9 +51,10 @@ static const struct {
     uint8_t dims[3];
     const char *other_name; /* NULL: all files agree */
     bool is_of_experts;
+    bool is_elementwise; /* F32, and dimensions of 1 may be anywhere in its shape */
 } roles[TENSOR_ROLE_COUNT] = {
     [TENSOR_TOKEN_EMBEDDING] = {"token_embd.weight", false, {DIM_EMBD, DIM_VOCAB}},
-    [TENSOR_OUTPUT_NORM] = {"output_norm.weight", false, {DIM_EMBD}},
+    [TENSOR_OUTPUT_NORM] = {"output_norm.weight", false, {DIM_EMBD}, "token_embd_norm.weight"},
     [TENSOR_OUTPUT_NORM_BIAS] = {"output_norm.bias", false, {DIM_EMBD}},
     [TENSOR_OUTPUT] = {"output.weight", false, {DIM_EMBD, DIM_VOCAB}},
     [TENSOR_OUTPUT_BIAS] = {"output.bias", false, {DIM_VOCAB}},
@@ -95,20 +109,78 @@ static const struct {
     [TENSOR_ROUTER] = {"blk.%u.ffn_gate_inp.weight", true, {DIM_EMBD, DIM_EXPERTS}},
     [TENSOR_ROUTER_BIAS] = {"blk.%u.ffn_gate_inp.bias", true, {DIM_EXPERTS}},
     [TENSOR_CHOICE_BIAS] = {"blk.%u.exp_probs_b.bias", true, {DIM_EXPERTS}, "blk.%u.exp_probs_b"},
-    [TENSOR_EXPERTS_GATE] =
-        {"blk.%u.ffn_gate_exps.weight", true, {DIM_EMBD, DIM_FF_EXPERT, DIM_EXPERTS}, NULL, true},
-    [TENSOR_EXPERTS_UP] =
-        {"blk.%u.ffn_up_exps.weight", true, {DIM_EMBD, DIM_FF_EXPERT, DIM_EXPERTS}, NULL, true},
-    [TENSOR_EXPERTS_DOWN] =
-        {"blk.%u.ffn_down_exps.weight", true, {DIM_FF_EXPERT, DIM_EMBD, DIM_EXPERTS}, NULL, true},
+    [TENSOR_EXPERTS_GATE] = {"blk.%u.ffn_gate_exps.weight",
+                             true,
+                             {DIM_EXPERT_IN, DIM_FF_EXPERT, DIM_EXPERTS},
+                             NULL,
+                             true},
+    [TENSOR_EXPERTS_UP] = {"blk.%u.ffn_up_exps.weight",
+                           true,
+                           {DIM_EXPERT_IN, DIM_FF_EXPERT, DIM_EXPERTS},
+                           NULL,
+                           true},
+    [TENSOR_EXPERTS_DOWN] = {"blk.%u.ffn_down_exps.weight",
+                             true,
+                             {DIM_FF_EXPERT, DIM_EXPERT_IN, DIM_EXPERTS},
+                             NULL,
+                             true},
     [TENSOR_EXPERTS_GATE_BIAS] = {"blk.%u.ffn_gate_exps.bias", true, {DIM_FF_EXPERT, DIM_EXPERTS}},
     [TENSOR_EXPERTS_UP_BIAS] = {"blk.%u.ffn_up_exps.bias", true, {DIM_FF_EXPERT, DIM_EXPERTS}},
     [TENSOR_EXPERTS_DOWN_BIAS] = {"blk.%u.ffn_down_exps.bias", true, {DIM_EMBD, DIM_EXPERTS}},
     [TENSOR_SHARED_GATE] = {"blk.%u.ffn_gate_shexp.weight", true, {DIM_EMBD, DIM_FF_SHARED}},
     [TENSOR_SHARED_UP] = {"blk.%u.ffn_up_shexp.weight", true, {DIM_EMBD, DIM_FF_SHARED}},
     [TENSOR_SHARED_DOWN] = {"blk.%u.ffn_down_shexp.weight", true, {DIM_FF_SHARED, DIM_EMBD}},
+    [TENSOR_SHARED_ROUTER] =
+        {"blk.%u.ffn_gate_inp_shexp.weight", true, {DIM_EMBD}, NULL, false, true},
+    [TENSOR_EXPERTS_LATENT_DOWN] = {"blk.%u.ffn_latent_down.weight",
+                                    true,
+                                    {DIM_EMBD, DIM_EXPERT_IN}},
+    [TENSOR_EXPERTS_LATENT_UP] = {"blk.%u.ffn_latent_up.weight", true, {DIM_EXPERT_IN, DIM_EMBD}},
+    [TENSOR_CONVOLUTION_IN] = {"blk.%u.shortconv.in_proj.weight",
+                               true,
+                               {DIM_EMBD, DIM_CHANNELS_IN}},
+    [TENSOR_CONVOLUTION] =
+        {"blk.%u.shortconv.conv.weight", true, {DIM_KERNEL, DIM_CHANNELS}, NULL, false, true},
+    [TENSOR_CONVOLUTION_OUT] = {"blk.%u.shortconv.out_proj.weight", true, {DIM_CHANNELS, DIM_EMBD}},
+    [TENSOR_STATE_IN] = {"blk.%u.ssm_in.weight", true, {DIM_EMBD, DIM_STATE_IN}},
+    [TENSOR_STATE_CONVOLUTION] =
+        {"blk.%u.ssm_conv1d.weight", true, {DIM_KERNEL, DIM_CHANNELS}, NULL, false, true},
+    [TENSOR_STATE_CONVOLUTION_BIAS] =
+        {"blk.%u.ssm_conv1d.bias", true, {DIM_CHANNELS}, NULL, false, true},
+    [TENSOR_STATE_STEP_BIAS] = {"blk.%u.ssm_dt.bias", true, {DIM_STATE_BIAS}, NULL, false, true},
+    [TENSOR_STATE_DECAY] = {"blk.%u.ssm_a", true, {DIM_STATE_HEADS}, NULL, false, true},
+    [TENSOR_STATE_SKIP] = {"blk.%u.ssm_d", true, {DIM_STATE_HEADS}, NULL, false, true},
+    [TENSOR_STATE_NORM] = {"blk.%u.ssm_norm.weight",
+                           true,
+                           {DIM_STATE_NORM, DIM_STATE_NORM_GROUPS},
+                           NULL,
+                           false,
+                           true},
+    [TENSOR_STATE_OUT] = {"blk.%u.ssm_out.weight", true, {DIM_STATE_VALUES, DIM_EMBD}},
+    [TENSOR_DELTA_QKV] = {"blk.%u.attn_qkv.weight", true, {DIM_EMBD, DIM_CHANNELS}},
+    [TENSOR_DELTA_GATE] = {"blk.%u.attn_gate.weight", true, {DIM_EMBD, DIM_STATE_VALUES}},
+    [TENSOR_DELTA_BETA_ALPHA] = {"blk.%u.ssm_ba.weight", true, {DIM_EMBD, DIM_STATE_HEADS_TWICE}},
+    [TENSOR_DELTA_BETA] = {"blk.%u.ssm_beta.weight", true, {DIM_EMBD, DIM_STATE_HEADS}},
+    [TENSOR_DELTA_ALPHA] = {"blk.%u.ssm_alpha.weight", true, {DIM_EMBD, DIM_STATE_HEADS}},
+    [TENSOR_DELTA_Q] = {"blk.%u.attn_q.weight", true, {DIM_EMBD, DIM_STATE_VALUES}},
+    [TENSOR_DELTA_K] = {"blk.%u.attn_k.weight", true, {DIM_EMBD, DIM_STATE_VALUES}},
+    [TENSOR_DELTA_V] = {"blk.%u.attn_v.weight", true, {DIM_EMBD, DIM_STATE_VALUES}},
+    [TENSOR_DELTA_Q_CONVOLUTION] =
+        {"blk.%u.ssm_conv1d_q.weight", true, {DIM_KERNEL, DIM_STATE_VALUES}, NULL, false, true},
+    [TENSOR_DELTA_K_CONVOLUTION] =
+        {"blk.%u.ssm_conv1d_k.weight", true, {DIM_KERNEL, DIM_STATE_VALUES}, NULL, false, true},
+    [TENSOR_DELTA_V_CONVOLUTION] =
+        {"blk.%u.ssm_conv1d_v.weight", true, {DIM_KERNEL, DIM_STATE_VALUES}, NULL, false, true},
+    [TENSOR_DELTA_DECAY_DOWN] = {"blk.%u.ssm_f_a.weight", true, {DIM_EMBD, DIM_STATE_LOW}},
+    [TENSOR_DELTA_DECAY_UP] = {"blk.%u.ssm_f_b.weight", true, {DIM_STATE_LOW, DIM_STATE_VALUES}},
+    [TENSOR_DELTA_GATE_DOWN] = {"blk.%u.ssm_g_a.weight", true, {DIM_EMBD, DIM_STATE_LOW}},
+    [TENSOR_DELTA_GATE_UP] = {"blk.%u.ssm_g_b.weight", true, {DIM_STATE_LOW, DIM_STATE_VALUES}},
+    [TENSOR_DELTA_OUT] = {"blk.%u.attn_output.weight", true, {DIM_STATE_VALUES, DIM_EMBD}},
+    [TENSOR_LIGHTNING_QKV] = {"blk.%u.attn_qkv.weight", true, {DIM_EMBD, DIM_STATE_VALUES_THRICE}},
+    [TENSOR_LIGHTNING_NORM] =
+        {"blk.%u.attn_norm_2.weight", true, {DIM_STATE_VALUES}, NULL, false, true},
 };
-_Static_assert(TENSOR_ROLE_COUNT <= 64, "a set of roles is 64 bits");
+_Static_assert(TENSOR_ROLE_COUNT <= 128, "a set of roles is 128 bits");
 
 /* The names are the table's own literals, so a format that is not a literal is safe here. */
 #pragma GCC diagnostic push
@@ -131,9 +203,50 @@ bool tensor_role_per_layer(enum tensor_role role)
     return roles[role].per_layer;
 }
 
+bool tensor_role_is_elementwise(enum tensor_role role)
+{
+    return roles[role].is_elementwise;
+}
+
 bool tensor_role_is_of_experts(enum tensor_role role)
 {
     return roles[role].is_of_experts;
+}
+
+static int64_t recurrent_dim_size(const struct architecture *a, const struct recurrent_form *form,
+                                  enum tensor_dim dim)
+{
+    const int64_t heads = form->n_head, values = heads * form->dim_v;
+    const bool is_mamba = a->recurrence == RECURRENCE_MAMBA2;
+    const bool by_channel = a->recurrence == RECURRENCE_DELTA_CHANNELS;
+    switch ((int)dim) {
+    case DIM_KERNEL:
+        return form->kernel;
+    case DIM_CHANNELS:
+        return form->channels;
+    case DIM_CHANNELS_IN:
+        return 3 * (int64_t)form->channels;
+    case DIM_STATE_IN:
+        return values + form->channels + heads;
+    case DIM_STATE_HEADS:
+        return heads;
+    case DIM_STATE_HEADS_TWICE:
+        return 2 * heads;
+    case DIM_STATE_BIAS:
+        return by_channel ? values : heads;
+    case DIM_STATE_VALUES:
+        return values;
+    case DIM_STATE_VALUES_THRICE:
+        return 3 * values;
+    case DIM_STATE_NORM:
+        return is_mamba ? values / form->n_group : form->dim_v;
+    case DIM_STATE_NORM_GROUPS:
+        return is_mamba ? form->n_group : 1;
+    case DIM_STATE_LOW:
+        return a->delta_decay_is_bounded ? values : form->dim_v;
+    default:
+        return 0;
+    }
 }
 
 static int64_t dim_size(const struct architecture *a, const struct hyperparameters *h,
@@ -150,7 +263,7 @@ static int64_t dim_size(const struct architecture *a, const struct hyperparamete
     case DIM_VOCAB:
         return h->n_vocab;
     case DIM_Q:
-        return h->n_latent_kv ? n_head * h->n_latent_dim_k : q;
+        return h->n_latent_kv ? n_head * h->n_latent_dim_k : a->has_query_gate ? 2 * q : q;
     case DIM_K:
         return k;
     case DIM_V:
@@ -191,6 +304,21 @@ static int64_t dim_size(const struct architecture *a, const struct hyperparamete
         return plain;
     case DIM_LATENT_V:
         return h->n_latent_dim_v;
+    case DIM_EXPERT_IN:
+        return h->n_latent_expert ? h->n_latent_expert : h->n_embd;
+    case DIM_KERNEL:
+    case DIM_CHANNELS:
+    case DIM_CHANNELS_IN:
+    case DIM_STATE_IN:
+    case DIM_STATE_HEADS:
+    case DIM_STATE_HEADS_TWICE:
+    case DIM_STATE_BIAS:
+    case DIM_STATE_VALUES:
+    case DIM_STATE_VALUES_THRICE:
+    case DIM_STATE_NORM:
+    case DIM_STATE_NORM_GROUPS:
+    case DIM_STATE_LOW:
+        return recurrent_dim_size(a, &h->recurrent, dim);
     }
     return 0;
 }
@@ -204,9 +332,9 @@ void tensor_role_shape(const struct architecture *architecture,
                          (enum tensor_dim)roles[role].dims[i]);
 }
 
-static uint64_t roles_of_attention(const struct hyperparameters *h)
+static role_set roles_of_attention(const struct hyperparameters *h)
 {
-    uint64_t needed = ROLE_BIT(TENSOR_ATTENTION_OUT);
+    role_set needed = ROLE_BIT(TENSOR_ATTENTION_OUT);
     if (!h->n_latent_kv)
         return needed;
     needed |= ROLE_BIT(TENSOR_LATENT_KV_DOWN) | ROLE_BIT(TENSOR_LATENT_KV_NORM);
@@ -218,52 +346,150 @@ static uint64_t roles_of_attention(const struct hyperparameters *h)
                                   : ROLE_BIT(TENSOR_LATENT_KV_UP));
 }
 
-static uint64_t roles_of_dense(const struct architecture *a)
+/* What a layer with a state has in every family that keeps such a state. */
+static const role_set roles_of_recurrence[] = {
+    [RECURRENCE_NONE] = 0,
+    [RECURRENCE_SHORT_CONVOLUTION] = ROLE_BIT(TENSOR_CONVOLUTION_IN) |
+                                     ROLE_BIT(TENSOR_CONVOLUTION) |
+                                     ROLE_BIT(TENSOR_CONVOLUTION_OUT),
+    [RECURRENCE_MAMBA2] = ROLE_BIT(TENSOR_STATE_IN) | ROLE_BIT(TENSOR_STATE_CONVOLUTION) |
+                          ROLE_BIT(TENSOR_STATE_CONVOLUTION_BIAS) |
+                          ROLE_BIT(TENSOR_STATE_STEP_BIAS) | ROLE_BIT(TENSOR_STATE_DECAY) |
+                          ROLE_BIT(TENSOR_STATE_SKIP) | ROLE_BIT(TENSOR_STATE_NORM) |
+                          ROLE_BIT(TENSOR_STATE_OUT),
+    [RECURRENCE_DELTA] = ROLE_BIT(TENSOR_DELTA_QKV) | ROLE_BIT(TENSOR_DELTA_GATE) |
+                         ROLE_BIT(TENSOR_STATE_CONVOLUTION) | ROLE_BIT(TENSOR_STATE_STEP_BIAS) |
+                         ROLE_BIT(TENSOR_STATE_DECAY) | ROLE_BIT(TENSOR_STATE_NORM) |
+                         ROLE_BIT(TENSOR_STATE_OUT),
+    [RECURRENCE_DELTA_CHANNELS] =
+        ROLE_BIT(TENSOR_DELTA_Q) | ROLE_BIT(TENSOR_DELTA_K) | ROLE_BIT(TENSOR_DELTA_V) |
+        ROLE_BIT(TENSOR_DELTA_Q_CONVOLUTION) | ROLE_BIT(TENSOR_DELTA_K_CONVOLUTION) |
+        ROLE_BIT(TENSOR_DELTA_V_CONVOLUTION) | ROLE_BIT(TENSOR_DELTA_DECAY_DOWN) |
+        ROLE_BIT(TENSOR_DELTA_GATE_DOWN) | ROLE_BIT(TENSOR_DELTA_BETA) |
+        ROLE_BIT(TENSOR_STATE_STEP_BIAS) | ROLE_BIT(TENSOR_STATE_DECAY) |
+        ROLE_BIT(TENSOR_STATE_NORM) | ROLE_BIT(TENSOR_DELTA_OUT),
+    [RECURRENCE_LIGHTNING] = ROLE_BIT(TENSOR_LIGHTNING_QKV) | ROLE_BIT(TENSOR_LIGHTNING_NORM) |
+                             ROLE_BIT(TENSOR_DELTA_GATE) | ROLE_BIT(TENSOR_DELTA_OUT),
+};
+
+/* Those of a state that families name in `needs` and `may_have`. */
+static const role_set roles_of_some_states =
+    ROLE_BIT(TENSOR_DELTA_BETA_ALPHA) | ROLE_BIT(TENSOR_DELTA_BETA) | ROLE_BIT(TENSOR_DELTA_ALPHA) |
+    ROLE_BIT(TENSOR_DELTA_DECAY_UP) | ROLE_BIT(TENSOR_DELTA_GATE_UP);
+
+/* Those of attention likewise. */
+static const role_set roles_of_heads =
+    ROLE_BIT(TENSOR_Q_BIAS) | ROLE_BIT(TENSOR_K_BIAS) | ROLE_BIT(TENSOR_V_BIAS) |
+    ROLE_BIT(TENSOR_Q_NORM) | ROLE_BIT(TENSOR_K_NORM) | ROLE_BIT(TENSOR_ATTENTION_SINKS) |
+    ROLE_BIT(TENSOR_ATTENTION_GATE) | ROLE_BIT(TENSOR_ATTENTION_HEAD_GATE);
+
+static role_set roles_of_dense(const struct architecture *a)
 {
-    uint64_t needed = ROLE_BIT(TENSOR_FFN_UP) | ROLE_BIT(TENSOR_FFN_DOWN);
+    role_set needed = ROLE_BIT(TENSOR_FFN_UP) | ROLE_BIT(TENSOR_FFN_DOWN);
     return a->fused_gate_up || a->has_no_gate ? needed : needed | ROLE_BIT(TENSOR_FFN_GATE);
 }
 
 /* Those of a mixture that families name in `needs` and `may_have`. */
-static const uint64_t roles_of_mixture =
+static const role_set roles_of_mixture =
     ROLE_BIT(TENSOR_SHARED_GATE) | ROLE_BIT(TENSOR_SHARED_UP) | ROLE_BIT(TENSOR_SHARED_DOWN) |
-    ROLE_BIT(TENSOR_CHOICE_BIAS) | ROLE_BIT(TENSOR_ROUTER_BIAS) |
-    ROLE_BIT(TENSOR_EXPERTS_GATE_BIAS) | ROLE_BIT(TENSOR_EXPERTS_UP_BIAS) |
-    ROLE_BIT(TENSOR_EXPERTS_DOWN_BIAS);
+    ROLE_BIT(TENSOR_SHARED_ROUTER) | ROLE_BIT(TENSOR_EXPERTS_LATENT_DOWN) |
+    ROLE_BIT(TENSOR_EXPERTS_LATENT_UP) | ROLE_BIT(TENSOR_CHOICE_BIAS) |
+    ROLE_BIT(TENSOR_ROUTER_BIAS) | ROLE_BIT(TENSOR_EXPERTS_GATE_BIAS) |
+    ROLE_BIT(TENSOR_EXPERTS_UP_BIAS) | ROLE_BIT(TENSOR_EXPERTS_DOWN_BIAS);
 
-uint64_t architecture_roles_needed(const struct architecture *architecture,
-                                   const struct hyperparameters *hyperparameters, uint32_t layer)
+static role_set roles_of_experts(const struct architecture *a)
 {
-    uint64_t needed = architecture->needs | ROLE_BIT(TENSOR_TOKEN_EMBEDDING) |
-                      ROLE_BIT(TENSOR_OUTPUT_NORM) | roles_of_attention(hyperparameters);
-    if (!architecture->post_norm_only)
-        needed |= ROLE_BIT(TENSOR_ATTENTION_NORM);
-    if (!architecture->post_norm_only && !architecture->ffn_norm_is_post &&
-        !architecture->is_parallel)
-        needed |= ROLE_BIT(TENSOR_FFN_NORM);
-    if (!hyperparameters->layers[layer].is_mixture)
-        return (needed & ~roles_of_mixture) | roles_of_dense(architecture);
-    return needed | ROLE_BIT(TENSOR_ROUTER) | ROLE_BIT(TENSOR_EXPERTS_GATE) |
-           ROLE_BIT(TENSOR_EXPERTS_UP) | ROLE_BIT(TENSOR_EXPERTS_DOWN);
+    role_set needed =
+        ROLE_BIT(TENSOR_ROUTER) | ROLE_BIT(TENSOR_EXPERTS_UP) | ROLE_BIT(TENSOR_EXPERTS_DOWN);
+    return a->has_no_gate ? needed : needed | ROLE_BIT(TENSOR_EXPERTS_GATE);
 }
 
-uint64_t architecture_roles_allowed(const struct architecture *architecture,
+static role_set roles_of_norms(const struct architecture *a, const struct layer_form *form)
+{
+    role_set needed = a->post_norm_only ? 0 : ROLE_BIT(TENSOR_ATTENTION_NORM);
+    if (!a->post_norm_only && !a->ffn_norm_is_post && !a->is_parallel && !a->is_one_branch &&
+        !form->has_no_ffn)
+        needed |= ROLE_BIT(TENSOR_FFN_NORM);
+    return needed;
+}
+
+role_set architecture_roles_needed(const struct architecture *architecture,
+                                   const struct hyperparameters *hyperparameters, uint32_t layer)
+{
+    const struct layer_form *form = &hyperparameters->layers[layer];
+    role_set needed = architecture->needs;
+    needed &= form->is_recurrent ? ~roles_of_heads : ~roles_of_some_states;
+    needed &= form->has_no_mixer ? ~(roles_of_heads | roles_of_some_states) : ~(role_set)0;
+    needed |= ROLE_BIT(TENSOR_TOKEN_EMBEDDING) | ROLE_BIT(TENSOR_OUTPUT_NORM) |
+              roles_of_norms(architecture, form);
+    if (form->is_recurrent)
+        needed |= roles_of_recurrence[architecture->recurrence];
+    else if (!form->has_no_mixer)
+        needed |= roles_of_attention(hyperparameters);
+    if (form->has_no_ffn || !form->is_mixture)
+        needed &= ~roles_of_mixture;
+    if (form->has_no_ffn)
+        return needed;
+    return needed |
+           (form->is_mixture ? roles_of_experts(architecture) : roles_of_dense(architecture));
+}
+
+static role_set roles_allowed_in_ffn(const struct layer_form *form)
+{
+    if (form->has_no_ffn)
+        return 0;
+    return form->is_mixture
+               ? ROLE_BIT(TENSOR_ROUTER_BIAS) | ROLE_BIT(TENSOR_EXPERTS_GATE_BIAS) |
+                     ROLE_BIT(TENSOR_EXPERTS_UP_BIAS) | ROLE_BIT(TENSOR_EXPERTS_DOWN_BIAS)
+               : ROLE_BIT(TENSOR_FFN_GATE_BIAS) | ROLE_BIT(TENSOR_FFN_UP_BIAS) |
+                     ROLE_BIT(TENSOR_FFN_DOWN_BIAS);
+}
+
+role_set architecture_roles_allowed(const struct architecture *architecture,
                                     const struct hyperparameters *hyperparameters, uint32_t layer)
 {
-    uint64_t allowed = ROLE_BIT(TENSOR_OUTPUT) | ROLE_BIT(TENSOR_ROPE_FREQS) |
-                       ROLE_BIT(TENSOR_ROPE_FACTORS_LONG) | ROLE_BIT(TENSOR_ROPE_FACTORS_SHORT) |
-                       ROLE_BIT(TENSOR_ATTENTION_OUT_BIAS) | architecture->may_have;
-    if (!hyperparameters->n_latent_kv)
+    const struct layer_form *form = &hyperparameters->layers[layer];
+    const bool attends = !form->is_recurrent && !form->has_no_mixer;
+    role_set allowed = architecture->may_have;
+    if (!form->is_mixture)
+        allowed &= ~roles_of_mixture;
+    if (!attends)
+        allowed &= ~roles_of_heads;
+    if (!form->is_recurrent)
+        allowed &= ~roles_of_some_states;
+    allowed |= ROLE_BIT(TENSOR_OUTPUT) | ROLE_BIT(TENSOR_ROPE_FREQS) |
+               ROLE_BIT(TENSOR_ROPE_FACTORS_LONG) | ROLE_BIT(TENSOR_ROPE_FACTORS_SHORT);
+    if (attends)
+        allowed |= ROLE_BIT(TENSOR_ATTENTION_OUT_BIAS);
+    if (attends && !hyperparameters->n_latent_kv)
         allowed |= ROLE_BIT(TENSOR_Q) | ROLE_BIT(TENSOR_K) | ROLE_BIT(TENSOR_V) |
                    ROLE_BIT(TENSOR_QKV) | ROLE_BIT(TENSOR_Q_BIAS) | ROLE_BIT(TENSOR_K_BIAS) |
                    ROLE_BIT(TENSOR_V_BIAS) | ROLE_BIT(TENSOR_QKV_BIAS);
-    if (hyperparameters->layers[layer].is_mixture)
-        allowed |= ROLE_BIT(TENSOR_ROUTER_BIAS) | ROLE_BIT(TENSOR_EXPERTS_GATE_BIAS) |
-                   ROLE_BIT(TENSOR_EXPERTS_UP_BIAS) | ROLE_BIT(TENSOR_EXPERTS_DOWN_BIAS);
-    else
-        allowed = (allowed & ~roles_of_mixture) | ROLE_BIT(TENSOR_FFN_GATE_BIAS) |
-                  ROLE_BIT(TENSOR_FFN_UP_BIAS) | ROLE_BIT(TENSOR_FFN_DOWN_BIAS);
-    return allowed | architecture_roles_needed(architecture, hyperparameters, layer);
+    return allowed | roles_allowed_in_ffn(form) |
+           architecture_roles_needed(architecture, hyperparameters, layer);
+}
+
+uint32_t recurrent_convolution_values(const struct recurrent_form *form)
+{
+    return form->kernel ? (form->kernel - 1) * form->channels : 0;
+}
+
+uint32_t recurrent_matrix_values(const struct recurrent_form *form)
+{
+    return form->n_head * form->dim_k * form->dim_v;
+}
+
+bool hyperparameters_has_states(const struct hyperparameters *hyperparameters)
+{
+    return hyperparameters->recurrent.kernel || hyperparameters->recurrent.n_head;
+}
+
+uint64_t hyperparameters_state_values(const struct hyperparameters *hyperparameters, uint32_t layer)
+{
+    const struct recurrent_form *form = &hyperparameters->recurrent;
+    return hyperparameters->layers[layer].is_recurrent
+               ? (uint64_t)recurrent_convolution_values(form) + recurrent_matrix_values(form)
+               : 0;
 }
 
 bool hyperparameters_layer_windowed(const struct hyperparameters *hyperparameters, uint32_t layer)
@@ -273,6 +499,9 @@ bool hyperparameters_layer_windowed(const struct hyperparameters *hyperparameter
 
 uint32_t hyperparameters_period(const struct hyperparameters *hyperparameters)
 {
+    /* their layers need not repeat: so many are taken to show every kind of neighbours */
+    if (hyperparameters_has_states(hyperparameters))
+        return hyperparameters->n_layers < 8 ? hyperparameters->n_layers : 8;
     uint32_t period = hyperparameters->window_period > 2 ? hyperparameters->window_period : 2;
     return period > hyperparameters->mixture_period ? period : hyperparameters->mixture_period;
 }

@@ -15,7 +15,7 @@
 struct gguf_file;
 
 enum rope_kind { ROPE_NORM, ROPE_NEOX }; /* rotated pairs (2i, 2i+1), or (i, i + n/2) */
-enum activation { ACT_SILU, ACT_GELU, ACT_SWIGLU_OAI };
+enum activation { ACT_SILU, ACT_GELU, ACT_SWIGLU_OAI, ACT_RELU_SQUARED };
 enum norm_kind { NORM_RMS, NORM_LAYER }; /* x / rms(x); (x - mean(x)) / deviation(x) */
 /* How the router's logits become the experts' weights. */
 enum gating {
@@ -26,6 +26,16 @@ enum gating {
 };
 /* The chosen experts' weights: divided by their sum, or as they are. */
 enum expert_sum { EXPERT_SUM_ONE, EXPERT_SUM_KEPT };
+/* What stands in the place of attention in layers that keep a state of fixed size instead of keys
+ * and values of every token (engine/graph_recurrent.c). */
+enum recurrence {
+    RECURRENCE_NONE,
+    RECURRENCE_SHORT_CONVOLUTION, /* LFM2: C . convolution(B . x) */
+    RECURRENCE_MAMBA2,            /* selective state space (Dao and Gu 2024, arXiv:2405.21060) */
+    RECURRENCE_DELTA,             /* gated delta rule (Yang et al. 2024, arXiv:2412.06464) */
+    RECURRENCE_DELTA_CHANNELS,    /* … whose decay differs by channel: Kimi's, arXiv:2510.26692 */
+    RECURRENCE_LIGHTNING,         /* linear attention, a fixed decay a head (arXiv:2501.08313) */
+};
 enum rope_scaling {
     ROPE_SCALING_NONE,
     ROPE_SCALING_LINEAR,
@@ -90,25 +100,68 @@ enum tensor_role {
     TENSOR_SHARED_GATE,
     TENSOR_SHARED_UP,
     TENSOR_SHARED_DOWN,
+    TENSOR_SHARED_ROUTER,
+    TENSOR_EXPERTS_LATENT_DOWN,
+    TENSOR_EXPERTS_LATENT_UP,
+    TENSOR_CONVOLUTION_IN,
+    TENSOR_CONVOLUTION,
+    TENSOR_CONVOLUTION_OUT,
+    TENSOR_STATE_IN,
+    TENSOR_STATE_CONVOLUTION,
+    TENSOR_STATE_CONVOLUTION_BIAS,
+    TENSOR_STATE_STEP_BIAS,
+    TENSOR_STATE_DECAY,
+    TENSOR_STATE_SKIP,
+    TENSOR_STATE_NORM,
+    TENSOR_STATE_OUT,
+    TENSOR_DELTA_QKV,
+    TENSOR_DELTA_GATE,
+    TENSOR_DELTA_BETA_ALPHA,
+    TENSOR_DELTA_BETA,
+    TENSOR_DELTA_ALPHA,
+    TENSOR_DELTA_Q,
+    TENSOR_DELTA_K,
+    TENSOR_DELTA_V,
+    TENSOR_DELTA_Q_CONVOLUTION,
+    TENSOR_DELTA_K_CONVOLUTION,
+    TENSOR_DELTA_V_CONVOLUTION,
+    TENSOR_DELTA_DECAY_DOWN,
+    TENSOR_DELTA_DECAY_UP,
+    TENSOR_DELTA_GATE_DOWN,
+    TENSOR_DELTA_GATE_UP,
+    TENSOR_DELTA_OUT,
+    TENSOR_LIGHTNING_QKV,
+    TENSOR_LIGHTNING_NORM,
     TENSOR_ROLE_COUNT,
 };
 
 enum { WINDOW_AS_FILE = UINT32_MAX }; /* a window_period: only as the file's pattern says */
 
 /* A set of roles: bit `role` is set. */
-#define ROLE_BIT(role) (UINT64_C(1) << (role))
+__extension__ typedef unsigned __int128 role_set;
+#define ROLE_BIT(role) ((role_set)1 << (role))
 
 struct architecture {
     const char *name;        /* general.architecture */
     const char *description; /* for people */
-    uint64_t needs;          /* roles that this family has beyond the plain block's (ROLE_BIT) */
-    uint64_t may_have;       /* roles that some of its files have and others lack */
+    role_set needs;          /* roles that this family has beyond the plain block's (ROLE_BIT) */
+    role_set may_have;       /* roles that some of its files have and others lack */
 
     /* norms and the way through the block */
     enum norm_kind norm;
-    bool post_norm_only;   /* olmo2, exaone4: attention and FFN are normed after, not before */
-    bool ffn_norm_is_post; /* the FFN's input norm is stored as post_attention_norm */
-    bool is_parallel;      /* cohere2, phi2: attention and FFN take the same normed input */
+    bool post_norm_only;     /* olmo2, exaone4: attention and FFN are normed after, not before */
+    bool ffn_norm_is_post;   /* the FFN's input norm is stored as post_attention_norm */
+    bool is_parallel;        /* cohere2, phi2: attention and FFN take the same normed input */
+    bool is_residual_normed; /* minimax-01: what is added to a branch is its normed input, times the
+                                file's residual_scale */
+    bool is_one_branch;      /* nemotron_h: a layer has attention, a state or an FFN, not two */
+
+    /* layers with a state instead of attention */
+    enum recurrence recurrence;
+    uint32_t attention_period; /* of every `period` layers the last attends, where the file does not
+                                  say; 0: layers without KV heads are those with a state */
+    bool delta_heads_tile; /* qwen35: value head i takes key head i mod n; else i / (heads / n) */
+    bool delta_decay_is_bounded; /* bailingmoe3: bound * sigmoid(…) instead of a softplus */
 
     /* attention */
     enum rope_kind rope;
@@ -118,6 +171,9 @@ struct architecture {
     bool has_latent_attention; /* deepseek2: keys and values come from a latent of few values */
     bool keeps_yarn_length;    /* deepseek2: YaRN changes no lengths, whatever its log multiplier */
     float yarn_log_unit;       /* the file's log multiplier is in units of this; 0: not used */
+    bool never_rotates;        /* kimi-linear, nemotron_h */
+    bool rotates_if_finetuned; /* granitehybrid: unless the file's rope.scaling.finetuned is off */
+    bool has_query_gate; /* qwen3next: beside each head's query stands the gate of its output */
     bool rotates_only_windowed;    /* layers that see all have no positions, if any is windowed */
     bool full_layers_rotate_half;  /* step35: of the file's rope.dimension_count */
     uint32_t unrotated_period;     /* of every `period` layers the last has no positions; 0: none */
@@ -155,9 +211,24 @@ struct layer_form {
     uint32_t n_head, n_head_kv;
     uint32_t n_rot; /* 0: no positions */
     bool is_windowed;
+    bool is_recurrent; /* keeps a state; then n_head_kv is 0 */
+    bool has_no_mixer; /* a feed-forward alone; then n_head_kv is 0 */
+    bool has_no_ffn;
     bool is_mixture;
     float experts_clamp, shared_clamp; /* SwiGLU's halves are clamped to it; 0: not */
 };
+
+/* What layers with a state keep, for each sequence: the last inputs of a causal convolution, and
+ * for each head a matrix. */
+struct recurrent_form {
+    uint32_t kernel;   /* of the convolution; its state has one input less. 0: no convolution */
+    uint32_t channels; /* that it goes over */
+    uint32_t n_head, n_group; /* heads; groups of them that share a key. 0: no matrices */
+    uint32_t dim_k, dim_v;    /* of a head's matrix */
+    float decay_bound;        /* delta_decay_is_bounded */
+};
+uint32_t recurrent_convolution_values(const struct recurrent_form *form); /* of a sequence */
+uint32_t recurrent_matrix_values(const struct recurrent_form *form);
 
 struct hyperparameters {
     uint32_t n_layers, n_embd, n_vocab, n_context_train;
@@ -166,6 +237,8 @@ struct hyperparameters {
     uint32_t n_head, n_head_kv; /* the most that a layer has */
     uint32_t n_head_dim_k, n_head_dim_v; /* as they are cached */
     uint32_t n_ff, n_ff_expert, n_ff_shared, n_experts, n_experts_used;
+    uint32_t n_latent_expert; /* routed experts work on so many values; 0: n_embd */
+    struct recurrent_form recurrent;
     uint32_t n_expert_groups, n_expert_groups_used; /* 1, 1: no groups */
     uint32_t n_leading_dense, mixture_period; /* layers before it, and all but every n-th: dense */
     uint32_t n_rot, n_context_original;
@@ -207,6 +280,11 @@ enum error_code hyperparameters_read(const struct architecture *architecture,
 
 /* True when the layer attends only to the last `window` tokens. */
 bool hyperparameters_layer_windowed(const struct hyperparameters *hyperparameters, uint32_t layer);
+/* True when some layers keep a state, which stands for one length of a sequence alone. */
+bool hyperparameters_has_states(const struct hyperparameters *hyperparameters);
+/* F32 values of state that the layer keeps for a sequence; 0: none. */
+uint64_t hyperparameters_state_values(const struct hyperparameters *hyperparameters,
+                                      uint32_t layer);
 /* After so many layers their forms come again, leading dense ones aside. */
 uint32_t hyperparameters_period(const struct hyperparameters *hyperparameters);
 
@@ -217,6 +295,8 @@ bool tensor_role_other_name(enum tensor_role role, uint32_t layer, char *out, si
 /* One matrix an expert. */
 bool tensor_role_is_of_experts(enum tensor_role role);
 bool tensor_role_per_layer(enum tensor_role role);
+/* Added, multiplied or convolved with, never a product's matrix: F32. */
+bool tensor_role_is_elementwise(enum tensor_role role);
 
 /* The shape that the role's tensor must have in that layer: ne[0..2], 0 where there is no such
  * dimension. */
@@ -226,7 +306,7 @@ void tensor_role_shape(const struct architecture *architecture,
 
 /* Roles that this layer must have (and the model, outside its layers), and those that it may have.
  * Q, K, V and QKV are not needed: a layer has the three or the one. */
-uint64_t architecture_roles_needed(const struct architecture *architecture,
+role_set architecture_roles_needed(const struct architecture *architecture,
                                    const struct hyperparameters *hyperparameters, uint32_t layer);
-uint64_t architecture_roles_allowed(const struct architecture *architecture,
+role_set architecture_roles_allowed(const struct architecture *architecture,
                                     const struct hyperparameters *hyperparameters, uint32_t layer);

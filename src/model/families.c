@@ -3,6 +3,7 @@
 #include <string.h>
 
 #define QK_NORM (ROLE_BIT(TENSOR_Q_NORM) | ROLE_BIT(TENSOR_K_NORM))
+#define GATED_SHARED_EXPERT (SHARED_EXPERT | ROLE_BIT(TENSOR_SHARED_ROUTER))
 #define SHARED_EXPERT                                                                              \
     (ROLE_BIT(TENSOR_SHARED_GATE) | ROLE_BIT(TENSOR_SHARED_UP) | ROLE_BIT(TENSOR_SHARED_DOWN))
 
@@ -345,6 +346,119 @@ static const struct architecture families[] = {
         .expert_sum = EXPERT_SUM_KEPT,
         .window_period = WINDOW_AS_FILE,
         .full_layers_rotate_half = true,
+    },
+    {
+        .name = "lfm2",
+        .description = "LFM 2",
+        .rope = ROPE_NEOX,
+        .needs = QK_NORM,
+        .recurrence = RECURRENCE_SHORT_CONVOLUTION,
+    },
+    {
+        .name = "lfm2moe",
+        .description = "LFM 2, mixture of experts",
+        .rope = ROPE_NEOX,
+        .needs = QK_NORM,
+        .may_have = ROLE_BIT(TENSOR_CHOICE_BIAS),
+        .gating = GATE_SIGMOID,
+        .recurrence = RECURRENCE_SHORT_CONVOLUTION,
+    },
+    {
+        .name = "granitehybrid",
+        .description = "Granite 4 H",
+        .rope = ROPE_NORM,
+        .may_have = SHARED_EXPERT,
+        .logit_scale_divides = true,
+        .rotates_if_finetuned = true,
+        .recurrence = RECURRENCE_MAMBA2,
+    },
+    {
+        .name = "nemotron_h",
+        .description = "Nemotron H, Nemotron Nano 2",
+        .never_rotates = true,
+        .activation = ACT_RELU_SQUARED,
+        .has_no_gate = true,
+        .is_one_branch = true,
+        .recurrence = RECURRENCE_MAMBA2,
+    },
+    {
+        .name = "nemotron_h_moe",
+        .description = "Nemotron 3, mixture of experts",
+        .may_have = ROLE_BIT(TENSOR_SHARED_UP) | ROLE_BIT(TENSOR_SHARED_DOWN) |
+                    ROLE_BIT(TENSOR_CHOICE_BIAS) | ROLE_BIT(TENSOR_EXPERTS_LATENT_DOWN) |
+                    ROLE_BIT(TENSOR_EXPERTS_LATENT_UP),
+        .gating = GATE_SIGMOID,
+        .never_rotates = true,
+        .activation = ACT_RELU_SQUARED,
+        .has_no_gate = true,
+        .is_one_branch = true,
+        .recurrence = RECURRENCE_MAMBA2,
+    },
+    {
+        .name = "qwen3next",
+        .description = "Qwen 3 Next",
+        .rope = ROPE_NEOX,
+        .needs = QK_NORM | ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_DELTA_BETA_ALPHA),
+        .may_have = GATED_SHARED_EXPERT,
+        .ffn_norm_is_post = true,
+        .has_query_gate = true,
+        .recurrence = RECURRENCE_DELTA,
+        .attention_period = 4,
+    },
+    {
+        .name = "qwen35",
+        .description = "Qwen 3.5",
+        .rope = ROPE_NEOX,
+        .needs = QK_NORM | ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_DELTA_BETA) |
+                 ROLE_BIT(TENSOR_DELTA_ALPHA),
+        .ffn_norm_is_post = true,
+        .has_query_gate = true,
+        .recurrence = RECURRENCE_DELTA,
+        .attention_period = 4,
+        .delta_heads_tile = true,
+    },
+    {
+        .name = "qwen35moe",
+        .description = "Qwen 3.5, mixture of experts",
+        .rope = ROPE_NEOX,
+        .needs = QK_NORM | ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_DELTA_BETA) |
+                 ROLE_BIT(TENSOR_DELTA_ALPHA),
+        .may_have = GATED_SHARED_EXPERT,
+        .ffn_norm_is_post = true,
+        .has_query_gate = true,
+        .recurrence = RECURRENCE_DELTA,
+        .attention_period = 4,
+        .delta_heads_tile = true,
+    },
+    {
+        .name = "kimi-linear",
+        .description = "Kimi Linear",
+        .rope = ROPE_NORM,
+        .needs = ROLE_BIT(TENSOR_DELTA_DECAY_UP) | ROLE_BIT(TENSOR_DELTA_GATE_UP),
+        .may_have = SHARED_EXPERT | ROLE_BIT(TENSOR_CHOICE_BIAS),
+        .gating = GATE_SIGMOID,
+        .has_latent_attention = true,
+        .never_rotates = true,
+        .recurrence = RECURRENCE_DELTA_CHANNELS,
+    },
+    {
+        .name = "bailingmoe3",
+        .description = "Ling 3, Ring 3",
+        .rope = ROPE_NORM,
+        .may_have =
+            SHARED_EXPERT | ROLE_BIT(TENSOR_CHOICE_BIAS) | ROLE_BIT(TENSOR_ATTENTION_HEAD_GATE),
+        .gating = GATE_SIGMOID,
+        .has_latent_attention = true,
+        .recurrence = RECURRENCE_DELTA_CHANNELS,
+        .delta_decay_is_bounded = true,
+    },
+    {
+        .name = "minimax-01",
+        .description = "MiniMax Text 01, M1",
+        .rope = ROPE_NEOX,
+        .is_residual_normed = true,
+        .recurrence = RECURRENCE_LIGHTNING,
+        .attention_period = 8,
     },
 };
 

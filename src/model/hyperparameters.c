@@ -1,34 +1,27 @@
 #include "base/limits.h"
 #include "model/architecture.h"
 #include "model/gguf_file.h"
+#include "model/hyperparameters_reader.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Reads one file's keys of one family; the first failure sticks and the rest is skipped. */
-struct hyperparameters_reader {
-    const struct gguf_file *file;
-    const char *family;
-    struct error *err;
-    enum error_code code;
-};
-
-static const char *hyperparameters_key_of(const struct hyperparameters_reader *reader,
-                                          const char *suffix, char key[128])
+const char *hyperparameters_key_of(const struct hyperparameters_reader *reader, const char *suffix,
+                                   char key[128])
 {
     snprintf(key, 128, "%s.%s", reader->family, suffix);
     return key;
 }
 
-static bool hyperparameters_has(const struct hyperparameters_reader *reader, const char *suffix)
+bool hyperparameters_has(const struct hyperparameters_reader *reader, const char *suffix)
 {
     char key[128];
     return gguf_file_has(reader->file, hyperparameters_key_of(reader, suffix, key));
 }
 
-static void hyperparameters_fail(struct hyperparameters_reader *reader, const char *suffix,
-                                 const char *what)
+void hyperparameters_fail(struct hyperparameters_reader *reader, const char *suffix,
+                          const char *what)
 {
     if (reader->code)
         return;
@@ -38,8 +31,8 @@ static void hyperparameters_fail(struct hyperparameters_reader *reader, const ch
 }
 
 /* A count from `min` to `max`. Some files give one value per layer: then all must be the same. */
-static void hyperparameters_read_count(struct hyperparameters_reader *reader, const char *suffix,
-                                       uint32_t min, uint32_t max, uint32_t *out)
+void hyperparameters_read_count(struct hyperparameters_reader *reader, const char *suffix,
+                                uint32_t min, uint32_t max, uint32_t *out)
 {
     char key[128];
     uint64_t length = 0;
@@ -64,8 +57,8 @@ static void hyperparameters_read_count(struct hyperparameters_reader *reader, co
                                  key, *out, min, max);
 }
 
-static void read_count_or(struct hyperparameters_reader *reader, const char *suffix, uint32_t min,
-                          uint32_t max, uint32_t *out, uint32_t otherwise)
+void hyperparameters_read_count_or(struct hyperparameters_reader *reader, const char *suffix,
+                                   uint32_t min, uint32_t max, uint32_t *out, uint32_t otherwise)
 {
     if (hyperparameters_has(reader, suffix))
         hyperparameters_read_count(reader, suffix, min, max, out);
@@ -73,8 +66,8 @@ static void read_count_or(struct hyperparameters_reader *reader, const char *suf
         *out = otherwise;
 }
 
-static void read_number_or(struct hyperparameters_reader *reader, const char *suffix, float *out,
-                           float otherwise)
+void hyperparameters_read_number_or(struct hyperparameters_reader *reader, const char *suffix,
+                                    float *out, float otherwise)
 {
     char key[128];
     *out = otherwise;
@@ -86,14 +79,15 @@ static void read_number_or(struct hyperparameters_reader *reader, const char *su
 static void read_positive_or(struct hyperparameters_reader *reader, const char *suffix, float *out,
                              float otherwise)
 {
-    read_number_or(reader, suffix, out, otherwise);
+    hyperparameters_read_number_or(reader, suffix, out, otherwise);
     if (!(*out > 0))
         hyperparameters_fail(reader, suffix, "must be above 0");
 }
 
 /* A count that may differ from layer to layer: `each` gets a layer's. Missing: `otherwise`. */
 static void read_count_of_layers(struct hyperparameters_reader *reader, const char *suffix,
-                                 uint32_t max, uint32_t otherwise, struct hyperparameters *h,
+                                 uint32_t min, uint32_t max, uint32_t otherwise,
+                                 struct hyperparameters *h,
                                  void (*each)(struct layer_form *form, uint32_t value))
 {
     char key[128];
@@ -104,12 +98,12 @@ static void read_count_of_layers(struct hyperparameters_reader *reader, const ch
     const bool is_list =
         gguf_file_array(reader->file, key, GGUF_ARRAY_U32, &length, NULL) == ERROR_NONE;
     if (!is_list)
-        read_count_or(reader, suffix, 1, max, &otherwise, otherwise);
+        hyperparameters_read_count_or(reader, suffix, 1, max, &otherwise, otherwise);
     else if (length < h->n_layers)
         hyperparameters_fail(reader, suffix, "has fewer values than there are layers");
     for (uint32_t i = 0; i < h->n_layers && !reader->code; i++) {
         const uint32_t value = is_list ? gguf_file_array_u32(reader->file, key, i) : otherwise;
-        if (value < 1 || value > max)
+        if (value < min || value > max)
             hyperparameters_fail(reader, suffix, "has a value that is out of range");
         else
             each(&h->layers[i], value);
@@ -126,48 +120,51 @@ static void set_n_head_kv(struct layer_form *form, uint32_t value)
     form->n_head_kv = value;
 }
 
-static void read_heads(struct hyperparameters_reader *reader, struct hyperparameters *h)
+static void read_heads(struct hyperparameters_reader *reader, const struct architecture *a,
+                       struct hyperparameters *h)
 {
     enum { HEADS_MAX = 4096 };
-    read_count_of_layers(reader, "attention.head_count", HEADS_MAX, 0, h, set_n_head);
+    read_count_of_layers(reader, "attention.head_count", 1, HEADS_MAX, 0, h, set_n_head);
     if (reader->code)
         return;
-    read_count_of_layers(reader, "attention.head_count_kv", HEADS_MAX, h->layers[0].n_head, h,
-                         set_n_head_kv);
+    read_count_of_layers(reader, "attention.head_count_kv", a->recurrence ? 0 : 1, HEADS_MAX,
+                         h->layers[0].n_head, h, set_n_head_kv);
     for (uint32_t i = 0; i < h->n_layers && !reader->code; i++) {
         const struct layer_form *form = &h->layers[i];
         h->n_head = form->n_head > h->n_head ? form->n_head : h->n_head;
         h->n_head_kv = form->n_head_kv > h->n_head_kv ? form->n_head_kv : h->n_head_kv;
-        if (form->n_head % form->n_head_kv)
+        if (form->n_head_kv && form->n_head % form->n_head_kv)
             hyperparameters_fail(reader, "attention.head_count",
                                  "must be a multiple of attention.head_count_kv");
     }
 }
 
-static void read_sizes(struct hyperparameters_reader *reader, struct hyperparameters *h)
+static void read_sizes(struct hyperparameters_reader *reader, const struct architecture *a,
+                       struct hyperparameters *h)
 {
     enum { WIDTH_MAX = 1 << 20, HEAD_DIM_MAX = 4096 };
     uint32_t n_next = 0;
     hyperparameters_read_count(reader, "block_count", 1, LIMIT_LAYERS, &h->n_layers_file);
     /* blocks at the end that predict further tokens (DeepSeek V3, arXiv:2412.19437, 2.2) */
-    read_count_or(reader, "nextn_predict_layers", 0, LIMIT_LAYERS, &n_next, 0);
+    hyperparameters_read_count_or(reader, "nextn_predict_layers", 0, LIMIT_LAYERS, &n_next, 0);
     if (n_next >= h->n_layers_file)
         hyperparameters_fail(reader, "nextn_predict_layers", "must be below block_count");
     hyperparameters_read_count(reader, "embedding_length", 1, WIDTH_MAX, &h->n_embd);
-    read_count_or(reader, "context_length", 1, LIMIT_CONTEXT, &h->n_context_train, 2048);
+    hyperparameters_read_count_or(reader, "context_length", 1, LIMIT_CONTEXT, &h->n_context_train,
+                                  2048);
     if (reader->code)
         return;
     h->n_layers = h->n_layers_file - n_next;
-    read_heads(reader, h);
+    read_heads(reader, a, h);
     if (reader->code)
         return;
     if (!hyperparameters_has(reader, "attention.key_length") && h->n_embd % h->n_head)
         hyperparameters_fail(reader, "embedding_length",
                              "must be a multiple of attention.head_count");
-    read_count_or(reader, "attention.key_length", 1, HEAD_DIM_MAX, &h->n_head_dim_k,
-                  h->n_embd / h->n_head);
-    read_count_or(reader, "attention.value_length", 1, HEAD_DIM_MAX, &h->n_head_dim_v,
-                  h->n_embd / h->n_head);
+    hyperparameters_read_count_or(reader, "attention.key_length", 1, HEAD_DIM_MAX, &h->n_head_dim_k,
+                                  h->n_embd / h->n_head);
+    hyperparameters_read_count_or(reader, "attention.value_length", 1, HEAD_DIM_MAX,
+                                  &h->n_head_dim_v, h->n_embd / h->n_head);
 }
 
 /* ---- feed-forward --------------------------------------------------------------------------- */
@@ -180,7 +177,7 @@ static void read_gating(struct hyperparameters_reader *reader, const struct arch
     uint32_t function = 0;
     char key[128];
     bool normalise = a->expert_sum == EXPERT_SUM_ONE;
-    read_count_or(reader, "expert_gating_func", 0, 4, &function, 0);
+    hyperparameters_read_count_or(reader, "expert_gating_func", 0, 4, &function, 0);
     h->gating = function ? gatings[function - 1] : a->gating;
     if (!reader->code && hyperparameters_has(reader, "expert_weights_norm"))
         reader->code =
@@ -192,9 +189,10 @@ static void read_gating(struct hyperparameters_reader *reader, const struct arch
 
 static void read_groups(struct hyperparameters_reader *reader, struct hyperparameters *h)
 {
-    read_count_or(reader, "expert_group_count", 0, h->n_experts, &h->n_expert_groups, 1);
-    read_count_or(reader, "expert_group_used_count", 0, h->n_experts, &h->n_expert_groups_used,
-                  h->n_expert_groups);
+    hyperparameters_read_count_or(reader, "expert_group_count", 0, h->n_experts,
+                                  &h->n_expert_groups, 1);
+    hyperparameters_read_count_or(reader, "expert_group_used_count", 0, h->n_experts,
+                                  &h->n_expert_groups_used, h->n_expert_groups);
     if (reader->code)
         return;
     h->n_expert_groups += !h->n_expert_groups;
@@ -216,18 +214,23 @@ static void read_mixture(struct hyperparameters_reader *reader, const struct arc
     uint32_t n_shared = 1;
     if (h->n_experts_used < 1 || h->n_experts_used > h->n_experts)
         hyperparameters_fail(reader, "expert_used_count", "must be from 1 to expert_count");
-    read_count_or(reader, "expert_feed_forward_length", 1, FF_MAX, &h->n_ff_expert, h->n_ff);
-    read_count_or(reader, "expert_shared_count", 0, SHARED_MAX, &n_shared, 1);
-    read_count_or(reader, "expert_shared_feed_forward_length", 0, FF_MAX, &h->n_ff_shared,
-                  h->n_ff_expert * (n_shared ? n_shared : 1));
-    read_count_or(reader, "leading_dense_block_count", 0, h->n_layers, &h->n_leading_dense, 0);
-    read_count_or(reader, "interleave_moe_layer_step", 0, h->n_layers, &h->mixture_period, 1);
+    hyperparameters_read_count_or(reader, "expert_feed_forward_length", 1, FF_MAX, &h->n_ff_expert,
+                                  h->n_ff);
+    hyperparameters_read_count_or(reader, "expert_shared_count", 0, SHARED_MAX, &n_shared, 1);
+    hyperparameters_read_count_or(reader, "expert_shared_feed_forward_length", 0, FF_MAX,
+                                  &h->n_ff_shared, h->n_ff_expert * (n_shared ? n_shared : 1));
+    hyperparameters_read_count_or(reader, "moe_latent_size", 0, FF_MAX, &h->n_latent_expert, 0);
+    hyperparameters_read_count_or(reader, "leading_dense_block_count", 0, h->n_layers,
+                                  &h->n_leading_dense, 0);
+    hyperparameters_read_count_or(reader, "interleave_moe_layer_step", 0, h->n_layers,
+                                  &h->mixture_period, 1);
     h->mixture_period += !h->mixture_period;
     read_gating(reader, a, h);
     if (!reader->code)
         read_groups(reader, h);
     for (uint32_t i = 0; i < h->n_layers; i++)
-        h->layers[i].is_mixture = i >= h->n_leading_dense && (i + 1) % h->mixture_period == 0;
+        h->layers[i].is_mixture =
+            !h->layers[i].has_no_ffn && i >= h->n_leading_dense && (i + 1) % h->mixture_period == 0;
 }
 
 /* Numbers of layers; missing: zeros. */
@@ -249,15 +252,42 @@ static void read_clamps(struct hyperparameters_reader *reader, const char *suffi
     }
 }
 
+/* Of layers that are nothing but a feed-forward; the others have 0. */
+static void read_ffn_layers(struct hyperparameters_reader *reader, struct hyperparameters *h,
+                            uint32_t max)
+{
+    static const char suffix[] = "feed_forward_length";
+    char key[128];
+    uint64_t length = 0;
+    if (reader->code)
+        return;
+    hyperparameters_key_of(reader, suffix, key);
+    reader->code = gguf_file_array(reader->file, key, GGUF_ARRAY_U32, &length, reader->err);
+    if (!reader->code && length < h->n_layers)
+        hyperparameters_fail(reader, suffix, "has fewer values than there are layers");
+    for (uint32_t i = 0; i < h->n_layers && !reader->code; i++) {
+        const uint32_t value = gguf_file_array_u32(reader->file, key, i);
+        h->layers[i].has_no_ffn = !value;
+        if (value > max || (value && h->n_ff && h->n_ff != value))
+            hyperparameters_fail(reader, suffix,
+                                 "must be 0 or one same size, for layers of feed-forward alone");
+        h->n_ff = value && value <= max ? value : h->n_ff;
+    }
+}
+
 static void read_ffn(struct hyperparameters_reader *reader, const struct architecture *a,
                      struct hyperparameters *h)
 {
     enum { FF_MAX = 1 << 24, EXPERTS_MAX = 4096 };
     h->n_expert_groups = h->n_expert_groups_used = h->mixture_period = 1;
     h->expert_weight_scale = 1.0f;
-    read_count_or(reader, "feed_forward_length", 0, FF_MAX, &h->n_ff, 0);
-    read_count_or(reader, "expert_count", 0, EXPERTS_MAX, &h->n_experts, 0);
-    read_count_or(reader, "expert_used_count", 0, EXPERTS_MAX, &h->n_experts_used, 0);
+    if (a->is_one_branch)
+        read_ffn_layers(reader, h, FF_MAX);
+    else
+        hyperparameters_read_count_or(reader, "feed_forward_length", 0, FF_MAX, &h->n_ff, 0);
+    hyperparameters_read_count_or(reader, "expert_count", 0, EXPERTS_MAX, &h->n_experts, 0);
+    hyperparameters_read_count_or(reader, "expert_used_count", 0, EXPERTS_MAX, &h->n_experts_used,
+                                  0);
     if (reader->code)
         return;
     if (h->n_experts)
@@ -268,7 +298,7 @@ static void read_ffn(struct hyperparameters_reader *reader, const struct archite
     read_clamps(reader, "swiglu_clamp_shexp", h, true);
     bool any_dense = a->has_dense_beside;
     for (uint32_t i = 0; i < h->n_layers; i++)
-        any_dense |= !h->layers[i].is_mixture;
+        any_dense |= !h->layers[i].is_mixture && !h->layers[i].has_no_ffn;
     if ((h->n_experts && !h->n_ff_expert) || (any_dense && !h->n_ff))
         hyperparameters_fail(reader, "feed_forward_length", "must be above 0");
 }
@@ -302,7 +332,7 @@ static void read_yarn_lengths(struct hyperparameters_reader *reader, const struc
                               struct hyperparameters *h, float factor)
 {
     float multiplier = 0;
-    read_number_or(reader, "rope.scaling.yarn_log_multiplier", &multiplier, 0);
+    hyperparameters_read_number_or(reader, "rope.scaling.yarn_log_multiplier", &multiplier, 0);
     const float log_factor = factor > 1 ? logf(factor) : 0, usual = 1.0f + 0.1f * log_factor;
     if (multiplier < 0 || reader->code || multiplier == 0)
         return;
@@ -317,8 +347,9 @@ static void read_rope(struct hyperparameters_reader *reader, const struct archit
                       struct hyperparameters *h)
 {
     float factor = 1.0f;
-    read_count_or(reader, "rope.dimension_count", 2, h->n_head_dim_k ? h->n_head_dim_k : 2,
-                  &h->n_rot, h->n_head_dim_k);
+    hyperparameters_read_count_or(reader, "rope.dimension_count", 2,
+                                  h->n_head_dim_k ? h->n_head_dim_k : 2, &h->n_rot,
+                                  h->n_head_dim_k);
     if (h->n_rot % (a->full_layers_rotate_half ? 4 : 2))
         hyperparameters_fail(reader, "rope.dimension_count",
                              a->full_layers_rotate_half ? "must be a multiple of 4"
@@ -332,11 +363,11 @@ static void read_rope(struct hyperparameters_reader *reader, const struct archit
                                                                         : "rope.scale_linear",
                      &factor, 1.0f);
     h->rope_frequency_scale = h->rope_scaling == ROPE_SCALING_NONE ? 1.0f : 1.0f / factor;
-    read_count_or(reader, "rope.scaling.original_context_length", 1, LIMIT_CONTEXT,
-                  &h->n_context_original, h->n_context_train);
+    hyperparameters_read_count_or(reader, "rope.scaling.original_context_length", 1, LIMIT_CONTEXT,
+                                  &h->n_context_original, h->n_context_train);
     /* YaRN (Peng et al. 2023, arXiv:2309.00071); ggml itself multiplies by 1 + 0.1 ln(factor) */
-    read_number_or(reader, "rope.scaling.yarn_ext_factor", &h->yarn_ext_factor,
-                   h->rope_scaling == ROPE_SCALING_YARN ? 1.0f : 0.0f);
+    hyperparameters_read_number_or(reader, "rope.scaling.yarn_ext_factor", &h->yarn_ext_factor,
+                                   h->rope_scaling == ROPE_SCALING_YARN ? 1.0f : 0.0f);
     read_positive_or(reader, "rope.scaling.attn_factor", &h->yarn_attn_factor, 1.0f);
     read_positive_or(reader, "rope.scaling.yarn_beta_fast", &h->yarn_beta_fast, 32.0f);
     read_positive_or(reader, "rope.scaling.yarn_beta_slow", &h->yarn_beta_slow, 1.0f);
@@ -345,15 +376,23 @@ static void read_rope(struct hyperparameters_reader *reader, const struct archit
 }
 
 /* Which layers rotate, and how much of a head. */
-static void set_rotations(const struct architecture *a, struct hyperparameters *h)
+static void set_rotations(struct hyperparameters_reader *reader, const struct architecture *a,
+                          struct hyperparameters *h)
 {
+    static const char suffix[] = "rope.scaling.finetuned";
+    char key[128];
+    bool is_finetuned = true;
+    if (a->rotates_if_finetuned && !reader->code && hyperparameters_has(reader, suffix))
+        reader->code = gguf_file_bool(reader->file, hyperparameters_key_of(reader, suffix, key),
+                                      &is_finetuned, reader->err);
     for (uint32_t i = 0; i < h->n_layers; i++) {
         struct layer_form *form = &h->layers[i];
         const bool skipped =
             a->unrotated_period && i % a->unrotated_period + 1 == a->unrotated_period;
         const bool unseen = a->rotates_only_windowed && h->window && !form->is_windowed;
+        const bool never = a->never_rotates || (a->rotates_if_finetuned && !is_finetuned);
         const bool half = a->full_layers_rotate_half && !form->is_windowed;
-        form->n_rot = skipped || unseen ? 0 : half ? h->n_rot / 2 : h->n_rot;
+        form->n_rot = skipped || unseen || never ? 0 : half ? h->n_rot / 2 : h->n_rot;
     }
 }
 
@@ -385,7 +424,8 @@ static void read_window(struct hyperparameters_reader *reader, const struct arch
     const bool has_pattern = hyperparameters_has(reader, "attention.sliding_window_pattern");
     if (!a->window_period || (a->window_needs_layers && h->n_layers != a->window_needs_layers))
         return;
-    read_count_or(reader, "attention.sliding_window", 0, LIMIT_CONTEXT, &h->window, 0);
+    hyperparameters_read_count_or(reader, "attention.sliding_window", 0, LIMIT_CONTEXT, &h->window,
+                                  0);
     if (reader->code)
         return;
     if (!h->window && a->window_period > 1)
@@ -405,8 +445,10 @@ static void read_window(struct hyperparameters_reader *reader, const struct arch
 static void read_softcaps(struct hyperparameters_reader *reader, const struct architecture *a,
                           struct hyperparameters *h)
 {
-    read_number_or(reader, "attn_logit_softcapping", &h->attention_softcap, a->attention_softcap);
-    read_number_or(reader, "final_logit_softcapping", &h->final_softcap, a->final_softcap);
+    hyperparameters_read_number_or(reader, "attn_logit_softcapping", &h->attention_softcap,
+                                   a->attention_softcap);
+    hyperparameters_read_number_or(reader, "final_logit_softcapping", &h->final_softcap,
+                                   a->final_softcap);
     if (h->attention_softcap < 0)
         hyperparameters_fail(reader, "attn_logit_softcapping", "must not be negative");
     if (h->final_softcap < 0)
@@ -426,8 +468,9 @@ static void read_attention(struct hyperparameters_reader *reader, const struct a
     bool wide = a->layers_of_wide_scale && h->n_layers == a->layers_of_wide_scale;
     const uint32_t dim_k = h->n_latent_kv ? h->n_latent_dim_k : h->n_head_dim_k;
     float per_head = wide ? (float)h->n_embd / (float)h->n_head : (float)dim_k;
-    read_number_or(reader, a->attention_scale_key ? a->attention_scale_key : "attention.scale",
-                   &h->attention_scale, 0);
+    hyperparameters_read_number_or(
+        reader, a->attention_scale_key ? a->attention_scale_key : "attention.scale",
+        &h->attention_scale, 0);
     if (h->attention_scale == 0)
         h->attention_scale = 1.0f / sqrtf(per_head);
     h->attention_scale *= h->yarn_score_scale * h->yarn_score_scale;
@@ -439,12 +482,12 @@ static void read_query_scale(struct hyperparameters_reader *reader, const struct
                              struct hyperparameters *h)
 {
     const bool by_family = a->qk_norm_unweighted;
-    read_number_or(reader, "attention.temperature_scale", &h->temperature_scale,
-                   by_family ? 0.1f : 0);
+    hyperparameters_read_number_or(reader, "attention.temperature_scale", &h->temperature_scale,
+                                   by_family ? 0.1f : 0);
     if (h->temperature_scale < 0)
         hyperparameters_fail(reader, "attention.temperature_scale", "must not be negative");
-    read_count_or(reader, "attention.temperature_length", 1, LIMIT_CONTEXT, &h->temperature_length,
-                  by_family ? 8192 : h->n_context_original);
+    hyperparameters_read_count_or(reader, "attention.temperature_length", 1, LIMIT_CONTEXT,
+                                  &h->temperature_length, by_family ? 8192 : h->n_context_original);
     h->temperature_offset = by_family ? 1.0f : 0;
     h->temperature_is_unrotated = by_family;
 }
@@ -458,11 +501,11 @@ static void read_latent(struct hyperparameters_reader *reader, const struct arch
     if (!a->has_latent_attention)
         return;
     hyperparameters_read_count(reader, "attention.kv_lora_rank", 1, RANK_MAX, &h->n_latent_kv);
-    read_count_or(reader, "attention.q_lora_rank", 0, RANK_MAX, &h->n_latent_q, 0);
-    read_count_or(reader, "attention.key_length_mla", 1, HEAD_DIM_MAX, &h->n_latent_dim_k,
-                  h->n_head_dim_k);
-    read_count_or(reader, "attention.value_length_mla", 1, HEAD_DIM_MAX, &h->n_latent_dim_v,
-                  h->n_head_dim_v);
+    hyperparameters_read_count_or(reader, "attention.q_lora_rank", 0, RANK_MAX, &h->n_latent_q, 0);
+    hyperparameters_read_count_or(reader, "attention.key_length_mla", 1, HEAD_DIM_MAX,
+                                  &h->n_latent_dim_k, h->n_head_dim_k);
+    hyperparameters_read_count_or(reader, "attention.value_length_mla", 1, HEAD_DIM_MAX,
+                                  &h->n_latent_dim_v, h->n_head_dim_v);
     h->is_latent_absorbed = hyperparameters_has(reader, "attention.key_length_mla");
     if (reader->code)
         return;
@@ -505,18 +548,19 @@ enum error_code hyperparameters_read(const struct architecture *architecture,
             "tensor token_embd.weight is missing or is not a matrix of at most %d rows",
             LIMIT_VOCAB);
     h.n_vocab = (uint32_t)embedding->ne[1];
-    read_sizes(&reader, &h);
+    read_sizes(&reader, architecture, &h);
     h.n_context_max = architecture->context_max;
     if (h.n_context_max && h.n_context_train > h.n_context_max)
         h.n_context_train = h.n_context_max;
     read_ffn(&reader, architecture, &h);
+    hyperparameters_read_recurrence(&reader, architecture, &h);
     read_window(&reader, architecture, &h);
     read_rope(&reader, architecture, &h);
     read_latent(&reader, architecture, &h);
     read_attention(&reader, architecture, &h);
     read_query_scale(&reader, architecture, &h);
     read_scales(&reader, architecture, &h);
-    set_rotations(architecture, &h);
+    set_rotations(&reader, architecture, &h);
     if (reader.code)
         return reader.code;
     *out = h;

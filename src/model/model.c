@@ -38,14 +38,30 @@ static bool is_matrix_type(enum ggml_type type)
            (ggml_is_quantized(type) && type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K);
 }
 
+/* Without dimensions of 1 where the role allows them anywhere. */
+static uint32_t shape_squeezed(bool squeeze, const int64_t *ne, uint32_t n_dims, int64_t out[3])
+{
+    uint32_t n = 0;
+    out[0] = out[1] = out[2] = 1;
+    for (uint32_t i = 0; i < n_dims && n < 3; i++) {
+        if (!squeeze || ne[i] != 1)
+            out[n++] = ne[i];
+    }
+    return n;
+}
+
 static enum error_code check_shape(const struct model *model, enum tensor_role role, uint32_t layer,
                                    const struct gguf_tensor *tensor, struct error *err)
 {
     int64_t want[3];
     tensor_role_shape(model->architecture, &model->hyperparameters, role, layer, want);
-    uint32_t n_dims = want[2] ? 3 : want[1] ? 2 : 1;
+    const bool loose = tensor_role_is_elementwise(role);
+    int64_t has[3], due[3];
+    const uint32_t n_has = shape_squeezed(loose, tensor->ne, tensor->n_dims, has);
+    const uint32_t n_due = shape_squeezed(loose, want, want[2] ? 3 : want[1] ? 2 : 1, due);
     for (uint32_t i = 0; i < 3; i++) {
-        if (tensor->n_dims != n_dims || (want[i] ? want[i] : 1) != tensor->ne[i])
+        if (n_has != n_due || tensor->n_dims > 4 || (!loose && tensor->n_dims > 3) ||
+            due[i] != has[i])
             return error_set(err, ERROR_INVALID,
                              "tensor %s has the shape %lld x %lld x %lld; the hyper-parameters "
                              "require %lld x %lld x %lld",
@@ -57,7 +73,7 @@ static enum error_code check_shape(const struct model *model, enum tensor_role r
     enum ggml_type type = (enum ggml_type)tensor->type;
     /* what is added or multiplied element by element must be F32: ggml has no other kernel for
      * it */
-    if ((!want[1] || is_bias(role)) && type != GGML_TYPE_F32)
+    if ((!want[1] || loose || is_bias(role)) && type != GGML_TYPE_F32)
         return error_set(err, ERROR_UNSUPPORTED, "tensor %s is %s; a vector must be F32",
                          tensor->name, ggml_type_name(type));
     if (!is_matrix_type(type))
@@ -86,18 +102,20 @@ static enum error_code find_roles(struct model *model, uint32_t layer, bool per_
                                   const struct gguf_tensor *tensors[TENSOR_ROLE_COUNT],
                                   uint64_t *n_found, struct error *err)
 {
-    uint64_t needed =
+    role_set needed =
         architecture_roles_needed(model->architecture, &model->hyperparameters, layer);
-    uint64_t allowed =
+    role_set allowed =
         architecture_roles_allowed(model->architecture, &model->hyperparameters, layer);
     enum error_code code = ERROR_NONE;
     for (int i = 0; i < TENSOR_ROLE_COUNT && !code; i++) {
         enum tensor_role role = (enum tensor_role)i;
         if (tensor_role_per_layer(role) == per_layer && (allowed & ROLE_BIT(role)))
-            code = find_role(model, role, layer, needed & ROLE_BIT(role), &tensors[role], n_found,
-                             err);
+            code = find_role(model, role, layer, (needed & ROLE_BIT(role)) != 0, &tensors[role],
+                             n_found, err);
     }
-    if (!code && per_layer && !model->hyperparameters.n_latent_kv && !tensors[TENSOR_QKV] &&
+    const struct layer_form *form = &model->hyperparameters.layers[layer];
+    if (!code && per_layer && !form->is_recurrent && !form->has_no_mixer &&
+        !model->hyperparameters.n_latent_kv && !tensors[TENSOR_QKV] &&
         !(tensors[TENSOR_Q] && tensors[TENSOR_K] && tensors[TENSOR_V]))
         code =
             error_set(err, ERROR_INVALID,

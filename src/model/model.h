@@ -38,6 +38,7 @@ const char *model_type_name(const struct model *model);
  * experts in use of a mixture: n_used/n of the experts' bytes).
  * flops: 2 x weights used per token, plus attention: 4 x n_head x head_dim for each token of
  * context (Q.K and P.V, 2 FLOP each; Kaplan et al. 2020, appendix B, without the backward pass).
+ * A layer with a state (arXiv:2405.21060, arXiv:2412.06464): 8 FLOP a value of its matrices.
  * kv: keys and values of one token, in elements (multiply by the cache type's size). */
 struct layer_cost {
     uint64_t bytes;
@@ -45,6 +46,8 @@ struct layer_cost {
     uint64_t flops_per_token;
     uint64_t flops_per_token_per_context; /* add this times the tokens already there */
     uint64_t kv_elements_per_token;
+    uint64_t state_bytes; /* of a layer with a state, for each sequence whatever its length; a token
+                             reads and writes them */
 };
 /* One weight tensor's part in it: a matrix is multiplied once per token, a mixture's experts only
  * the share in use. */

@@ -497,6 +497,7 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
     driver->slots.window = model_hyperparameters(model)->window;
     driver->slots.window_cells =
         kv_window_cells(driver->slots.window, driver->options.batch_rows, driver->options.context);
+    driver->slots.whole_only = hyperparameters_has_states(model_hyperparameters(model));
     if (!code && stages[n_stages - 1].device)
         code = picker_new(driver->pipeline.shape.n_vocab, driver->options.n_slots,
                           driver->options.context, &driver->pipeline.picker, err);

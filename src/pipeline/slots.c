@@ -41,15 +41,18 @@ void slot_table_place(struct slot_table *table, uint32_t index, uint32_t n)
         slot->start = start;
 }
 
-static uint32_t slot_common_prefix(const struct slot_table *table, const struct slot *slot,
+static uint32_t slot_common_prefix(const struct slot_table *table, uint32_t index,
                                    const int32_t *prompt, uint32_t reusable, uint64_t cache_key)
 {
+    const struct slot *slot = &table->slots[index];
     uint32_t most = slot->broken || slot->cache_key != cache_key ? 0 : slot->n_placed;
     if (most > reusable)
         most = reusable;
     uint32_t n = 0;
     while (n < most && slot->tokens[n] == prompt[n])
         n++;
+    if (table->whole_only && n < slot->n_placed)
+        return 0;
     return slot->start <= kv_window_start(table->window, n) ? n : 0;
 }
 
@@ -75,7 +78,7 @@ bool slot_table_choose(const struct slot_table *table, const int32_t *prompt, ui
 {
     uint32_t source = SLOT_NONE, longest = 0, own = SLOT_NONE, own_longest = 0;
     for (uint32_t i = 0; i < table->n_slots; i++) {
-        uint32_t n = slot_common_prefix(table, &table->slots[i], prompt, reusable, cache_key);
+        uint32_t n = slot_common_prefix(table, i, prompt, reusable, cache_key);
         if (n > longest) {
             longest = n;
             source = i;

@@ -29,6 +29,8 @@ struct slot_table {
     uint32_t n_slots;
     int32_t *tokens;               /* of all slots */
     uint32_t window, window_cells; /* of windowed layers (kv_window_cells()); 0: there are none */
+    bool whole_only; /* a state (engine/recurrent_state.h) cannot be cut: a prompt begins with all
+                        that a slot has, or is computed from its start */
 };
 
 enum error_code slot_table_init(struct slot_table *table, uint32_t n_slots, uint32_t context,

@@ -87,6 +87,8 @@ static double placement_cost_reading_s(const struct placement_problem *problem,
             seconds +=
                 bytes_read(layer, type, expert_share, load.rows) / device->decode_bytes_per_s[type];
     }
+    if (layer->state_bytes) /* read and written */
+        seconds += 2 * load.sequences * (double)layer->state_bytes / kv_bandwidth(problem, device);
     if (layer->kv_bytes_per_token)
         seconds += load.sequences * load.context_tokens * (double)layer->kv_bytes_per_token /
                    kv_bandwidth(problem, device);
@@ -233,7 +235,8 @@ static uint64_t stored_bytes(const struct placement_problem *problem,
                              const struct placement_layer *layer)
 {
     return weight_bytes(problem, layer) +
-           placement_kv_bytes(layer, problem->demand.context_tokens, problem->demand.streams);
+           placement_kv_bytes(layer, problem->demand.context_tokens, problem->demand.streams) +
+           layer->state_bytes * problem->demand.streams;
 }
 
 uint64_t placement_layer_bytes(const struct placement_problem *problem, uint32_t layer)

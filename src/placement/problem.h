@@ -75,6 +75,7 @@ struct placement_layer {
     double flops_per_token_per_context; /* attention: times the tokens that are there */
     uint64_t kv_bytes_per_token;
     uint32_t kv_tokens_max; /* windowed: it keeps no more of a stream; 0: the whole context */
+    uint64_t state_bytes; /* of a recurrent layer, for each stream; a token reads and writes them */
 };
 
 struct placement_model {

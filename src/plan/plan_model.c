@@ -59,6 +59,7 @@ static enum error_code add_layer(struct placement_model *out, struct placement_l
     const struct hyperparameters *h = model_hyperparameters(model);
     if (hyperparameters_layer_windowed(h, index))
         layer->kv_tokens_max = kv_window_cells(h->window, options->batch_rows, LIMIT_CONTEXT);
+    layer->state_bytes = cost.state_bytes;
     return code;
 }
 

@@ -24,10 +24,39 @@ static void key_f32(struct gguf_bytes *bytes, const char *family, const char *su
     gguf_bytes_f32(bytes, key, value);
 }
 
+/* Every second layer keeps a state; of a family of one branch the first alone. */
+static void add_recurrence_keys(struct gguf_bytes *bytes, const struct architecture *architecture)
+{
+    const char *family = architecture->name;
+    uint32_t n_head_kv[LAYERS], n_ff[LAYERS];
+    char key[128];
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        n_head_kv[i] = i == 1;
+        n_ff[i] = i > 1 ? FF : 0;
+    }
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", family);
+    gguf_bytes_array(bytes, key, GGUF_TYPE_UINT32, n_head_kv, LAYERS, sizeof n_head_kv[0]);
+    snprintf(key, sizeof key, "%s.feed_forward_length", family);
+    if (architecture->is_one_branch) {
+        key_u32(bytes, family, "expert_feed_forward_length", FF);
+        gguf_bytes_array(bytes, key, GGUF_TYPE_UINT32, n_ff, LAYERS, sizeof n_ff[0]);
+    }
+    if (architecture->attention_period)
+        key_u32(bytes, family, "full_attention_interval", 2);
+    key_u32(bytes, family, "shortconv.l_cache", 3);
+    key_u32(bytes, family, "kda.head_dim", 2);
+    key_f32(bytes, family, "kda.gate_lower_bound", -5);
+    key_u32(bytes, family, "ssm.conv_kernel", 3);
+    key_u32(bytes, family, "ssm.state_size", 2);
+    key_u32(bytes, family, "ssm.group_count", 1);
+    key_u32(bytes, family, "ssm.time_step_rank", 2);
+    key_u32(bytes, family, "ssm.inner_size", 4);
+}
+
 static void add_keys(struct gguf_bytes *bytes, const struct architecture *architecture)
 {
     const char *family = architecture->name;
-    const uint64_t of_mixture = ROLE_BIT(TENSOR_SHARED_UP) | ROLE_BIT(TENSOR_CHOICE_BIAS);
+    const role_set of_mixture = ROLE_BIT(TENSOR_SHARED_UP) | ROLE_BIT(TENSOR_CHOICE_BIAS);
     bool experts = strstr(family, "moe") || strcmp(family, "gpt-oss") == 0 ||
                    strcmp(family, "grok") == 0 ||
                    ((architecture->needs | architecture->may_have) & of_mixture);
@@ -36,8 +65,12 @@ static void add_keys(struct gguf_bytes *bytes, const struct architecture *archit
     key_u32(bytes, family, "context_length", 64);
     key_u32(bytes, family, "embedding_length", WIDTH);
     key_u32(bytes, family, "attention.head_count", HEADS);
-    key_u32(bytes, family, "attention.head_count_kv", 1);
-    key_u32(bytes, family, "feed_forward_length", FF);
+    if (architecture->recurrence)
+        add_recurrence_keys(bytes, architecture);
+    else
+        key_u32(bytes, family, "attention.head_count_kv", 1);
+    if (!architecture->is_one_branch)
+        key_u32(bytes, family, "feed_forward_length", FF);
     key_f32(bytes, family, "attention.layer_norm_rms_epsilon", 1e-5f);
     key_f32(bytes, family, "rope.freq_base", 1e6f);
     key_f32(bytes, family, "rope.scaling.factor", 4);
@@ -87,11 +120,13 @@ static void add_tensors(struct gguf_bytes *bytes, const struct architecture *arc
         exit(1);
     }
     gguf_file_close(file);
-    const uint64_t qkv = ROLE_BIT(TENSOR_Q) | ROLE_BIT(TENSOR_K) | ROLE_BIT(TENSOR_V);
-    uint64_t needed = architecture_roles_needed(architecture, &h, 0) | (h.n_latent_kv ? 0 : qkv);
+    const role_set qkv = ROLE_BIT(TENSOR_Q) | ROLE_BIT(TENSOR_K) | ROLE_BIT(TENSOR_V);
     for (int role = 0; role < TENSOR_ROLE_COUNT; role++) {
         bool per_layer = tensor_role_per_layer((enum tensor_role)role);
         for (uint32_t layer = 0; layer < (per_layer ? LAYERS : 1); layer++) {
+            role_set needed = architecture_roles_needed(architecture, &h, layer);
+            if (h.layers[layer].n_head_kv && !h.n_latent_kv)
+                needed |= qkv;
             if ((needed & ROLE_BIT(role)) && role != TENSOR_TOKEN_EMBEDDING)
                 add_tensor(bytes, architecture, &h, (enum tensor_role)role, layer);
         }

@@ -1,0 +1,32 @@
+/* What reads the keys of a family from a file; for hyperparameters.c and its parts. */
+#pragma once
+
+#include "model/architecture.h"
+
+/* Reads one file's keys of one family; the first failure sticks and the rest is skipped. */
+struct hyperparameters_reader {
+    const struct gguf_file *file;
+    const char *family;
+    struct error *err;
+    enum error_code code;
+};
+
+/* "FAMILY.suffix", in `key`. */
+const char *hyperparameters_key_of(const struct hyperparameters_reader *reader, const char *suffix,
+                                   char key[128]);
+bool hyperparameters_has(const struct hyperparameters_reader *reader, const char *suffix);
+/* "FAMILY.suffix what" is the error. */
+void hyperparameters_fail(struct hyperparameters_reader *reader, const char *suffix,
+                          const char *what);
+/* A count from `min` to `max`, of all layers the same; it must be there. */
+void hyperparameters_read_count(struct hyperparameters_reader *reader, const char *suffix,
+                                uint32_t min, uint32_t max, uint32_t *out);
+void hyperparameters_read_count_or(struct hyperparameters_reader *reader, const char *suffix,
+                                   uint32_t min, uint32_t max, uint32_t *out, uint32_t otherwise);
+void hyperparameters_read_number_or(struct hyperparameters_reader *reader, const char *suffix,
+                                    float *out, float otherwise);
+
+/* Which layers keep a state, and of what shape. After heads and feed-forward. */
+void hyperparameters_read_recurrence(struct hyperparameters_reader *reader,
+                                     const struct architecture *architecture,
+                                     struct hyperparameters *h);
