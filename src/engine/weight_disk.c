@@ -70,8 +70,7 @@ uint64_t weight_disk_bps(const struct weight_disk *disk)
 static void drop_pages(const struct weight_disk *disk, uint64_t offset, uint64_t size)
 {
 #ifdef POSIX_FADV_DONTNEED
-    posix_fadvise(disk_file(disk), (off_t)offset, (off_t)size,
-                  POSIX_FADV_DONTNEED);
+    posix_fadvise(disk_file(disk), (off_t)offset, (off_t)size, POSIX_FADV_DONTNEED);
 #else
     (void)disk, (void)offset, (void)size;
 #endif

@@ -120,11 +120,11 @@ void control_move(struct conversation *conversation, yyjson_val *root);
 /* `place` with the very stages that it is to have. */
 void control_place_there(struct conversation *conversation, const char *model, yyjson_val *layers,
                          const struct place_demand *wanted);
-void control_token(struct conversation *conversation, yyjson_val *root);    /* control_tokens.c */
-void control_events(struct conversation *conversation, yyjson_val *root);   /* control_events.c */
-void control_live(struct conversation *conversation, yyjson_val *root);     /* control_live.c */
-void control_alerts(struct conversation *conversation, yyjson_val *root);   /* control_alerts.c */
-void control_lend(struct conversation *conversation, yyjson_val *root);     /* lend.c */
+void control_token(struct conversation *conversation, yyjson_val *root);  /* control_tokens.c */
+void control_events(struct conversation *conversation, yyjson_val *root); /* control_events.c */
+void control_live(struct conversation *conversation, yyjson_val *root);   /* control_live.c */
+void control_alerts(struct conversation *conversation, yyjson_val *root); /* control_alerts.c */
+void control_lend(struct conversation *conversation, yyjson_val *root);   /* lend.c */
 void control_put_lending(const struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *root);
 void control_audit(struct conversation *conversation, yyjson_val *root);    /* control_audit.c */
 void control_generate(struct conversation *conversation, yyjson_val *root); /* control_generate.c */

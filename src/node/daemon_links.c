@@ -279,8 +279,8 @@ void daemon_tell_now(struct daemon *daemon)
     now.lends_nothing = NULL;
     spreading_untell(&now);
     placing_now_clear(&now);
-    tell_now_to_those_who_need_it(
-        daemon, &bytes, sign, held != daemon->held || news != daemon->news || daemon->stopping);
+    tell_now_to_those_who_need_it(daemon, &bytes, sign,
+                                  held != daemon->held || news != daemon->news || daemon->stopping);
     daemon->held = held;
     daemon->news = news;
     keep_own(daemon, &bytes);
