@@ -32,32 +32,60 @@ static int open_direct(int descriptor)
 #endif
 }
 
-static int disk_file(const struct weight_disk *disk)
+static void close_direct(struct weight_disk *disk)
 {
-    return gguf_file_part_descriptor(disk->file, 0);
+    for (uint32_t i = 0; disk->direct && i < gguf_file_part_count(disk->file); i++) {
+        if (disk->direct[i] >= 0)
+            close(disk->direct[i]);
+    }
+    mem_free(disk->direct);
+    disk->direct = NULL;
+}
+
+static void open_all_direct(struct weight_disk *disk)
+{
+    const uint32_t n = gguf_file_part_count(disk->file);
+    bool ok = true;
+    disk->direct = mem_new_array(n, sizeof *disk->direct);
+    for (uint32_t i = 0; disk->direct && i < n; i++) {
+        disk->direct[i] = open_direct(gguf_file_part_descriptor(disk->file, i));
+        ok = ok && disk->direct[i] >= 0;
+    }
+    if (!ok)
+        close_direct(disk);
+}
+
+/* False: errno says why. */
+static bool count_blocks(const struct gguf_file *file, int64_t *out)
+{
+    *out = 0;
+    for (uint32_t i = 0; i < gguf_file_part_count(file); i++) {
+        struct stat facts;
+        if (fstat(gguf_file_part_descriptor(file, i), &facts) != 0)
+            return false;
+        *out += facts.st_blocks;
+    }
+    return true;
 }
 
 enum error_code weight_disk_open(struct weight_disk *disk, const struct gguf_file *file,
                                  struct error *err)
 {
-    struct stat facts;
-    *disk = (struct weight_disk){.file = file, .direct = -1};
-    if (gguf_file_part_count(file) != 1 || fstat(disk_file(disk), &facts) != 0)
+    *disk = (struct weight_disk){.file = file};
+    if (!gguf_file_part_count(file) || !count_blocks(file, &disk->n_blocks))
         return error_set(err, ERROR_UNSUPPORTED,
                          "%s is no file on a disk that weights could be streamed from",
                          gguf_file_path(file));
-    disk->n_blocks = facts.st_blocks;
-    disk->direct = open_direct(disk_file(disk));
-    disk->is_direct = disk->direct >= 0;
+    open_all_direct(disk);
+    disk->is_direct = disk->direct;
     disk->drops_behind = gguf_file_size(file) > host_memory_read().free_bytes;
     return ERROR_NONE;
 }
 
 void weight_disk_close(struct weight_disk *disk)
 {
-    if (disk->file && disk->direct >= 0)
-        close(disk->direct);
-    *disk = (struct weight_disk){.direct = -1};
+    close_direct(disk);
+    *disk = (struct weight_disk){0};
 }
 
 uint64_t weight_disk_bps(const struct weight_disk *disk)
@@ -67,12 +95,12 @@ uint64_t weight_disk_bps(const struct weight_disk *disk)
 
 /* ---- reading -------------------------------------------------------------------------- */
 
-static void drop_pages(const struct weight_disk *disk, uint64_t offset, uint64_t size)
+static void drop_pages(int descriptor, uint64_t offset, uint64_t size)
 {
 #ifdef POSIX_FADV_DONTNEED
-    posix_fadvise(disk_file(disk), (off_t)offset, (off_t)size, POSIX_FADV_DONTNEED);
+    posix_fadvise(descriptor, (off_t)offset, (off_t)size, POSIX_FADV_DONTNEED);
 #else
-    (void)disk, (void)offset, (void)size;
+    (void)descriptor, (void)offset, (void)size;
 #endif
 }
 
@@ -88,33 +116,51 @@ static enum error_code disk_failed(const struct weight_disk *disk, uint64_t offs
 static enum error_code check_blocks(const struct weight_disk *disk, uint64_t offset,
                                     struct error *err)
 {
-    struct stat facts;
-    if (fstat(disk_file(disk), &facts) != 0)
+    int64_t n_blocks;
+    if (!count_blocks(disk->file, &n_blocks))
         return disk_failed(disk, offset, strerror(errno), err);
-    if (facts.st_blocks < disk->n_blocks)
+    if (n_blocks < disk->n_blocks)
         return disk_failed(disk, offset, "the file has lost blocks since it was opened", err);
     return ERROR_NONE;
+}
+
+/* Bytes between two files are zeros up to the next that could be a file's. */
+static uint64_t skip_gap(char *out, uint64_t offset, uint64_t size)
+{
+    const uint64_t gap = WEIGHT_DISK_ALIGN - offset % WEIGHT_DISK_ALIGN;
+    const uint64_t n = gap < size ? gap : size;
+    memset(out, 0, n);
+    return n;
 }
 
 enum error_code weight_disk_read(const struct weight_disk *disk, void *out, uint64_t offset,
                                  uint64_t size, uint64_t needed, struct error *err)
 {
     assert(offset % WEIGHT_DISK_ALIGN == 0 && size % WEIGHT_DISK_ALIGN == 0 && needed <= size);
-    const int descriptor = disk->is_direct ? disk->direct : disk_file(disk);
-    uint64_t done = 0;
-    while (done < needed) {
-        const ssize_t n =
-            pread(descriptor, (char *)out + done, (size_t)(size - done), (off_t)(offset + done));
+    for (uint64_t done = 0; done < needed;) {
+        char *to = (char *)out + done;
+        uint32_t part;
+        uint64_t at;
+        if (!gguf_file_place(disk->file, offset + done, &part, &at)) {
+            done += skip_gap(to, offset + done, size - done);
+            continue;
+        }
+        const int cached = gguf_file_part_descriptor(disk->file, part);
+        const int descriptor = disk->is_direct ? disk->direct[part] : cached;
+        const ssize_t n = pread(descriptor, to, (size_t)(size - done), (off_t)at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return disk_failed(disk, offset + done, strerror(errno), err);
-        if (n == 0 || (disk->is_direct && n % WEIGHT_DISK_ALIGN && done + (uint64_t)n < needed))
+        if (n == 0)
             return disk_failed(disk, offset + done, "the file was cut", err);
+        if (!disk->is_direct && disk->drops_behind)
+            drop_pages(cached, at, (uint64_t)n);
         done += (uint64_t)n;
+        if (disk->is_direct && n % WEIGHT_DISK_ALIGN && done < needed &&
+            gguf_file_place(disk->file, offset + done, &part, &at))
+            return disk_failed(disk, offset + done, "the file was cut", err);
     }
-    if (!disk->is_direct && disk->drops_behind)
-        drop_pages(disk, offset, size);
     return check_blocks(disk, offset, err);
 }
 
@@ -177,13 +223,15 @@ enum error_code weight_disk_measure(struct weight_disk *disk, uint64_t offset, s
     const uint64_t size = left < MEASURE_BYTES ? left : MEASURE_BYTES;
     if (size < WEIGHT_DISK_CHUNK)
         return ERROR_NONE;
-    if (disk->drops_behind)
-        drop_pages(disk, offset, size);
+    uint32_t part;
+    uint64_t at;
+    if (disk->drops_behind && gguf_file_place(disk->file, offset, &part, &at))
+        drop_pages(gguf_file_part_descriptor(disk->file, part), at, size);
     struct weight_disk way = *disk;
     way.is_direct = false;
     disk->cached_bps = trial_bps(&way, offset, size);
     way.is_direct = true;
-    disk->direct_bps = disk->direct >= 0 ? trial_bps(&way, offset, size) : 0;
+    disk->direct_bps = disk->direct ? trial_bps(&way, offset, size) : 0;
     disk->is_direct = disk->direct_bps > disk->cached_bps;
     if (!weight_disk_bps(disk))
         return disk_failed(disk, offset, "neither way of reading it works", err);

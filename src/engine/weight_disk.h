@@ -1,9 +1,10 @@
-/* Reading a model file's bytes into memory, past the page cache or through it, and which of the two
+/* Reading a model's bytes into memory, past the page cache or through it, and which of the two
  * is faster on this disk.
  *
  * Past the page cache (O_DIRECT) reads do not push out the pages of what is pinned. Through it, the
  * kernel may read ahead further than the disk's queue is deep, and a file that fits in memory is
- * read from the disk once. Which one is faster differs between disks, so it is measured.
+ * read from the disk once. A model in several files is read as it is shown (gguf_file.h). Which one
+ * is faster differs between disks, so it is measured.
  *
  * Offsets, sizes and addresses are multiples of WEIGHT_DISK_ALIGN. Any thread. */
 #pragma once
@@ -19,11 +20,11 @@ enum { WEIGHT_DISK_ALIGN = 4096, WEIGHT_DISK_CHUNK = 1 << 20, WEIGHT_DISK_THREAD
 
 struct weight_disk {
     const struct gguf_file *file;
-    int direct;                      /* a descriptor of its own; -1: the file cannot be read so */
+    int *direct;                     /* of each of its files; NULL: they cannot be read so */
     bool is_direct;                  /* the faster way */
     bool drops_behind;               /* what was read through the page cache is not kept in it */
     uint64_t direct_bps, cached_bps; /* bytes per second as measured; 0: not yet */
-    int64_t n_blocks;                /* that the file had when it was opened */
+    int64_t n_blocks;                /* that its files had when it was opened */
 };
 
 /* ERROR_UNSUPPORTED: the file is in memory only. */

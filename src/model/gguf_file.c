@@ -301,15 +301,15 @@ int gguf_file_part_descriptor(const struct gguf_file *file, uint32_t index)
     return file->parts[index].descriptor;
 }
 
-bool gguf_file_place(const struct gguf_file *file, uint64_t offset, int *descriptor,
-                     uint64_t *file_offset)
+bool gguf_file_place(const struct gguf_file *file, uint64_t offset, uint32_t *part_index,
+                     uint64_t *part_offset)
 {
     for (uint32_t i = 0; i < file->n_parts; i++) {
         const struct gguf_part *part = &file->parts[i];
         if (offset < part->at || offset - part->at >= part->size)
             continue;
-        *descriptor = part->descriptor;
-        *file_offset = offset - part->at + part->from;
+        *part_index = i;
+        *part_offset = offset - part->at + part->from;
         return true;
     }
     return false;

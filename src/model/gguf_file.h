@@ -48,10 +48,11 @@ bool gguf_file_is_mapped(const struct gguf_file *file); /* false for memory */
 /* The files behind it: 0 for memory. */
 uint32_t gguf_file_part_count(const struct gguf_file *file);
 int gguf_file_part_descriptor(const struct gguf_file *file, uint32_t index);
-/* Where a tensor's bytes, or others from `offset` on, lie on the disk. False: nowhere, for they
- * were made (the header of joined parts) or are memory; they are at gguf_file_bytes() + offset. */
-bool gguf_file_place(const struct gguf_file *file, uint64_t offset, int *descriptor,
-                     uint64_t *file_offset);
+/* Where a tensor's bytes, or others from `offset` on, lie on the disk: in which file, and where in
+ * it. False: nowhere, for they were made (the header of joined parts, what is between two) or are
+ * memory; they are at gguf_file_bytes() + offset. */
+bool gguf_file_place(const struct gguf_file *file, uint64_t offset, uint32_t *part,
+                     uint64_t *part_offset);
 uint32_t gguf_file_version(const struct gguf_file *file); /* of the format: 2 or 3 */
 
 /* ---- keys: a missing key is ERROR_NOT_FOUND, a wrong type or a value out of range is

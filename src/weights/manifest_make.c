@@ -105,10 +105,11 @@ static bool piece_done(void *arg, uint64_t bytes)
 static enum error_code hash_part(struct hashing *hashing, struct manifest_part *part,
                                  struct error *err)
 {
-    int fd;
+    uint32_t i;
     uint64_t offset;
-    if (gguf_file_place(hashing->file, part->offset, &fd, &offset))
-        return digest_file(fd, offset, part->size, piece_done, hashing, &part->digest, err);
+    if (gguf_file_place(hashing->file, part->offset, &i, &offset))
+        return digest_file(gguf_file_part_descriptor(hashing->file, i), offset, part->size,
+                           piece_done, hashing, &part->digest, err);
     enum error_code code =
         digest_of(gguf_file_bytes(hashing->file) + part->offset, part->size, &part->digest, err);
     piece_done(hashing, part->size);

@@ -68,12 +68,14 @@ static void weight_source_refuse(uint32_t id, enum fetch_refusal why, struct buf
 /* A part of a manifest lies in one file: no tensor goes on in the next. */
 static bool source_read(const struct weight_source *source, uint64_t offset, void *out, size_t size)
 {
-    int fd = source->fd;
-    if (source->file && !gguf_file_place(source->file, offset, &fd, &offset)) {
-        memcpy(out, gguf_file_bytes(source->file) + offset, size);
-        return true;
-    }
-    return !pread_all(fd, out, size, offset);
+    const struct gguf_file *file = source->file;
+    uint32_t part;
+    if (!file)
+        return !pread_all(source->fd, out, size, offset);
+    if (gguf_file_place(file, offset, &part, &offset))
+        return !pread_all(gguf_file_part_descriptor(file, part), out, size, offset);
+    memcpy(out, gguf_file_bytes(file) + offset, size);
+    return true;
 }
 
 static void send_part(const struct weight_source *source, const struct fetch_message *request,

@@ -1,6 +1,7 @@
 /* Models in several files: shown as one by whichever part or folder is given, told on to others as
  * one; and sets of files that are none are refused by the part that is to blame. */
 #include "base/buffer.h"
+#include "engine/weight_disk.h"
 #include "gguf_bytes.h"
 #include "model/gguf_file.h"
 #include "weights/manifest_make.h"
@@ -99,15 +100,17 @@ static void expect_whole(const struct gguf_file *file)
     for (uint32_t i = 0; i < 3; i++) {
         char name[16];
         float values[N_VALUES], read[N_VALUES];
-        int fd = -1;
+        uint32_t part;
         uint64_t offset;
         snprintf(name, sizeof name, "t%u", i);
         const struct gguf_tensor *tensor = gguf_file_find_tensor(file, name);
         assert_non_null(tensor);
         memcpy(values, gguf_file_bytes(file) + tensor->offset, sizeof values);
-        assert_true(gguf_file_place(file, tensor->offset, &fd, &offset));
-        assert_int_equal(fd, gguf_file_part_descriptor(file, i == 0 ? 1 : 2));
-        assert_int_equal(pread(fd, read, sizeof read, (off_t)offset), sizeof read);
+        assert_true(gguf_file_place(file, tensor->offset, &part, &offset));
+        assert_int_equal(part, i == 0 ? 1 : 2);
+        assert_int_equal(
+            pread(gguf_file_part_descriptor(file, part), read, sizeof read, (off_t)offset),
+            sizeof read);
         for (uint32_t j = 0; j < N_VALUES; j++) {
             assert_true(values[j] == (float)(1000 * i + j));
             assert_true(read[j] == values[j]);
@@ -255,6 +258,34 @@ static void told_on_as_one(void **state)
     gguf_file_close(file);
 }
 
+/* As streamed layers are read: across the files, and what lies between them. */
+static void read_past_the_mapping(void **state)
+{
+    (void)state;
+    enum { FROM = 64 * 1024 }; /* where the first file's bytes begin to be shown */
+    struct gguf_file *file;
+    struct weight_disk disk;
+    struct error err = {0};
+    assert_int_equal(gguf_file_open(folder, &file, NULL), ERROR_NONE);
+    assert_int_equal(weight_disk_open(&disk, file, &err), ERROR_NONE);
+    const struct gguf_tensor *last = gguf_file_find_tensor(file, "t2");
+    const uint64_t needed = last->offset + last->size - FROM, size = gguf_file_size(file) - FROM;
+    char *bytes = aligned_alloc(WEIGHT_DISK_ALIGN, size);
+    assert_non_null(bytes);
+    for (int direct = 0; direct < 2; direct++) {
+        memset(bytes, 0xff, size);
+        disk.is_direct = direct && disk.direct;
+        if (weight_disk_read(&disk, bytes, FROM, size, needed, &err))
+            fail_msg("%s", err.text);
+        assert_memory_equal(bytes, gguf_file_bytes(file) + FROM, needed);
+    }
+    assert_int_equal(truncate(part_name(3), 100), 0);
+    assert_int_equal(weight_disk_read(&disk, bytes, FROM, size, needed, &err), ERROR_IO);
+    free(bytes);
+    weight_disk_close(&disk);
+    gguf_file_close(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +296,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_part_is_damaged, make_parts, remove_parts),
         cmocka_unit_test_setup_teardown(names_tell_the_others, make_parts, remove_parts),
         cmocka_unit_test_setup_teardown(told_on_as_one, make_parts, remove_parts),
+        cmocka_unit_test_setup_teardown(read_past_the_mapping, make_parts, remove_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
