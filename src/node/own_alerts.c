@@ -81,11 +81,11 @@ static void tell_disk(struct daemon *daemon, struct own_tells *told)
 static void tell_certificates(struct daemon *daemon, struct own_tells *told)
 {
     const double now_s = (double)daemon_wall_ms() / 1000;
-    uint64_t from_s, until_s;
-    if (daemon->membership.certificate)
-        own_tell(told, ALERT_CERTIFICATE_ENDING, NULL,
-                 certificate_period(daemon->membership.certificate, &from_s, &until_s),
-                 ((double)until_s - now_s) / DAY_S);
+    const X509 *certificate = daemon->membership.certificate;
+    uint64_t from_s, until_s = 0;
+    const bool known = certificate && certificate_period(certificate, &from_s, &until_s);
+    if (certificate)
+        own_tell(told, ALERT_CERTIFICATE_ENDING, NULL, known, ((double)until_s - now_s) / DAY_S);
     if (daemon->api_until_s)
         own_tell(told, ALERT_API_CERTIFICATE_ENDING, NULL, true,
                  ((double)daemon->api_until_s - now_s) / DAY_S);
