@@ -126,12 +126,18 @@ bool plan_stream_choose(const struct placement_problem *problem, uint64_t weight
     return out->decode_tokens_per_s > 0;
 }
 
+static int decimals_of(double speed)
+{
+    return speed < 1 ? 2 : speed < 10 ? 1 : 0;
+}
+
 void plan_stream_text(const struct plan_stream *stream, const char *device, struct buffer *out)
 {
     buffer_printf(out,
-                  "%.2g tok/s with %u of %u layers streamed from this disk (%.1f GB/s); "
-                  "%.2g with %s more on %s",
-                  stream->decode_tokens_per_s, stream->n_streamed, stream->n_layers,
-                  (double)stream->disk_bps * 1e-9, stream->resident_tokens_per_s,
+                  "%.*f tok/s with %u of %u layers streamed from this disk (%.1f GB/s); "
+                  "%.*f with %s more on %s",
+                  decimals_of(stream->decode_tokens_per_s), stream->decode_tokens_per_s,
+                  stream->n_streamed, stream->n_layers, (double)stream->disk_bps * 1e-9,
+                  decimals_of(stream->resident_tokens_per_s), stream->resident_tokens_per_s,
                   size_text(stream->missing_bytes).text, device);
 }

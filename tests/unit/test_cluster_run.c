@@ -265,7 +265,7 @@ static void test_run_through_the_node(void **state)
     assert_non_null(realpath(wanted, path));
     snprintf(wanted, sizeof wanted,
              "{\"do\":\"place\",\"model\":\"%s\",\"context\":64,\"streams\":null,\"goal\":null,"
-             "\"idle_s\":null}\n"
+             "\"kv\":null,\"idle_s\":null}\n"
              "{\"do\":\"generate\",\"model\":\"%s\"}\n",
              path, path);
     assert_string_equal(fake_node_heard(), wanted);
