@@ -2,6 +2,7 @@
  * goes. */
 #include "api_world.h"
 
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -160,8 +161,8 @@ static void test_waiting(void **state)
         fds[i] = api_connect();
         api_post(fds[i], "/v1/chat/completions", CHAT("hold", ""));
         wait_for_metric("medley_requests_active", i + 2);
+        wait_for_metric("medley_prepare_waiting", i); /* the first has begun */
     }
-    wait_for_metric("medley_prepare_waiting", 2);
     struct api_reply reply = api_once("/v1/chat/completions", CHAT("hello", ""));
     expect_limit(&reply, 429, "limit client-waiting: 2");
     close(fds[2]);
@@ -175,17 +176,32 @@ static void test_waiting(void **state)
     expect_alive();
 }
 
+/* A request that waits. Where the one before it was not yet begun, the first is refused. */
+static int hold_in_queue(void)
+{
+    for (;;) {
+        struct pollfd answer = {.fd = api_connect(), .events = POLLIN};
+        api_post(answer.fd, "/v1/chat/completions", CHAT("hold", ""));
+        for (int i = 0; i < 500 && poll(&answer, 1, 0) == 0; i++) {
+            if (metric("medley_prepare_waiting") == 1)
+                return answer.fd;
+            usleep(10000);
+        }
+        assert_int_equal(poll(&answer, 1, 0), 1);
+        close(answer.fd);
+    }
+}
+
 static void test_waiting_of_all(void **state)
 {
     int fds[2];
     (void)state;
     start((struct api_limits){.waiting = 1});
-    for (int i = 0; i < 2; i++) {
-        fds[i] = api_connect();
-        api_post(fds[i], "/v1/chat/completions", CHAT("hold", ""));
-        wait_for_metric("medley_requests_active", i + 2);
-    }
-    wait_for_metric("medley_prepare_waiting", 1);
+    fds[0] = api_connect();
+    api_post(fds[0], "/v1/chat/completions", CHAT("hold", ""));
+    wait_for_metric("medley_requests_active", 2);
+    wait_for_metric("medley_prepare_waiting", 0);
+    fds[1] = hold_in_queue();
     struct api_reply reply = api_once("/v1/chat/completions", CHAT("hello", ""));
     expect_limit(&reply, 503, "limit waiting: 1");
     close(fds[0]);
