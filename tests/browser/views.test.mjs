@@ -14,6 +14,7 @@ import { checkAccess, checkWidth, launch, openPage, visit, within } from './brow
 const VIEWS = ['cluster', 'cluster/n1', 'models', 'models/llama-3.3-70b-q4', 'models/gemma-3-27b-q4',
   'chat', 'activity', 'connect', 'benchmark', 'join'];
 const PICTURES = process.env.MEDLEY_PICTURES; // a folder: pictures for docs/dashboard.md
+const SHOTS = process.env.MEDLEY_SHOTS; // a folder: every view in both schemes and on a phone
 const FIRST_VIEW_BYTES = 200_000; // compressed
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const dist = mkdtempSync(path.join(os.tmpdir(), 'medley-dist-'));
@@ -38,6 +39,11 @@ async function served(options, work) {
   }
 }
 
+async function shoot(tab, view, how) {
+  if (SHOTS)
+    await tab.page.screenshot({ path: `${SHOTS}/${view.replaceAll(/\W+/g, '-')}-${how}.png`, fullPage: true });
+}
+
 for (const colorScheme of ['light', 'dark'])
   test(`axe-core, policy, no other host: ${colorScheme}`, { timeout: within(120_000) }, () =>
     served({ scenario: 'home' }, async (url) => {
@@ -46,6 +52,7 @@ for (const colorScheme of ['light', 'dark'])
         await visit(tab, view);
         await tab.page.waitForLoadState('networkidle', { timeout: 1500 }).catch(() => {});
         await checkAccess(tab, `${view}, ${colorScheme}`);
+        await shoot(tab, view, colorScheme);
         if (PICTURES && view === 'cluster')
           await tab.page.screenshot({ path: `${PICTURES}/cluster-${colorScheme}.png` });
       }
@@ -60,6 +67,7 @@ test('a phone of 360 px', { timeout: within(90_000) }, () =>
       await visit(tab, view);
       await tab.page.waitForTimeout(150);
       await checkWidth(tab, view);
+      await shoot(tab, view, 'phone');
     }
     await tab.page.getByRole('button', { name: /More/ }).click();
     await checkAccess(tab, 'the sheet of a phone');
