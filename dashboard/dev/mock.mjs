@@ -138,6 +138,8 @@ export function createMock(options = {}) {
     calls,
     async handle(request, response) {
       const url = new URL(request.url, 'http://mock');
+      if (url.pathname === '/v1/models')
+        return json(response, 200, { data: Object.keys(world.models).map((id) => ({ id })) }), true;
       const name = url.pathname.replace(/^\/api\//, '');
       if (!url.pathname.startsWith('/api/')) return false;
       if (name === 'session') {
