@@ -24,8 +24,7 @@ static uint64_t server_tls_now_s(void)
     return (uint64_t)time(NULL);
 }
 
-/* ---- opening -----------------------------------------------------------------------------------
- */
+/* ---- opening ---------------------------------------------------------------------------- */
 
 static enum error_code server_tls_check_options(const struct api_tls_options *options,
                                                 struct error *err)
@@ -82,8 +81,7 @@ void server_tls_close(struct server_tls *tls)
     mem_free(tls);
 }
 
-/* ---- libwebsockets' context --------------------------------------------------------------------
- */
+/* ---- libwebsockets' context ------------------------------------------------------------- */
 
 /* Plain HTTP is let in so that it can be told where to go (server_tls_check()). */
 void server_tls_describe(const struct server_tls *tls, struct lws_context_creation_info *info)
@@ -131,8 +129,7 @@ void server_tls_end(struct server_tls *tls)
     tls->lws = NULL;
 }
 
-/* ---- plain HTTP --------------------------------------------------------------------------------
- */
+/* ---- plain HTTP ------------------------------------------------------------------------- */
 
 /* No redirection: a client that follows one would go on sending its token in plain text first, and
  * its user would never know. */

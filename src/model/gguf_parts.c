@@ -17,8 +17,7 @@
  * page, and the same on all, since a tensor's place counts for the model's identity. */
 enum { PLACE_UNIT = 64 * 1024, PART_NAME_TAIL = 20 /* "-00001-of-00003.gguf" */ };
 
-/* ---- names ------------------------------------------------------------------------------------
- */
+/* ---- names ------------------------------------------------------------------------------ */
 
 /* Where the tail of a part's name begins, with its two numbers; NULL: it is no part's name. */
 static const char *part_tail(const char *path, uint32_t *number, uint32_t *n_parts)
@@ -98,8 +97,7 @@ enum error_code gguf_parts_choose(const char *path, char *out, struct error *err
     return code;
 }
 
-/* ---- what the parts say -----------------------------------------------------------------------
- */
+/* ---- what the parts say ----------------------------------------------------------------- */
 
 enum error_code gguf_parts_count(const struct gguf_file *file, uint32_t *out, struct error *err)
 {
@@ -145,8 +143,7 @@ static enum error_code join_check(struct gguf_file *parts[], uint32_t n_parts, s
                            n_tensors, LIMIT_MODEL_TENSORS);
 }
 
-/* ---- places -----------------------------------------------------------------------------------
- */
+/* ---- places ----------------------------------------------------------------------------- */
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
 {
@@ -191,8 +188,7 @@ static bool join_place(struct gguf_file *parts[], uint32_t n_parts, uint64_t hea
     return true;
 }
 
-/* ---- the header -------------------------------------------------------------------------------
- */
+/* ---- the header ------------------------------------------------------------------------- */
 
 static void append_u32(struct buffer *out, uint32_t value)
 {
@@ -249,8 +245,7 @@ static void join_header(struct gguf_file *parts[], uint32_t n_parts, uint64_t he
     }
 }
 
-/* ---- the addresses ----------------------------------------------------------------------------
- */
+/* ---- the addresses ---------------------------------------------------------------------- */
 
 static enum error_code join_map(struct gguf_file *parts[], uint32_t n_parts,
                                 const struct buffer *header, struct gguf_file *out,

@@ -73,8 +73,7 @@ void daemon_alerts_settings(struct daemon *daemon, struct alerts *alerts, struct
     alert_settings_all(alerts, mutes, list, n, daemon_wall_ms());
 }
 
-/* ---- readings ---------------------------------------------------------------------------------
- */
+/* ---- readings --------------------------------------------------------------------------- */
 
 static void readings_flush(struct daemon_alerts *own, uint64_t now_ms)
 {
@@ -190,8 +189,7 @@ static const Node__AlertTell *tell_find(const Node__Now *now, const struct alert
     return NULL;
 }
 
-/* ---- what is followed already ------------------------------------------------------------------
- */
+/* ---- what is followed already ----------------------------------------------------------- */
 
 static bool subject_is_gone(const struct daemon *daemon, enum alert_about about,
                             const char *subject)
@@ -260,8 +258,7 @@ static void readings_of_followed(struct daemon *daemon)
     }
 }
 
-/* ---- the cluster --------------------------------------------------------------------------------
- */
+/* ---- the cluster ------------------------------------------------------------------------ */
 
 static void readings_of_node(struct daemon *daemon, const Cluster__Node *node)
 {

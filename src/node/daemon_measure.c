@@ -40,8 +40,7 @@ void daemon_measure_free(struct daemon_measure *measure)
     mem_free(measure);
 }
 
-/* ---- keeping it: on the pool, for it waits for a disk, and for others' locks ------------------
- */
+/* ---- keeping it: on the pool, for it waits for a disk, and for others' locks ------------ */
 
 struct measure_keeping {
     uv_work_t work; /* first */
@@ -77,8 +76,7 @@ static void measure_begin_keeping(struct daemon *daemon, struct device *device,
         mem_free(keeping);
 }
 
-/* ---- what has come ----------------------------------------------------------------------------
- */
+/* ---- what has come ---------------------------------------------------------------------- */
 
 static void on_measured(void *arg, const char *device, const struct device_calibration *found,
                         const struct error *why)
@@ -141,8 +139,7 @@ static void measure_take(struct daemon *daemon)
                  why.text);
 }
 
-/* ---- beginning --------------------------------------------------------------------------------
- */
+/* ---- beginning -------------------------------------------------------------------------- */
 
 /* Who tries out simulated devices wants to see these: the real ones that compute for them stand by,
  * and would be called in once they were measured, too. */

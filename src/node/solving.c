@@ -92,8 +92,7 @@ static bool solving_copy_problem(const struct placement_problem *from, struct pl
     return to->devices && to->links && to->model.layers;
 }
 
-/* ---- on the pool ------------------------------------------------------------------------------
- */
+/* ---- on the pool ------------------------------------------------------------------------ */
 
 static bool solving_goes_on(void *self)
 {
@@ -125,8 +124,7 @@ static void solving_ended(uv_work_t *work, int status)
     solving->solved(solving->arg, job->instance);
 }
 
-/* ---- asking -----------------------------------------------------------------------------------
- */
+/* ---- asking ----------------------------------------------------------------------------- */
 
 /* What does not change from second to second. */
 static uint64_t solving_key(const char *instance, bool beside,

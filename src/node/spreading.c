@@ -287,8 +287,7 @@ void spreading_step(struct daemon *daemon)
     }
 }
 
-/* ---- what is asked ----------------------------------------------------------------------------
- */
+/* ---- what is asked ---------------------------------------------------------------------- */
 
 const Node__Survival *spreading_survival(const struct daemon *daemon, const char *instance)
 {

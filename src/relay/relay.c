@@ -24,8 +24,7 @@ void relay_leave(struct relay *relay)
     pthread_mutex_unlock(&relay->lock);
 }
 
-/* ---- parcels: what a link has until it is sent; the loop's -------------------------------------
- */
+/* ---- parcels: what a link has until it is sent; the loop's ------------------------------ */
 
 static void relay_free_parcel(struct relay_parcel *parcel)
 {
@@ -85,8 +84,7 @@ static void on_sent(struct link_send *send, enum error_code code)
     relay_give_parcel_back(send->data);
 }
 
-/* ---- questions of the core: the loop's, under the lock ------------------------------------------
- */
+/* ---- questions of the core: the loop's, under the lock ---------------------------------- */
 
 static enum error_code relay_answer_find(void *self, const char *instance, struct relay_place *out,
                                          struct error *err)

@@ -55,8 +55,7 @@ static void relay_serve_stop(struct relay_served *served)
     served->peer->core->tends = true;
 }
 
-/* ---- its answers ------------------------------------------------------------------------------
- */
+/* ---- its answers ------------------------------------------------------------------------ */
 
 static bool relay_served_can_write(struct relay_served *served, enum message_weight weight)
 {
@@ -137,8 +136,7 @@ void relay_served_done(struct relay_served *served, enum finish_reason reason,
     }
 }
 
-/* ---- its beginning ----------------------------------------------------------------------------
- */
+/* ---- its beginning ---------------------------------------------------------------------- */
 
 /* Here, or, for one that may be handed on, at a node that is reached. */
 static enum error_code relay_serve_find(struct relay_core *core, const char *id, bool onward,
@@ -290,8 +288,7 @@ void relay_serve_cancel_all(struct relay_peer *peer)
         relay_serve_cancel_one(served);
 }
 
-/* ---- the turn ---------------------------------------------------------------------------------
- */
+/* ---- the turn --------------------------------------------------------------------------- */
 
 /* True: *out is an effect. What is in its driver still is there to be cancelled. */
 static bool relay_serve_tend(struct relay_served *served, uint64_t now_ns, struct relay_effect *out)

@@ -26,8 +26,7 @@ enum {
 /* 2049-12-31 23:59:59: the last time that UTCTime can say; not all clients read more. */
 static const uint64_t api_authority_until_unix_s = 2524607999;
 
-/* ---- the key -----------------------------------------------------------------------------------
- */
+/* ---- the key ---------------------------------------------------------------------------- */
 
 /* RFC 9180, section 7.1.3: DeriveKeyPair for P-256. */
 static EVP_PKEY *api_key_derive(uint8_t secret[SECRET_BYTES])
@@ -65,8 +64,7 @@ static bool api_secret_expand(const uint8_t *ikm, size_t size, const uint8_t *sa
     return done;
 }
 
-/* ---- the authority -----------------------------------------------------------------------------
- */
+/* ---- the authority ---------------------------------------------------------------------- */
 
 /* "permitted;DNS:local,permitted;DNS:lan,…": the name itself and all below it. */
 static void api_constraints_write(char *text, size_t size)
@@ -164,8 +162,7 @@ uint64_t api_authority_version(const X509 *certificate)
     return version ? version : 1;
 }
 
-/* ---- signing -----------------------------------------------------------------------------------
- */
+/* ---- signing ---------------------------------------------------------------------------- */
 
 /* The names were checked to be host names, so none can carry OpenSSL's notation. */
 static size_t api_san_write(const struct served_names *names, char text[SAN_TEXT])

@@ -22,8 +22,7 @@ static bool api_folder_path(const char *state_folder, char path[PATH_MAX])
            durable_path(state_folder, "api", "", path, NULL) == ERROR_NONE;
 }
 
-/* ---- the machine's own authority ---------------------------------------------------------------
- */
+/* ---- the machine's own authority -------------------------------------------------------- */
 
 static enum error_code api_files_load(const struct secret_folder *folder, struct api_authority *out,
                                       struct error *err)
@@ -92,8 +91,7 @@ enum error_code api_files_own_authority(const char *state_folder, struct api_aut
     return code;
 }
 
-/* ---- what clients trust ------------------------------------------------------------------------
- */
+/* ---- what clients trust ----------------------------------------------------------------- */
 
 static bool api_files_exist(const char *state_folder, const char *folder, const char *file)
 {

@@ -31,8 +31,7 @@ static void keeper_take(struct pair_keeper *keeper, struct tls_pair *pair)
         keeper->options.source.shown(keeper->options.source.self, keeper->until_unix_s);
 }
 
-/* ---- the operator's files ----------------------------------------------------------------------
- */
+/* ---- the operator's files --------------------------------------------------------------- */
 
 /* Have the files changed since they were read? Notes how they are now. */
 static bool keeper_files_changed(struct pair_keeper *keeper)
@@ -95,8 +94,7 @@ static bool keeper_step_files(struct pair_keeper *keeper, uint64_t now_unix_s)
     return true;
 }
 
-/* ---- signed ------------------------------------------------------------------------------------
- */
+/* ---- signed ----------------------------------------------------------------------------- */
 
 static void keeper_gather(const struct pair_keeper *keeper, struct served_names *names)
 {
@@ -215,8 +213,7 @@ static bool keeper_step_signed(struct pair_keeper *keeper, uint64_t now_unix_s)
     return true;
 }
 
-/* ---- its life ----------------------------------------------------------------------------------
- */
+/* ---- its life --------------------------------------------------------------------------- */
 
 enum error_code pair_keeper_init(struct pair_keeper *keeper,
                                  const struct pair_keeper_options *options, uint64_t now_unix_s,

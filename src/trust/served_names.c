@@ -11,8 +11,7 @@
 const char *const served_suffixes[] = {"local",       "lan",      "home.arpa", "internal", "home",
                                        "localdomain", "intranet", "private",   "corp",     NULL};
 
-/* ---- one name ---------------------------------------------------------------------------------
- */
+/* ---- one name --------------------------------------------------------------------------- */
 
 static bool served_label_is_good(const char *label, size_t size)
 {
@@ -106,8 +105,7 @@ void served_names_add_machine(struct served_names *names, const char *name)
     }
 }
 
-/* ---- all of them ------------------------------------------------------------------------------
- */
+/* ---- all of them ------------------------------------------------------------------------ */
 
 static bool served_host_is_wildcard(const char *host)
 {

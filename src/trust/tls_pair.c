@@ -28,8 +28,7 @@ void tls_pair_deinit(struct tls_pair *pair)
     *pair = (struct tls_pair){0};
 }
 
-/* ---- files -------------------------------------------------------------------------------------
- */
+/* ---- files ------------------------------------------------------------------------------ */
 
 /* A password is never asked for: there may be nobody at a terminal. */
 static int tls_password_none(char *buffer, int size, int is_write, void *self)
@@ -153,8 +152,7 @@ enum error_code tls_pair_read(const char *certificate_path, const char *key_path
     return code;
 }
 
-/* ---- a server's context ------------------------------------------------------------------------
- */
+/* ---- a server's context ----------------------------------------------------------------- */
 
 /* Not SSL_CTX_use_certificate(): a context has a place for each kind of key, and would go on
  * showing an RSA certificate that an ECDSA one has replaced. */

@@ -665,8 +665,7 @@ enum error_code __wrap_gpu_open(const struct gpu_options *options, struct gpu **
     return __real_gpu_open(options, out, err);
 }
 
-/* ---- the test around it ------------------------------------------------------------------------
- */
+/* ---- the test around it ----------------------------------------------------------------- */
 
 static int listener_tcp, listener_unix, listener_abstract;
 
