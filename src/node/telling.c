@@ -280,10 +280,12 @@ enum error_code telling_take(struct daemon *daemon, struct peer *peer,
 {
     ProtobufCMessage *message = NULL;
     const bool is_watch = header->type == FRAME_WATCH;
+    if (!daemon->telling)
+        return ERROR_NONE; /* it is closing */
     enum error_code code =
         message_decode(is_watch ? &node__watch__descriptor : &node__vitals__descriptor, payload,
                        header->length, &message, err);
-    if (code || !daemon->telling)
+    if (code)
         return code;
     if (is_watch)
         telling_hear_watch(daemon->telling, peer, (Node__Watch *)message);
