@@ -234,10 +234,11 @@ env_prepare() {
   if on_debian_13; then host_prepare; else root=$(root_for trixie "$packages_file"); fi
 }
 
-# inside CMD...: runs CMD in Debian 13. Mesa's compiled shaders are kept in the cache folder.
+# inside CMD...: runs CMD in Debian 13. What compilers made, Mesa's of shaders too, is kept in the
+# cache folder; ccache takes the same file in another work tree for the same.
 inside() {
   local setting=(MEDLEY_INSIDE=1 "MESA_SHADER_CACHE_DIR=${MESA_SHADER_CACHE_DIR:-$cache/shaders}"
-    "npm_config_cache=$cache/npm")
+    "npm_config_cache=$cache/npm" "CCACHE_DIR=$cache/ccache" CCACHE_NOHASHDIR=1)
   if [ -n "${MEDLEY_INSIDE:-}" ] || on_debian_13; then
     env "${setting[@]}" "$@"
   else
