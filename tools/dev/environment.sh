@@ -160,6 +160,7 @@ root_mmdebstrap() { # suite, dir, packages, options
   mmdebstrap --variant=apt "$@" \
     --aptopt='Acquire::Retries "3"' --dpkgopt=force-unsafe-io \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
+    --dpkgopt='path-include=/usr/share/doc/*/copyright' \
     --customize-hook="$backports" \
     --customize-hook="chroot \"\$1\" env DEBIAN_FRONTEND=noninteractive \
       apt-get install -y -qq --no-install-recommends $packages" \

@@ -19,6 +19,8 @@ usage: ./dev VERB [...]
   format                   clang-format every C file
   shell [CMD...]           a shell, or CMD, inside the environment
   anchor [CMD...]          the same beside Debian sid's llama.cpp
+  release [--check]        a bundle for other Linux systems, in build/release-files; --check installs
+                           it in bare roots of four Debians (minutes; --sign KEY signs it)
   train-demo               train models/demo.gguf anew (tools/demo-model)
   install                  put `medley` on the path
   clean [--all]            remove build/; with --all also the private roots and caches
