@@ -6,7 +6,8 @@ import { defineConfig } from 'vite';
 const node = { target: 'http://127.0.0.1:8080', changeOrigin: false };
 
 export default defineConfig({
-  plugins: [svelte()],
+  // Svelte names styles after their files: as seen from here, or each source tree has other names.
+  plugins: [svelte({ compilerOptions: { rootDir: import.meta.dirname } })],
   build: {
     target: 'es2022',
     assetsInlineLimit: 0, // the page's policy forbids fonts and scripts in data: addresses
