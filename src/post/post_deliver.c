@@ -1,6 +1,7 @@
 /* One attempt to deliver a message. */
 #include "post/post_impl.h"
 
+#include "base/authorities.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -49,6 +50,7 @@ enum error_code post_prepare(struct post *post, struct error *err)
         (options->authorization && !post_add_header(post, "Authorization", options->authorization)))
         return error_set(err, ERROR_INVALID, "a header has to be one short line");
     CURL *curl = post->curl;
+    const char *authorities = options->ca_path ? options->ca_path : authorities_file();
     bool failed = false;
 #define POST_SET(option, value) failed |= curl_easy_setopt(curl, option, value) != CURLE_OK
     POST_SET(CURLOPT_URL, options->url);
@@ -56,8 +58,8 @@ enum error_code post_prepare(struct post *post, struct error *err)
     POST_SET(CURLOPT_FOLLOWLOCATION, 0L);
     POST_SET(CURLOPT_SSL_VERIFYPEER, 1L);
     POST_SET(CURLOPT_SSL_VERIFYHOST, 2L);
-    if (options->ca_path)
-        POST_SET(CURLOPT_CAINFO, options->ca_path);
+    if (authorities)
+        POST_SET(CURLOPT_CAINFO, authorities);
     POST_SET(CURLOPT_NOSIGNAL, 1L);
     POST_SET(CURLOPT_TIMEOUT_MS, (long)options->timeout_ms);
     POST_SET(CURLOPT_CONNECTTIMEOUT_MS, (long)options->timeout_ms);
