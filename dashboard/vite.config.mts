@@ -5,9 +5,11 @@ import { defineConfig } from 'vite';
 // Host is left as the browser sent it, so that the node sees one origin.
 const node = { target: 'http://127.0.0.1:8080', changeOrigin: false };
 
+const here = decodeURIComponent(new URL('.', import.meta.url).pathname).replace(/\/$/, '');
+
 export default defineConfig({
   // Svelte names styles after their files: as seen from here, or each source tree has other names.
-  plugins: [svelte({ compilerOptions: { rootDir: import.meta.dirname } })],
+  plugins: [svelte({ compilerOptions: { rootDir: here } })],
   build: {
     target: 'es2022',
     assetsInlineLimit: 0, // the page's policy forbids fonts and scripts in data: addresses

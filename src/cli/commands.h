@@ -3,6 +3,10 @@
 
 #include "cli/command.h"
 
+/* All of them, NULL at the end. */
+const struct command *const *command_list(void);
+
+extern const struct command command_completion;
 extern const struct command command_devices;
 extern const struct command command_top;
 extern const struct command command_heat;

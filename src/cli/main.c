@@ -54,6 +54,7 @@ static const struct command *const commands[] = {
     &command_detokenize,
     &command_render,
     &command_sim,
+    &command_completion,
     NULL,
 };
 // clang-format on
@@ -73,6 +74,11 @@ int command_misused(const struct command *command, const char *format, ...)
     va_end(args);
     fprintf(stderr, "\nSee: medley %s --help\n", command->name);
     return EXIT_USAGE;
+}
+
+const struct command *const *command_list(void)
+{
+    return commands;
 }
 
 static const struct command *medley_find(const char *name)

@@ -103,10 +103,14 @@ def put_libraries(stage):
 
 
 def put_documents(source, stage):
-    for name in ("README.md", "LICENSE"):
-        copy(source / name, stage / "share/doc/medley" / name)
-    for page in sorted((source / "docs").glob("*.md")):
-        copy(page, stage / "share/doc/medley/docs" / page.name)
+    """The documents of the source tree point into it, so the manual page stands for them."""
+    copy(source / "LICENSE", stage / "share/doc/medley/LICENSE")
+    for kind, place in (("man", "man/man1/medley.1"), ("zsh", "zsh/site-functions/_medley"),
+                        ("bash", "bash-completion/completions/medley"),
+                        ("fish", "fish/vendor_completions.d/medley.fish")):
+        path = stage / "share" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(output(stage / "bin/medley", "completion", kind))
     copy(source / "models/demo.gguf", stage / "share/medley/demo.gguf")
     copy(source / "tools/release/install.sh", stage / "install.sh", executable=True)
 

@@ -5,11 +5,13 @@
 #   sh install.sh --remove [--prefix FOLDER]
 #
 # BUNDLE is by default the one beside this script; in an unpacked bundle, that bundle. It goes to
-# PREFIX/lib/medley/VERSION, and PREFIX/bin/medley becomes a link to it. PREFIX is ~/.local, or for
-# root /usr/local.
+# PREFIX/lib/medley/VERSION, and PREFIX/bin/medley becomes a link to it. The manual page and what
+# shells complete go to PREFIX/share. PREFIX is ~/.local, or for root /usr/local.
 set -eu
 
 glibc_floor=2.38
+pages="man/man1/medley.1 bash-completion/completions/medley zsh/site-functions/_medley
+  fish/vendor_completions.d/medley.fish"
 here=$(cd "$(dirname "$0")" && pwd -P)
 
 say() { printf 'medley: %s\n' "$*" >&2; }
@@ -101,6 +103,10 @@ install_bundle() { # FOLDER
   prefer_newer_cxx "$target/lib/medley"
   mkdir -p "$prefix/bin"
   ln -sfn "../lib/medley/$version/bin/medley" "$prefix/bin/medley"
+  for page in $pages; do
+    mkdir -p "$prefix/share/$(dirname "$page")"
+    [ ! -f "$target/share/$page" ] || cp "$target/share/$page" "$prefix/share/$page"
+  done
   "$prefix/bin/medley" --version >/dev/null || die "it is installed, but does not start: see above"
   say "$("$prefix/bin/medley" --version) is installed: $prefix/bin/medley"
   case :$PATH: in *":$prefix/bin:"*) ;; *) say "note: $prefix/bin is not on your PATH" ;; esac
@@ -111,6 +117,7 @@ remove() {
   [ -d "$prefix/lib/medley" ] || die "nothing is installed in $prefix"
   rm -rf "$prefix/lib/medley"
   [ ! -L "$prefix/bin/medley" ] || rm "$prefix/bin/medley"
+  for page in $pages; do rm -f "$prefix/share/$page"; done
   say "removed from $prefix; models and settings in your state folder stay"
 }
 
