@@ -1,5 +1,7 @@
 #include "api/limits.h"
 
+#include "base/amount.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -51,23 +53,22 @@ static enum error_code limit_unknown(const char *assignment, struct error *err)
                      assignment, names);
 }
 
-static const char *limit_example(enum api_limit_unit unit)
+/* As other amounts are written: base/amount.h. */
+static enum error_code limit_read_bytes(const struct api_limit_row *row, const char *text,
+                                        uint64_t *out, struct error *err)
 {
-    switch (unit) {
-    case API_LIMIT_BYTES:
-        return "bytes, as 512MiB";
-    case API_LIMIT_MS:
-        return "a time, as 10s or 500ms";
-    case API_LIMIT_COUNT:
-        break;
-    }
-    return "a number";
+    const struct amount_rule rule = {.plain_bytes = 1, .min = row->lowest};
+    char name[64];
+    snprintf(name, sizeof name, "the limit %s", row->name);
+    return amount_read(name, text, &rule, out, err);
 }
 
 static enum error_code limit_read(const struct api_limit_row *row, const char *text, uint64_t *out,
                                   struct error *err)
 {
     const size_t digits = strspn(text, "0123456789");
+    if (row->unit == API_LIMIT_BYTES)
+        return limit_read_bytes(row, text, out, err);
     for (size_t i = 0; i < sizeof limit_units / sizeof *limit_units; i++) {
         const struct limit_unit *unit = &limit_units[i];
         if (!digits || digits > VALUE_DIGITS_MAX || unit->unit != row->unit ||
@@ -80,7 +81,8 @@ static enum error_code limit_read(const struct api_limit_row *row, const char *t
         return ERROR_NONE;
     }
     return error_set(err, ERROR_INVALID, "the limit %s takes %s, at least %s, not '%s'", row->name,
-                     limit_example(row->unit), api_limit_text(row, row->lowest).text, text);
+                     row->unit == API_LIMIT_MS ? "a time, as 10s or 500ms" : "a number",
+                     api_limit_text(row, row->lowest).text, text);
 }
 
 enum error_code api_limits_set(struct api_limits *limits, const char *assignment, struct error *err)

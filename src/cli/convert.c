@@ -36,7 +36,7 @@ static const struct option_row own_options[] = {
     {.name = "fit",
      .value = "SIZE",
      .help = "bytes that all weights may take, such as 11GiB; caches come beside them",
-     OPTION_INTO(struct convert_flags, fit_bytes, convert_take_size)},
+     OPTION_BYTES(struct convert_flags, fit_bytes)},
     {.name = "plan",
      .value = "FILE",
      .help = "write the types to FILE (- : print them) and convert nothing",

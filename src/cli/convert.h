@@ -28,6 +28,3 @@ struct convert_result {
 enum error_code convert_fit(const struct convert_flags *flags, const struct model *model,
                             const char *beside, struct weight_choice *choice, double *losses,
                             struct error *err);
-/* "11GiB", "900 MB", "123456": with a unit of 1024 or 1000. */
-bool convert_take_size(const struct command *command, const struct option_row *row,
-                       const char *value, void *flags);

@@ -4,11 +4,9 @@
 #include "precision/fit.h"
 #include "precision/trial_file.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 #include <unistd.h>
 
 /* Windows that the groups are measured on, and what the original's logits of them may take. */
@@ -103,28 +101,4 @@ enum error_code convert_fit(const struct convert_flags *flags, const struct mode
         fputs("\r\033[K", stderr);
     fitting_end(&fitting);
     return code;
-}
-
-bool convert_take_size(const struct command *command, const struct option_row *row,
-                       const char *value, void *flags)
-{
-    static const struct {
-        const char *name;
-        double bytes;
-    } units[] = {{"", 1},      {"B", 1},        {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
-                 {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
-    char *end;
-    const double number = isdigit((unsigned char)*value) ? strtod(value, &end) : 0;
-    for (size_t i = 0; number > 0 && i < sizeof units / sizeof *units; i++) {
-        while (*end == ' ')
-            end++;
-        const double bytes = number * units[i].bytes;
-        if (strcasecmp(end, units[i].name) == 0 && bytes >= 1 && bytes < 0x1p62) {
-            *(uint64_t *)(void *)((char *)flags + row->offset) = (uint64_t)bytes;
-            return true;
-        }
-    }
-    command_misused(command, "%s takes an amount such as 11GiB, 900MB or 123456, not '%.40s'",
-                    option_name(row), value);
-    return false;
 }

@@ -1,5 +1,7 @@
 #include "cli/options.h"
 
+#include "base/amount.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <getopt.h>
@@ -138,6 +140,17 @@ bool option_take_u32(const struct command *command, const struct option_row *row
     assert(row->lowest <= row->highest && row->highest <= UINT32_MAX);
     return option_u32(command, option_name(row), value, (uint32_t)row->lowest,
                       (uint32_t)row->highest, option_flag(row, flags));
+}
+
+bool option_take_bytes(const struct command *command, const struct option_row *row,
+                       const char *value, void *flags)
+{
+    static const struct amount_rule rule = {.plain_bytes = 1};
+    struct error err;
+    if (!amount_read(option_name(row), value, &rule, option_flag(row, flags), &err))
+        return true;
+    command_misused(command, "%s", err.text);
+    return false;
 }
 
 /* ---- tables: parsing ------------------------------------------------------------------------- */

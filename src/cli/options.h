@@ -65,6 +65,8 @@ struct option_section {
 #define OPTION_U64(type, field) OPTION_INTO(type, field, option_take_u64)
 #define OPTION_U32(type, field, low, high)                                                         \
     OPTION_INTO(type, field, option_take_u32), .lowest = (low), .highest = (high)
+/* A uint64_t of bytes: an amount as base/amount.h reads it, or a plain number of bytes. */
+#define OPTION_BYTES(type, field) OPTION_INTO(type, field, option_take_bytes)
 
 bool option_take_true(const struct command *command, const struct option_row *row,
                       const char *value, void *flags);
@@ -76,6 +78,8 @@ bool option_take_u64(const struct command *command, const struct option_row *row
                      void *flags);
 bool option_take_u32(const struct command *command, const struct option_row *row, const char *value,
                      void *flags);
+bool option_take_bytes(const struct command *command, const struct option_row *row,
+                       const char *value, void *flags);
 
 /* How the user writes it: "--threads", "-n". Valid until the next call on this thread. */
 const char *option_name(const struct option_row *row);

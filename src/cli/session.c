@@ -13,7 +13,6 @@
 #include "plan/selection.h"
 #include "report/report.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -56,36 +55,6 @@ static bool session_take_flash(const struct command *command, const struct optio
     const bool ok = session_choose(command, row, value, words, &chosen);
     ((struct session_flags *)flags)->driver.flash = modes[chosen];
     return ok;
-}
-
-/* "800MiB", "16GB": a whole number and a unit. */
-static bool session_take_size(const struct command *command, const struct option_row *row,
-                              const char *value, void *flags)
-{
-    static const struct {
-        const char *unit;
-        uint64_t bytes;
-    } units[] = {{"KiB", 1 << 10},
-                 {"MiB", 1 << 20},
-                 {"GiB", 1 << 30},
-                 {"kB", 1000},
-                 {"KB", 1000},
-                 {"MB", 1000 * 1000},
-                 {"GB", 1000000000},
-                 {"TiB", UINT64_C(1) << 40},
-                 {"TB", UINT64_C(1000000000000)}};
-    char *end = NULL;
-    errno = 0;
-    const uint64_t number = *value >= '1' && *value <= '9' ? strtoull(value, &end, 10) : 0;
-    for (size_t i = 0; number && !errno && i < sizeof units / sizeof *units; i++) {
-        if (strcmp(end, units[i].unit) == 0 && number <= PLACEMENT_BYTES_MAX / units[i].bytes) {
-            ((struct session_flags *)flags)->driver.weights_max = number * units[i].bytes;
-            return true;
-        }
-    }
-    command_misused(command, "%s takes a size such as 800MiB or 16GB, not '%s'", option_name(row),
-                    value);
-    return false;
 }
 
 /* All but the context say on which devices, or how. */
@@ -157,7 +126,7 @@ const struct option_row session_options[] = {
      .help =
          "of each stage's weights, at most, such as 8GiB; layers beyond are read from the disk\n"
          "for every batch (docs/offload.md)",
-     .take = session_take_size,
+     OPTION_BYTES(struct session_flags, driver.weights_max),
      WHERE},
     {.name = "no-governor",
      .help = "do not slow a device down before it gets too hot (bench and logits never do)",

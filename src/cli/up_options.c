@@ -1,6 +1,7 @@
 #include "cli/up_options.h"
 
 #include "api/listen.h"
+#include "base/amount.h"
 #include "cli/commands.h"
 #include "cli/limit_option.h"
 #include "cli/tls_flags.h"
@@ -55,14 +56,17 @@ static bool up_take_listen(const struct command *command, const struct option_ro
     return true;
 }
 
+/* A plain number is GiB. */
 static bool up_take_models_max(const struct command *command, const struct option_row *row,
                                const char *value, void *flags)
 {
-    uint32_t gib = 0;
-    if (!option_u32(command, option_name(row), value, 1, 1 << 20, &gib))
-        return false;
-    ((struct up_flags *)flags)->node.models_max_bytes = (uint64_t)gib << 30;
-    return true;
+    static const struct amount_rule rule = {.plain_bytes = 1 << 30, .min = 1 << 30};
+    struct error err;
+    if (!amount_read(option_name(row), value, &rule,
+                     &((struct up_flags *)flags)->node.models_max_bytes, &err))
+        return true;
+    command_misused(command, "%s", err.text);
+    return false;
 }
 
 static bool up_take_patience(const struct command *command, const struct option_row *row,
@@ -226,8 +230,8 @@ static const struct option_row node_options[] = {
      .help = "move no model for gain while this node leads (medley move --off: whoever leads)",
      OPTION_TRUE(struct up_flags, node.no_moves)},
     {.name = "models-max",
-     .value = "GIB",
-     .help = "disk space for fetched models (default: what is free)",
+     .value = "SIZE",
+     .help = "disk space for fetched models, such as 200GB (default: what is free)",
      .take = up_take_models_max},
 };
 

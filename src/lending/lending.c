@@ -1,6 +1,6 @@
 #include "lending/lending.h"
 
-#include "simdevices/sim_values.h"
+#include "base/amount.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -17,32 +17,17 @@ static enum error_code lending_wrong(struct error *err, const char *setting, con
 
 static enum error_code set_memory(struct lending *lending, const char *value, struct error *err)
 {
-    static const struct sim_range range = {0x1p20, 0x1p50, "1MiB to 1024TiB"};
-    double bytes = 0;
-    if (strcmp(value, "all") == 0) {
-        lending->memory_bytes = 0;
-        return ERROR_NONE;
-    }
-    const enum error_code code = sim_value_parse("memory", (struct sim_text){value, strlen(value)},
-                                                 SIM_BYTES, range, &bytes, err);
-    if (!code)
-        lending->memory_bytes = (uint64_t)bytes;
-    return code;
+    static const struct amount_rule rule = {.min = 1 << 20, .takes_all = true};
+    return amount_read("memory", value, &rule, &lending->memory_bytes, err);
 }
 
 static enum error_code set_share(struct lending *lending, const char *value, struct error *err)
 {
-    unsigned percent = 0;
-    int end = 0;
-    if (strcmp(value, "all") == 0) {
+    const enum error_code code =
+        amount_read_percent("share", value, true, &lending->share_percent, err);
+    if (!code && lending->share_percent == 100)
         lending->share_percent = 0;
-        return ERROR_NONE;
-    }
-    if (sscanf(value, "%3u%%%n", &percent, &end) != 1 || !end || value[end] || percent < 1 ||
-        percent > 100)
-        return lending_wrong(err, "share", "1% to 100%, or all", value);
-    lending->share_percent = percent == 100 ? 0 : percent;
-    return ERROR_NONE;
+    return code;
 }
 
 static enum error_code set_devices(struct lending *lending, const char *value, struct error *err)

@@ -1,5 +1,7 @@
 #include "simdevices/sim_values.h"
 
+#include "base/amount.h"
+
 #include <string.h>
 
 /* ---- pieces of text ---------------------------------------------------------------------- */
@@ -39,24 +41,7 @@ struct sim_shown sim_text_show(struct sim_text text)
 
 /* ---- units --------------------------------------------------------------------------------- */
 
-struct value_unit {
-    const char *name;
-    double factor;
-};
-
-enum { UNITS_MAX = 14 };
-
-static const struct value_unit units[][UNITS_MAX] = {
-    [SIM_BYTES] = {{"B", 1},
-                   {"KiB", 0x1p10},
-                   {"MiB", 0x1p20},
-                   {"GiB", 0x1p30},
-                   {"TiB", 0x1p40},
-                   {"KB", 1e3},
-                   {"kB", 1e3},
-                   {"MB", 1e6},
-                   {"GB", 1e9},
-                   {"TB", 1e12}},
+static const struct amount_unit units[][14] = {
     [SIM_BYTES_PER_S] = {{"B/s", 1},
                          {"KB/s", 1e3},
                          {"kB/s", 1e3},
@@ -82,13 +67,17 @@ static const struct value_unit units[][UNITS_MAX] = {
     [SIM_MHZ] = {{"MHz", 1}, {"GHz", 1e3}},
 };
 
-static const struct value_unit *find_unit(enum sim_unit kind, struct sim_text name)
+static const struct amount_unit *units_of(enum sim_unit kind)
 {
-    for (int i = 0; i < UNITS_MAX && units[kind][i].name; i++) {
-        if (sim_text_is(name, units[kind][i].name))
-            return &units[kind][i];
-    }
-    return NULL;
+    return kind == SIM_BYTES ? amount_byte_units : units[kind];
+}
+
+static const struct amount_unit *find_unit(enum sim_unit kind, struct sim_text name)
+{
+    const struct amount_unit *unit = units_of(kind);
+    while (unit->name && !sim_text_is(name, unit->name))
+        unit++;
+    return unit->name ? unit : NULL;
 }
 
 /* "B, KiB, …": those in ASCII. */
@@ -96,8 +85,8 @@ static void list_units(enum sim_unit kind, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
-    for (int i = 0; i < UNITS_MAX && units[kind][i].name; i++) {
-        const char *name = units[kind][i].name;
+    for (const struct amount_unit *unit = units_of(kind); unit->name; unit++) {
+        const char *name = unit->name;
         size_t length = strlen(name);
         if (name[0] < 0 || used + length + 3 > size)
             continue;
@@ -117,28 +106,13 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Reads digits with at most one point, not through strtod(): its point depends on the locale, and
- * it takes "nan", "inf" and hexadecimal. Removes what it has read; false when that is no number. */
+/* Removes what it has read; false when that is no number. */
 static bool take_number(struct sim_text *text, double *out)
 {
-    double value = 0, scale = 1;
-    size_t n_digits = 0, n_points = 0, i = 0;
-    for (; i < text->size && (is_digit(text->at[i]) || text->at[i] == '.'); i++) {
-        if (text->at[i] == '.') {
-            n_points++;
-            continue;
-        }
-        value = value * 10 + (text->at[i] - '0');
-        scale *= n_points ? 10 : 1;
-        n_digits++;
-    }
-    enum { DIGITS_MAX = 30 }; /* far from where a double overflows */
-    if (!n_digits || n_digits > DIGITS_MAX || n_points > 1)
-        return false;
-    text->at += i;
-    text->size -= i;
-    *out = value / scale;
-    return true;
+    const size_t length = amount_number(text->at, text->size, out);
+    text->at += length;
+    text->size -= length;
+    return length > 0;
 }
 
 static enum error_code sim_values_check_range(const char *key, struct sim_text text, double value,
@@ -171,7 +145,7 @@ enum error_code sim_value_parse(const char *key, struct sim_text text, enum sim_
     if (!rest.size)
         return error_set(err, ERROR_INVALID, "%s = %s has no unit; it takes %s", key,
                          sim_text_show(text).text, known);
-    const struct value_unit *found = find_unit(unit, rest);
+    const struct amount_unit *found = find_unit(unit, rest);
     if (!found)
         return error_set(err, ERROR_INVALID, "%s: unknown unit '%s'; it takes %s", key,
                          sim_text_show(rest).text, known);

@@ -388,9 +388,9 @@ static void test_limits_are_set_by_name(void **state)
 {
     static const char *const bad[] = {"memory",
                                       "memory=",
-                                      "memory=1 GiB",
+                                      "memory=1 apple",
                                       "memory=-1",
-                                      "memory=1MB",
+                                      "memory=1MB/s",
                                       "memory=64s",
                                       "memory=1",
                                       "waiting=0",

@@ -29,6 +29,7 @@ struct flags {
     const char *text;
     uint32_t n;
     bool deep, said_n;
+    uint64_t size;
     struct inner_flags inner;
 };
 
@@ -45,6 +46,7 @@ static const struct option_row rows[] = {
      OPTION_U32(struct flags, n, 2, 9),
      .mark = offsetof(struct flags, said_n)},
     {.name = "deep", .letter = 'd', .help = "all of it", OPTION_TRUE(struct flags, deep)},
+    {.name = "size", .value = "SIZE", .help = "so much", OPTION_BYTES(struct flags, size)},
 };
 static const struct option_row inner_rows[] = {
     {.name = "warmth", .value = "W", OPTION_FLOAT(struct inner_flags, warmth)},
@@ -86,8 +88,8 @@ static void test_values_go_where_the_table_says(void **state)
     assert_string_equal(flags.text, "here");
     assert_true(flags.n == 5 && flags.deep && flags.said_n);
     assert_true(flags.inner.warmth == 0.5f && flags.inner.seed == UINT64_C(12345678901));
-    assert_int_equal(parse("--number=3 --deep", &flags), 0);
-    assert_true(flags.n == 3 && flags.deep);
+    assert_int_equal(parse("--number=3 --deep --size 2KB", &flags), 0);
+    assert_true(flags.n == 3 && flags.deep && flags.size == 2000);
 }
 
 static void test_what_is_not_said_has_its_default(void **state)
@@ -107,6 +109,7 @@ static void test_wrong_words_are_named_as_they_are_written(void **state)
         {"--number 10", "-n takes a whole number from 2 to 9, not '10'"},
         {"--warmth much", "--warmth takes a number, not 'much'"},
         {"--seed -1", "--seed takes a whole number, not '-1'"},
+        {"--size 5kg", "--size takes an amount such as 8GiB, 900MB or 123456, not '5kg'"},
         {"--text", "unknown or incomplete option '--text'"},
         {"--colour", "unknown or incomplete option '--colour'"},
         {"-x", "unknown or incomplete option '-x'"},
@@ -128,6 +131,7 @@ static void test_the_help_has_every_option(void **state)
                                    "               (default none)\n"
                                    "  -n N         how many\n"
                                    "  -d, --deep   all of it\n"
+                                   "  --size SIZE  so much\n"
                                    "\n"
                                    "Inside:\n"
                                    "  --warmth W  --seed S  (any)\n"
