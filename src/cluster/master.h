@@ -138,6 +138,10 @@ const char *master_problem(const struct master *master, const char *instance);
 struct placement;
 struct placement_problem;
 struct placement_solution;
+struct replan_decision;
+struct replan_input;
+struct replan_options;
+struct replan_state;
 
 /* Makes the problem whose device i is `devices[i]`, of allowed nodes only; it stays the builder's
  * until the next call. How much memory is free, what a layer costs and how fast the links are is
@@ -205,6 +209,12 @@ struct master_mover {
     bool (*has_weights)(void *self, const char *node, const char *model);
     void *self;
     uint64_t max_nodes; /* of the search; 0: no limit */
+    /* Answers in place of replan(), perhaps elsewhere: ERROR_BUSY, and is asked again. NULL: at
+     * once, here. */
+    enum error_code (*replan)(void *solver, const char *instance, const struct replan_input *input,
+                              const struct replan_options *options, struct replan_state *state,
+                              struct replan_decision *out, struct error *err);
+    void *solver;
     uint32_t n;
     struct master_mover_memory *list[LIMIT_CLUSTER_INSTANCES];
 };

@@ -209,6 +209,9 @@ static enum error_code replan_ask(const struct asking *a, struct master_mover_me
     };
     struct replan_options options = replan_options_default();
     options.solve.max_nodes = a->mover->max_nodes;
+    if (a->mover->replan)
+        return a->mover->replan(a->mover->solver, a->instance->id, &input, &options, &memory->state,
+                                out, err);
     return replan(&input, &options, &memory->state, &memory->state, out, err);
 }
 

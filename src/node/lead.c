@@ -252,6 +252,8 @@ static void lead_step_master(struct daemon *daemon)
     lead->mover.has_weights = has_weights;
     lead->mover.self = daemon;
     lead->mover.max_nodes = MOVE_NODES_MAX;
+    lead->mover.replan = solving_replan;
+    lead->mover.solver = lead->solving;
     daemon_master_view(daemon, &view);
     if (master_step(&lead->master, &options, &view, &proposals, &err))
         log_line(LOG_WARN, "master", "%s", err.text);
@@ -322,14 +324,14 @@ uint32_t lead_problems(const struct lead *lead, struct lead_problem *out, uint32
     return count;
 }
 
-/* It waited for its placement, and need not any longer. */
+/* It waited for its placement, or for whether it should move, and need not any longer. */
 static void lead_on_solved(void *arg, const char *instance)
 {
     struct daemon *daemon = arg;
     struct master *master = &daemon->lead->master;
     for (uint32_t i = 0; i < master->n; i++) {
         if (strcmp(master->memory[i].instance, instance) == 0)
-            master->memory[i].retry_ms = 0;
+            master->memory[i].retry_ms = master->memory[i].considered_ms = 0;
     }
     daemon_changed(daemon);
 }

@@ -6,11 +6,22 @@
 #include "base/mem.h"
 #include "placement/as_run.h"
 #include "placement/check.h"
+#include "placement/replan.h"
 
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+
+/* Whether an instance should move: replan()'s arguments and its answer. */
+struct solving_move {
+    struct replan_input input;
+    struct replan_device *devices;
+    struct replan_layout layout;
+    struct replan_options options;
+    struct replan_state state; /* before, then after */
+    struct replan_decision decision;
+};
 
 struct solving_job {
     uv_work_t work; /* first */
@@ -22,6 +33,7 @@ struct solving_job {
     uint64_t until_ns;
     struct placement_problem problem; /* its arrays are the job's */
     struct placement_solution solution;
+    struct solving_move *move; /* NULL: a placement is asked for */
     enum error_code code;
     struct error err;
 };
@@ -49,6 +61,9 @@ static void solving_job_free(struct solving_job *job)
     mem_free((void *)(uintptr_t)job->problem.devices);
     mem_free((void *)(uintptr_t)job->problem.links);
     mem_free((void *)(uintptr_t)job->problem.model.layers);
+    if (job->move)
+        mem_free(job->move->devices);
+    mem_free(job->move);
     mem_free(job);
 }
 
@@ -100,6 +115,17 @@ static bool solving_goes_on(void *self)
     return !atomic_load(&job->is_unwanted) && clock_now_ns() < job->until_ns;
 }
 
+static enum error_code solving_run_move(struct solving_job *job)
+{
+    struct solving_move *move = job->move;
+    struct placement_options *options = &move->options.solve;
+    options->max_nodes = SOLVING_MOVE_NODES;
+    options->go_on = solving_goes_on;
+    options->self = job;
+    return replan(&move->input, &move->options, &move->state, &move->state, &move->decision,
+                  &job->err);
+}
+
 static void solving_run(uv_work_t *work)
 {
     struct solving_job *job = (struct solving_job *)work;
@@ -107,7 +133,10 @@ static void solving_run(uv_work_t *work)
     job->until_ns = clock_now_ns() + UINT64_C(1000000) * SOLVING_LIMIT_MS;
     options.go_on = solving_goes_on;
     options.self = job;
-    job->code = placement_solve_as_run(&job->problem, &options, &job->solution, &job->err);
+    options.enough_gap = SOLVING_ENOUGH;
+    job->code = job->move
+                    ? solving_run_move(job)
+                    : placement_solve_as_run(&job->problem, &options, &job->solution, &job->err);
 }
 
 static void solving_ended(uv_work_t *work, int status)
@@ -127,10 +156,10 @@ static void solving_ended(uv_work_t *work, int status)
 /* ---- asking ----------------------------------------------------------------------------- */
 
 /* What does not change from second to second. */
-static uint64_t solving_key(const char *instance, bool beside,
+static uint64_t solving_key(const char *instance, const char *what,
                             const struct placement_problem *problem)
 {
-    uint64_t key = fnv_text(fnv_text(FNV_BASIS, instance), beside ? "beside" : "alone");
+    uint64_t key = fnv_text(fnv_text(FNV_BASIS, instance), what);
     char text[2 * PLACEMENT_NAME_MAX + 64];
     for (uint32_t i = 0; i < problem->n_devices; i++) {
         const struct placement_device *device = &problem->devices[i];
@@ -166,11 +195,28 @@ static uint32_t solving_sweep(struct solving *solving)
     return n;
 }
 
+static bool solving_copy_move(const struct solving_move *from, struct solving_job *job)
+{
+    struct solving_move *move = job->move = mem_new(sizeof *job->move);
+    if (!move)
+        return false;
+    *move = *from;
+    move->devices =
+        solving_copy(from->input.devices, job->problem.n_devices, sizeof *from->input.devices);
+    move->input.problem = &job->problem;
+    move->input.devices = move->devices;
+    move->input.current = &move->layout;
+    return move->devices;
+}
+
+/* move: NULL for a placement; copied. */
 static enum error_code solving_begin(struct solving *solving, const char *instance, uint64_t key,
-                                     const struct placement_problem *problem, struct error *err)
+                                     const struct placement_problem *problem,
+                                     const struct solving_move *move, struct error *err)
 {
     struct solving_job *job = mem_new(sizeof *job);
-    if (!job || !solving_copy_problem(problem, &job->problem))
+    if (!job || !solving_copy_problem(problem, &job->problem) ||
+        (move && !solving_copy_move(move, job)))
         goto no_memory;
     snprintf(job->instance, sizeof job->instance, "%s", instance);
     job->key = key;
@@ -205,7 +251,7 @@ enum error_code solving_solve(void *self, const char *instance, bool beside,
     assert(problem->n_devices && instance);
     if (problem->n_devices <= SOLVING_SMALL_DEVICES)
         return solving_at_once(problem, out, err);
-    const uint64_t key = solving_key(instance, beside, problem);
+    const uint64_t key = solving_key(instance, beside ? "beside" : "alone", problem);
     const uint32_t n = solving_sweep(solving);
     struct solving_job *job = solving_find(solving, key);
     if (job && job->ended_ns && !job->code &&
@@ -214,11 +260,54 @@ enum error_code solving_solve(void *self, const char *instance, bool beside,
         job = NULL;
     }
     if (!job && n < SOLVING_JOBS_MAX)
-        return solving_begin(solving, instance, key, problem, err);
+        return solving_begin(solving, instance, key, problem, NULL, err);
     if (!job || !job->ended_ns)
         return error_set(err, ERROR_BUSY, "its placement is being computed");
     *out = job->solution;
     if (job->code && err)
         *err = job->err;
     return job->code;
+}
+
+/* ---- moves ------------------------------------------------------------------------------ */
+
+static uint64_t solving_move_key(const char *instance, const struct solving_move *move)
+{
+    uint64_t key = solving_key(instance, "move", move->input.problem);
+    char text[2 * PLACEMENT_NAME_MAX + 64];
+    for (uint32_t i = 0; i < move->layout.n_runs; i++) {
+        const struct replan_run *run = &move->layout.runs[i];
+        snprintf(text, sizeof text, "%.*s/%.*s %u", PLACEMENT_NAME_MAX, run->node,
+                 PLACEMENT_NAME_MAX, run->device, run->n_layers);
+        key = fnv_text(key, text);
+    }
+    return key;
+}
+
+enum error_code solving_replan(void *self, const char *instance, const struct replan_input *input,
+                               const struct replan_options *options, struct replan_state *state,
+                               struct replan_decision *out, struct error *err)
+{
+    struct solving *solving = self;
+    assert(instance && input->problem->n_devices);
+    if (input->problem->n_devices <= SOLVING_SMALL_DEVICES)
+        return replan(input, options, state, state, out, err);
+    const struct solving_move move = {
+        .input = *input, .layout = *input->current, .options = *options, .state = *state};
+    const uint64_t key = solving_move_key(instance, &move);
+    const uint32_t n = solving_sweep(solving);
+    struct solving_job *job = solving_find(solving, key);
+    if (!job && n == 0)
+        return solving_begin(solving, instance, key, input->problem, &move, err);
+    if (!job || !job->ended_ns)
+        return error_set(err, ERROR_BUSY, "whether it should move is being computed");
+    const enum error_code code = job->code;
+    if (code && err)
+        *err = job->err;
+    if (!code) {
+        *state = job->move->state;
+        *out = job->move->decision;
+    }
+    solving_drop(solving, job);
+    return code;
 }

@@ -68,6 +68,8 @@ static bool should_stop(struct exact_search *search)
     search->nodes++;
     if (limits->max_nodes && search->nodes > limits->max_nodes)
         search->stopped = true;
+    if (search->best_s <= limits->enough_s)
+        search->stopped = true;
     if ((search->nodes & 255) == 1 && limits->go_on && !limits->go_on(limits->self))
         search->stopped = true;
     return search->stopped;

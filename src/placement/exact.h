@@ -44,6 +44,8 @@ struct exact_limits {
         void *self); /* asked every 256 nodes; false ends the search. NULL: never ends it */
     void *self;
     uint64_t max_nodes; /* 0: no limit */
+    double enough_gap;  /* of root.h: so far above the bound is near enough; 0: only the best is */
+    double enough_s;    /* of exact_search(): a placement that is no slower ends it; 0: none does */
 };
 
 struct exact_result {

@@ -166,9 +166,10 @@ static void root_sharpen(struct root *root, double bound_s)
         relax_sharpen(root->relax, limit_s, tables_round_limit_s(tables, root->best_s), &round_s);
 }
 
+/* Or nearly, where that is enough. */
 static bool is_met(const struct root *root, double bound_s)
 {
-    return target_of(root) <= bound_s;
+    return target_of(root) <= bound_s * (1 + root->limits->enough_gap);
 }
 
 /* Devices with which the bound is no better than the best. */

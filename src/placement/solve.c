@@ -65,7 +65,7 @@ static enum error_code say_missing(const struct placement_problem *problem, stru
 
 /* The bound of all devices, then the search among those that it leaves. */
 static enum error_code solve_prove(const struct placement_tables *tables,
-                                   struct sequence_work *work, const struct exact_limits *limits,
+                                   struct sequence_work *work, struct exact_limits *limits,
                                    struct placement_solution *solution, struct error *err)
 {
     struct exact_result result = {0};
@@ -77,7 +77,8 @@ static enum error_code solve_prove(const struct placement_tables *tables,
     enum error_code code = root_search(tables, work, limits, &solution->placement,
                                        &solution->period_s, &bound_s, &longest_limit_s, out, err);
     solution->proved = !code && bound_s >= solution->period_s * (1 - PLACEMENT_EPSILON);
-    if (!code && !solution->proved) {
+    limits->enough_s = limits->enough_gap > 0 ? bound_s * (1 + limits->enough_gap) : 0;
+    if (!code && !solution->proved && !(solution->period_s <= limits->enough_s)) {
         code = exact_search(tables, work, limits, out, longest_limit_s, &solution->placement,
                             &solution->period_s, &result, err);
         solution->proved = result.proved;
@@ -110,7 +111,8 @@ static enum error_code solve_search(const struct placement_problem *problem,
         solution->greedy_s = solution->placement.n_stages ? solution->period_s : INFINITY;
     }
     if (!code && !options->greedy_only) {
-        const struct exact_limits limits = {options->go_on, options->self, options->max_nodes};
+        struct exact_limits limits = {options->go_on, options->self, options->max_nodes,
+                                      options->enough_gap, 0};
         code = solve_prove(tables, &work, &limits, solution, err);
     }
     sequence_work_deinit(&work);

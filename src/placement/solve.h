@@ -20,6 +20,8 @@ struct placement_options {
     void *self;
     uint64_t max_nodes; /* of the search; 0: no limit */
     bool greedy_only;
+    double enough_gap; /* 0.02: a placement at most 2 % above the bound ends the search, unproved;
+                          0: it goes on until the best is proved */
     uint32_t stages_min, stages_max; /* how many the placement has; 0: any number */
     double below_s;                  /* its objective must be, else it is ERROR_NOT_FOUND; 0: any */
 };

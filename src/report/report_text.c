@@ -20,6 +20,21 @@ static void say_ask(const struct report *report, struct buffer *out)
 
 /* ---- the best -------------------------------------------------------------------------------- */
 
+/* Of more devices the search itself looks at a part; the bound is of all (placement/exact.h). */
+static void say_search_limit(const struct report *report, struct buffer *out)
+{
+    const struct placement_problem *problem = &report->cluster_problem.problem;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < problem->n_devices; i++)
+        n += placement_device_usable(&problem->devices[i]);
+    if (report->solution.proved || n <= LIMIT_PLACEMENT_EXACT_DEVICES)
+        return;
+    buffer_printf(out,
+                  "Of %u devices, the search looks at the %d that are cheapest for the work; what "
+                  "is said of the best holds for all.\n",
+                  n, LIMIT_PLACEMENT_EXACT_DEVICES);
+}
+
 static void say_proof(const struct report *report, struct buffer *out)
 {
     const double gap = placement_gap(&report->solution);
@@ -31,6 +46,7 @@ static void say_proof(const struct report *report, struct buffer *out)
     if (report->ask.now_s)
         buffer_printf(out, " in %.0f ms", ceil(1e3 * report->solve_s));
     buffer_text(out, "\n");
+    say_search_limit(report, out);
 }
 
 static void say_rates(const struct placement_forecast *forecast, struct buffer *out)

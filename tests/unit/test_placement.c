@@ -60,6 +60,30 @@ static void equals_brute_force(void **state)
     assert_true(possible > 1000 && possible < 2900 && several > 800);
 }
 
+/* Near enough is at most so far from the best, and takes no more steps. */
+static void near_enough_is_as_near_as_it_says(void **state)
+{
+    struct placement_options options = placement_options_default();
+    uint32_t possible = 0, unproved = 0;
+    options.enough_gap = 0.1;
+    for (uint64_t seed = 1; seed <= 1000; seed++) {
+        struct placement_solution near;
+        make_random(seed, 8, 8);
+        const double best_s = solve(&world.problem);
+        const enum error_code code = placement_solve(&world.problem, &options, &near, NULL);
+        assert_int_equal(code, best_s < INFINITY ? ERROR_NONE : ERROR_NOT_FOUND);
+        if (code)
+            continue;
+        assert_true(near.period_s <= best_s * 1.1 * (1 + 1e-9));
+        assert_true(near.lower_bound_s <= best_s * (1 + 1e-9));
+        assert_true(placement_gap(&near) <= 0.1 * (1 + 1e-9));
+        possible++;
+        unproved += !near.proved;
+    }
+    print_message("# %u were possible, %u ended before the proof\n", possible, unproved);
+    assert_true(possible > 300 && unproved > 10);
+}
+
 /* More devices than are searched without the bound of all of them. */
 static void many_devices_equal_brute_force(void **state)
 {
@@ -382,6 +406,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_brute_force),
+        cmocka_unit_test(near_enough_is_as_near_as_it_says),
         cmocka_unit_test(many_devices_equal_brute_force),
         cmocka_unit_test(order_does_not_matter),
         cmocka_unit_test(better_is_never_worse),

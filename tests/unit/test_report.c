@@ -496,6 +496,35 @@ static void bottlenecks(void **state)
     }
 }
 
+/* Links unlike each other, so that the bound is not met, and no time to search. */
+static void more_devices_than_are_searched(void **state)
+{
+    enum { MANY = LIMIT_PLACEMENT_EXACT_DEVICES + 6 };
+    struct buffer text = {0};
+    buffer_text(&text, "{\"nodes\":[");
+    for (int i = 0; i < MANY; i++)
+        buffer_printf(&text,
+                      "%s{\"name\":\"n%d\",\"devices\":[{\"id\":\"gpu0\",\"memory\":\"%dGiB\","
+                      "\"bandwidth\":\"%dGB/s\",\"flops\":\"3TFLOP/s\"}]}",
+                      i ? "," : "", i, 3 + i % 3, 100 + 17 * i % 300);
+    buffer_text(&text, "],\"links\":[");
+    for (int i = 1; i < MANY; i++)
+        for (int j = 0; j < i; j++)
+            buffer_printf(&text,
+                          "%s{\"between\":[\"n%d\",\"n%d\"],\"latency_ms\":%d,"
+                          "\"bandwidth\":\"1Gb/s\"}",
+                          i > 1 ? "," : "", i, j, 1 + (i * 31 + j * 17) % 40);
+    buffer_printf(&text, "]}%c", 0);
+    use(text.data);
+    ask.now_s = ticking;
+    ask.limit_s = 0.02;
+    struct report report = report_of();
+    assert_true(!report.outcome && !report.solution.proved);
+    expect_part(&report, false, "Of 70 devices, the search looks at the 64 that are cheapest");
+    report_deinit(&report);
+    buffer_deinit(&text);
+}
+
 static void no_memory(void **state)
 {
     use(home);
@@ -543,6 +572,7 @@ int main(void)
         cmocka_unit_test(micro_batches_as_the_driver_runs_them),
         cmocka_unit_test(several_groups_are_told),
         cmocka_unit_test(bottlenecks),
+        cmocka_unit_test(more_devices_than_are_searched),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, tidy);
