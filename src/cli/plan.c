@@ -43,6 +43,9 @@ static const char usage[] =
     "                   For this machine alone, leave out NODE:\n"
     "  --policy POLICY  compare with what others do: memory (exo, llama.cpp), flops (cake), equal\n"
     "                   (distributed-llama), score, or all; may be repeated\n"
+    "  --score-weights LIST\n"
+    "                   what counts in the order in which the search tries devices first; by\n"
+    "                   default compute=40,memory=30,network=15,thermal=10,bandwidth=5\n"
     "  --explain        more: the rates behind it, every device left out, the search\n"
     "  --json           for programs\n"
     "  --time-limit S   of the search, in seconds (default 5), and as much again for all other\n"
@@ -59,6 +62,7 @@ struct plan_args {
     enum placement_goal goal;
     bool policies[REPORT_POLICIES];
     float limit_s, busy;
+    struct placement_weights weights;
     uint32_t n_without, n_adds;
     const char *without[REPORT_WITHOUT_MAX], *adds[REPORT_EXTRAS_MAX];
 };
@@ -79,7 +83,8 @@ enum {
     OPTION_POLICY,
     OPTION_EXPLAIN,
     OPTION_JSON,
-    OPTION_LIMIT
+    OPTION_LIMIT,
+    OPTION_WEIGHTS
 };
 
 static const struct option long_options[] = {
@@ -98,6 +103,7 @@ static const struct option long_options[] = {
     {"explain", no_argument, NULL, OPTION_EXPLAIN},
     {"json", no_argument, NULL, OPTION_JSON},
     {"time-limit", required_argument, NULL, OPTION_LIMIT},
+    {"score-weights", required_argument, NULL, OPTION_WEIGHTS},
     {0},
 };
 
@@ -169,6 +175,16 @@ static bool take_limit(struct plan_args *args, const char *value)
     return false;
 }
 
+static bool take_weights(struct plan_args *args, const char *value)
+{
+    struct error err;
+    args->weights = placement_options_default().weights;
+    if (placement_weights_read(value, &args->weights, &err) == ERROR_NONE)
+        return true;
+    command_misused(self, "--score-weights: %s", err.text);
+    return false;
+}
+
 static bool cmd_plan_take_option(struct plan_args *args, int option, const char *value)
 {
     switch (option) {
@@ -205,6 +221,8 @@ static bool cmd_plan_take_option(struct plan_args *args, int option, const char 
         return args->json = true;
     case OPTION_LIMIT:
         return take_limit(args, value);
+    case OPTION_WEIGHTS:
+        return take_weights(args, value);
     default:
         command_misused(self, "unknown option");
         return false;
@@ -316,6 +334,7 @@ static enum error_code fill_ask(const struct plan_args *args, const struct model
     ask->cluster = cluster;
     ask->here = args->here;
     ask->limit_s = (double)args->limit_s;
+    ask->weights = args->weights;
     ask->now_s = seconds_now;
     ask->n_without = args->n_without;
     memcpy(ask->without, args->without, sizeof ask->without);

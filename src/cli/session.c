@@ -57,6 +57,18 @@ static bool session_take_flash(const struct command *command, const struct optio
     return ok;
 }
 
+static bool session_take_weights(const struct command *command, const struct option_row *row,
+                                 const char *value, void *flags)
+{
+    struct placement_weights *weights = &((struct session_flags *)flags)->weights;
+    struct error err;
+    *weights = placement_options_default().weights;
+    if (placement_weights_read(value, weights, &err) == ERROR_NONE)
+        return true;
+    command_misused(command, "%s: %s", option_name(row), err.text);
+    return false;
+}
+
 /* All but the context say on which devices, or how. */
 #define WHERE .mark = offsetof(struct session_flags, says_where)
 
@@ -71,6 +83,12 @@ const struct option_row session_options[] = {
      .standard = "1",
      .help = "seconds to look for the fastest split (default %s); then the best that was found",
      OPTION_U32(struct session_flags, plan_limit_s, 1, 86400),
+     WHERE},
+    {.name = "score-weights",
+     .value = "LIST",
+     .help = "what counts in the order in which the search tries devices first, such as\n"
+             "memory=60,compute=10 (docs/planning.md)",
+     .take = session_take_weights,
      WHERE},
     {.name = "split",
      .value = "LIST",
@@ -209,6 +227,7 @@ static enum error_code session_load(struct session *session, const struct sessio
         .split = flags->split,
         .may_stream = !flags->sim_file,
         .limit_s = flags->plan_limit_s,
+        .weights = flags->weights,
         .options = &flags->driver,
     };
     const uint64_t start_ns = clock_now_ns();

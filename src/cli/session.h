@@ -24,10 +24,11 @@ struct heat;
 struct remote;
 struct chat_template;
 
-struct session_flags {     /* all zero: every default */
-    const char *devices;   /* list of ids; NULL: the machine's best */
-    uint32_t plan_limit_s; /* of the search for a split; 0: as usual */
-    const char *split;     /* layers of each; NULL: as is fastest (plan/plan.h) */
+struct session_flags {                /* all zero: every default */
+    const char *devices;              /* list of ids; NULL: the machine's best */
+    struct placement_weights weights; /* of the greedy answer; zeroed: as usual */
+    uint32_t plan_limit_s;            /* of the search for a split; 0: as usual */
+    const char *split;                /* layers of each; NULL: as is fastest (plan/plan.h) */
     const char *backend;
     const char *sim_file; /* simulated devices; NULL: none */
     uint32_t n_threads;
@@ -41,7 +42,7 @@ struct session_flags {     /* all zero: every default */
 
 /* Their rows, for a section of the command's options (cli/options.h). */
 extern const struct option_row session_options[];
-enum { SESSION_OPTIONS = 14 };
+enum { SESSION_OPTIONS = 15 };
 #define SESSION_SECTION(type, field)                                                               \
     .rows = session_options, .n_rows = SESSION_OPTIONS, .offset = offsetof(type, field),           \
     .column = 19

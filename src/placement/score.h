@@ -2,12 +2,20 @@
  * devices in this order; the search does not depend on it. Pure; any thread. */
 #pragma once
 
+#include "base/error.h"
 #include "placement/problem.h"
 
 struct placement_weights {
     double compute, memory, network, thermal, bandwidth;
 };
 static const struct placement_weights PLACEMENT_WEIGHTS_DEFAULT = {40, 30, 15, 10, 5};
+
+/* "compute=10,memory=60": what is not named keeps its weight. ERROR_INVALID: no such weight, one
+ * that is given twice, or no number from 0 to 1000; or all are 0. Then *weights is as it was. */
+enum error_code placement_weights_read(const char *text, struct placement_weights *weights,
+                                       struct error *err);
+
+bool placement_weights_are_set(const struct placement_weights *weights); /* one is above 0 */
 
 /* scores[n_devices], each 0 … 1 for weights that are not negative (those that are, or no number,
  * count as 0):

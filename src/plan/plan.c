@@ -119,11 +119,14 @@ static bool before_deadline(void *deadline_ns)
     return clock_now_ns() < *(const uint64_t *)deadline_ns;
 }
 
-static enum error_code plan_solve(struct plan *plan, uint32_t limit_s, struct error *err)
+static enum error_code plan_solve(struct plan *plan, const struct plan_request *request,
+                                  struct error *err)
 {
     const uint64_t deadline_ns =
-        clock_now_ns() + UINT64_C(1000000000) * (limit_s ? limit_s : SOLVE_S);
+        clock_now_ns() + UINT64_C(1000000000) * (request->limit_s ? request->limit_s : SOLVE_S);
     struct placement_options options = placement_options_default();
+    if (placement_weights_are_set(&request->weights))
+        options.weights = request->weights;
     options.go_on = before_deadline;
     options.self = (void *)(uintptr_t)&deadline_ns;
     enum error_code code = placement_solve_as_run(&plan->problem, &options, &plan->solution, err);
@@ -141,12 +144,12 @@ static enum error_code solve_sparing(struct plan *plan, const struct plan_reques
     const bool spared = plan_devices_spare(&plan->cluster, request->n_spare, &plan->model.model);
     enum error_code code = plan_pose(plan, options, err);
     if (!code)
-        code = plan_solve(plan, request->limit_s, err);
+        code = plan_solve(plan, request, err);
     if (code != ERROR_NOT_FOUND || !spared)
         return code;
     plan_devices_call_in(&plan->cluster);
     code = plan_pose(plan, options, err);
-    return code ? code : plan_solve(plan, request->limit_s, err);
+    return code ? code : plan_solve(plan, request, err);
 }
 
 /* ---- layers from the disk --------------------------------------------------------------- */

@@ -37,6 +37,7 @@ struct plan_request {
                           NULL: solve */
     bool may_stream;   /* where no device holds the model: layers from the disk (plan_stream.h) */
     uint32_t limit_s;  /* of the search; 0: 1 s */
+    struct placement_weights weights;     /* of the greedy answer; zeroed: as usual */
     const struct driver_options *options; /* as the driver will get them */
 };
 

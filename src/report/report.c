@@ -30,6 +30,8 @@ static struct placement_options options_until(struct deadline *deadline,
                                               const struct report_ask *ask)
 {
     struct placement_options options = placement_options_default();
+    if (placement_weights_are_set(&ask->weights))
+        options.weights = ask->weights;
     *deadline = (struct deadline){ask, now_s(ask) + ask->limit_s};
     if (ask->now_s && ask->limit_s > 0) {
         options.go_on = report_before;

@@ -37,7 +37,8 @@ struct report_ask {
     bool policies[REPORT_POLICIES]; /* by enum placement_policy */
     double limit_s; /* of the search; several groups, and all other questions, have as much again;
                        0: none */
-    double (*now_s)(void *self); /* NULL: no limit, and no time is said */
+    struct placement_weights weights; /* of the greedy answer; zeroed: as usual */
+    double (*now_s)(void *self);      /* NULL: no limit, and no time is said */
     void *self;
 };
 

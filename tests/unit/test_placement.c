@@ -402,11 +402,58 @@ static void without_memory_it_says_so(void **state)
     assert_true(nth > 20);
 }
 
+static void weights_are_read(void **state)
+{
+    static const char *const bad[] = {
+        "",          "compute",     "compute=",     "compute=-1",        "speed=1",
+        "compute=x", "compute=1,",  "compute=1001", "memory=1,memory=2", "compute=1 ",
+        ",memory=1", "compute=nan", "compute=0x1",  "compute=1;memory=2"};
+    struct placement_weights weights = placement_options_default().weights;
+    struct error err = {0};
+    assert_int_equal(placement_weights_read("memory=60,compute=0.5", &weights, &err), ERROR_NONE);
+    assert_true(weights.memory == 60 && weights.compute == 0.5 && weights.network == 15);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(placement_weights_read(bad[i], &weights, &err), ERROR_INVALID);
+        assert_non_null(strstr(err.text, "weights are compute, memory"));
+        assert_true(weights.memory == 60 && weights.compute == 0.5);
+    }
+    assert_int_equal(placement_weights_read("compute=0,memory=0,network=0,thermal=0,bandwidth=0",
+                                            &weights, &err),
+                     ERROR_INVALID);
+    assert_string_equal(err.text, "at least one weight must be above 0");
+    assert_true(placement_weights_are_set(&weights));
+    assert_false(placement_weights_are_set(&(struct placement_weights){0}));
+}
+
+/* What is first in the greedy answer changes with them; what is best does not. */
+static void weights_change_greedy_alone(void **state)
+{
+    uint32_t different = 0;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct placement_options by_memory = placement_options_default();
+        struct placement_solution solution;
+        make_random(seed, 8, 8);
+        const double best_s = solve(&world.problem);
+        if (!(best_s < INFINITY))
+            continue;
+        by_memory.weights = (struct placement_weights){.memory = 1};
+        assert_int_equal(placement_solve(&world.problem, &by_memory, &solution, NULL), ERROR_NONE);
+        assert_same(solution.period_s, best_s, seed);
+        const double greedy_s = solution.greedy_s;
+        by_memory.weights = (struct placement_weights){.bandwidth = 1};
+        assert_int_equal(placement_solve(&world.problem, &by_memory, &solution, NULL), ERROR_NONE);
+        different += greedy_s != solution.greedy_s;
+    }
+    assert_true(different > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_brute_force),
         cmocka_unit_test(near_enough_is_as_near_as_it_says),
+        cmocka_unit_test(weights_are_read),
+        cmocka_unit_test(weights_change_greedy_alone),
         cmocka_unit_test(many_devices_equal_brute_force),
         cmocka_unit_test(order_does_not_matter),
         cmocka_unit_test(better_is_never_worse),
