@@ -10,6 +10,9 @@ struct stage_cost {
     struct layer_cost layers; /* of all its layers */
     struct layer_cost output; /* zero where it is not the last */
     uint64_t kv_bytes_per_token;
+    /* Of those sums, the windowed layers' part: they look back `window` tokens at the most. */
+    uint32_t window;
+    uint64_t windowed_flops_per_context, windowed_kv_bytes;
     uint64_t bytes_in_per_row;
 };
 
@@ -18,6 +21,7 @@ void stage_cost_read(const struct model *model, const struct stage_options *opti
 
 /* Weights are read once for a batch; of a mixture's experts, those of each row, at most all: an
  * upper bound, for rows share experts. The KV cache is read once for every sequence in it, up to
- * its last row's position. `out` and the time are left empty; bytes_copied is the inputs' alone. */
+ * its last row's position; in windowed layers, as far back as the window. `out` and the time are
+ * left empty; bytes_copied is the inputs' alone. */
 void stage_work_count(const struct stage_cost *cost, const struct batch *batch,
                       struct device_work *out);

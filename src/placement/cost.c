@@ -76,6 +76,13 @@ static double bytes_read(const struct placement_layer *layer, uint32_t type, dou
     return all - (all - one) * pow(1 - expert_share, rows - 1.0);
 }
 
+/* What attention reads of a context. */
+static double attended_tokens(const struct placement_layer *layer, struct placement_load load)
+{
+    return layer->window_tokens ? fmin(load.context_tokens, layer->window_tokens)
+                                : load.context_tokens;
+}
+
 static double placement_cost_reading_s(const struct placement_problem *problem,
                                        const struct placement_device *device,
                                        const struct placement_layer *layer, double expert_share,
@@ -90,8 +97,8 @@ static double placement_cost_reading_s(const struct placement_problem *problem,
     if (layer->state_bytes) /* read and written */
         seconds += 2 * load.sequences * (double)layer->state_bytes / kv_bandwidth(problem, device);
     if (layer->kv_bytes_per_token)
-        seconds += load.sequences * load.context_tokens * (double)layer->kv_bytes_per_token /
-                   kv_bandwidth(problem, device);
+        seconds += load.sequences * attended_tokens(layer, load) *
+                   (double)layer->kv_bytes_per_token / kv_bandwidth(problem, device);
     return seconds;
 }
 
@@ -115,7 +122,8 @@ static double computing_s(const struct placement_problem *problem,
         }
     }
     if (main_rate > 0)
-        seconds += load.rows * load.context_tokens * layer->flops_per_token_per_context / main_rate;
+        seconds += load.rows * attended_tokens(layer, load) * layer->flops_per_token_per_context /
+                   main_rate;
     return seconds;
 }
 

@@ -1,7 +1,8 @@
 /* What a placement costs: times and memory, by formulas that can be checked by hand. Pure; any
  * thread.
  *
- * A layer on a device, for r rows that each have c tokens behind them. Decoding reads every weight
+ * A layer on a device, for r rows that each have c tokens behind them (in a windowed layer: at most
+ * as many as the window has). Decoding reads every weight
  * once for all rows and every row's KV cache; computing and reading overlap, so the longer one
  * counts (roofline: Williams, Waterman, Patterson, CACM 52(4), 2009; for decoding: Pope et al.,
  * "Efficiently Scaling Transformer Inference", MLSys 2023):

@@ -5,6 +5,7 @@
 #include "engine/weight_disk.h"
 #include "engine/weight_window.h"
 #include "model/model.h"
+#include "placement/cost.h"
 #include "placement/forecast.h"
 
 enum { SLOT_SLACK = 2 * WEIGHT_DISK_ALIGN };
@@ -34,8 +35,9 @@ static uint64_t fixed_bytes(const struct placement_problem *problem)
     const struct placement_model *model = &problem->model;
     uint64_t kv = 0;
     for (uint32_t i = 0; i < model->n_layers; i++)
-        kv += model->layers[i].kv_bytes_per_token * problem->demand.context_tokens *
-              problem->demand.streams;
+        kv += placement_kv_bytes(&model->layers[i], problem->demand.context_tokens,
+                                 problem->demand.streams) +
+              model->layers[i].state_bytes * problem->demand.streams;
     return kv + model->compute_bytes + model->compute_input_bytes + model->compute_output_bytes;
 }
 

@@ -7,6 +7,7 @@
 #include "placement/cost.h"
 #include "plan/plan_model.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -342,11 +343,50 @@ static void test_a_device_that_refuses_says_why(void **state)
     model_close(model);
 }
 
+/* A windowed layer reads and computes its window, however long the context is. */
+static void test_windows_take_their_time(void **state)
+{
+    (void)state;
+    struct model *model = open_model("gemma3");
+    const struct hyperparameters *h = model_hyperparameters(model);
+    const struct driver_options options =
+        options_of(model, (struct driver_options){.context = 32768});
+    struct plan_model plan = plan_of(model, &options, false);
+    struct placement_device device = {.memory_free_bytes = PLACEMENT_BYTES_MAX, .share = 1};
+    struct placement_link link = {0};
+    for (uint32_t i = 0; i < plan.model.n_types; i++)
+        device.decode_bytes_per_s[i] = device.prefill_flops[i] = 1e6;
+    const struct placement_problem problem = {.n_devices = 1,
+                                              .devices = &device,
+                                              .links = &link,
+                                              .model = plan.model,
+                                              .demand = plan_demand(&options)};
+    const struct placement_load shorter = {1, 1, 2.0 * h->window}, longer = {1, 1, 16384},
+                                prompt = {64, 1, 2.0 * h->window}, later = {64, 1, 16384};
+    uint32_t n_windowed = 0;
+    assert_true(h->window && 2 * h->window < 16384);
+    for (uint32_t i = 1; i + 1 < h->n_layers; i++) { /* without the ends */
+        const bool is_windowed = hyperparameters_layer_windowed(h, i);
+        const double grows = placement_layer_s(&problem, 0, i, longer) -
+                             placement_layer_s(&problem, 0, i, shorter),
+                     all = (16384 - 2.0 * h->window) * (double)plan.layers[i].kv_bytes_per_token /
+                           1e6;
+        assert_true(fabs(grows - (is_windowed ? 0 : all)) < 1e-6 * all);
+        assert_true((placement_layer_s(&problem, 0, i, later) >
+                     placement_layer_s(&problem, 0, i, prompt)) == !is_windowed);
+        n_windowed += is_windowed;
+    }
+    assert_true(n_windowed > 0 && n_windowed < h->n_layers - 2);
+    plan_model_deinit(&plan);
+    model_close(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_are_the_models_costs),
         cmocka_unit_test(test_types_are_told_apart),
+        cmocka_unit_test(test_windows_take_their_time),
         cmocka_unit_test(test_a_tied_embedding_is_stored_twice),
         cmocka_unit_test(test_a_mixture_reads_its_share),
         cmocka_unit_test(test_memory_is_what_the_engine_takes),

@@ -258,6 +258,29 @@ static void test_costs_of_stages_add_up(void **state)
     assert_true(longer.flops == work[0].flops + costs[0].layers.flops_per_token_per_context);
 }
 
+/* Beyond its window a layer does no more, however much context there is. */
+static void test_windows_end_what_a_context_costs(void **state)
+{
+    (void)state;
+    struct model *windowed = open_model("gemma3");
+    const struct hyperparameters *h = model_hyperparameters(windowed);
+    struct stage_options options = options_of(0, h->n_layers);
+    struct stage_cost cost;
+    stage_cost_read(windowed, &options, &cost);
+    struct batch_row row = {.position = h->window + 99, .output = true};
+    const struct batch batch = {.rows = &row, .n_rows = 1};
+    struct device_work work[2];
+    for (int i = 0; i < 2; i++, row.position++)
+        stage_work_count(&cost, &batch, &work[i]);
+    assert_true(h->window && cost.windowed_kv_bytes > 0 &&
+                cost.windowed_kv_bytes < cost.kv_bytes_per_token);
+    assert_true(work[1].bytes_read - work[0].bytes_read ==
+                cost.kv_bytes_per_token - cost.windowed_kv_bytes);
+    assert_true(work[1].flops - work[0].flops ==
+                cost.layers.flops_per_token_per_context - cost.windowed_flops_per_context);
+    model_close(windowed);
+}
+
 static void test_their_given_speed_is_not_measured(void **state)
 {
     (void)state;
@@ -287,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_what_does_not_fit_is_refused_with_numbers),
         cmocka_unit_test(test_exhaustion_and_back),
         cmocka_unit_test(test_costs_of_stages_add_up),
+        cmocka_unit_test(test_windows_end_what_a_context_costs),
         cmocka_unit_test(test_their_given_speed_is_not_measured),
     };
     return cmocka_run_group_tests_name("sim", tests, sim_world_open, sim_world_close);
