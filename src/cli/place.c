@@ -21,7 +21,8 @@ static const char usage[] =
     "(medley status). Without this command, the first request places a model, and it is unloaded\n"
     "when nobody has asked it for half an hour.\n"
     "\n"
-    "  -c, --context N  tokens of prompt and answer together (default: the model's, up to 4096)\n"
+    "  -c, --context N  tokens of prompt and answer together (default: what fits, 512 at least,\n"
+    "                   up to the model's)\n"
     "  --streams N      sequences at once (default 4)\n"
     "  --kv TYPE        type of the KV cache: f16 (default), f32 or q8_0\n"
     "  --goal GOAL      latency (each token as soon as possible), throughput (the most tokens of\n"
@@ -99,7 +100,7 @@ static bool cmd_place_parse(int argc, char **argv, struct place_args *args)
                        &args->request.model);
 }
 
-static enum error_code cmd_place_print(yyjson_doc *doc, struct error *err)
+static enum error_code cmd_place_print(yyjson_doc *doc, bool says_context, struct error *err)
 {
     struct answer answer = {0};
     struct buffer line = {0};
@@ -107,6 +108,11 @@ static enum error_code cmd_place_print(yyjson_doc *doc, struct error *err)
     answer_clean(&line, answer_text(&answer, ready, "instance"));
     buffer_text(&line, " is ready: ");
     stages_text(&answer, answer_list(&answer, ready, "stages"), false, &line);
+    uint64_t context, streams;
+    if (says_context && answer_count_if(&answer, ready, "context", &context) &&
+        answer_count_if(&answer, ready, "streams", &streams))
+        buffer_printf(&line, "\nIts context is %llu tokens for each of %llu streams (--context)",
+                      (unsigned long long)context, (unsigned long long)streams);
     enum error_code code = answer_failed(&answer, err);
     if (!code)
         printf("%s\n", line.data ? line.data : "");
@@ -128,7 +134,8 @@ static int cmd_place_run(int argc, char **argv)
     if (!code)
         code = placing_watch(&args.request, &doc, &err);
     if (!code)
-        code = args.json ? answer_print_json(doc, false, &err) : cmd_place_print(doc, &err);
+        code = args.json ? answer_print_json(doc, false, &err)
+                         : cmd_place_print(doc, args.request.context == UINT32_MAX, &err);
     yyjson_doc_free(doc);
     return code ? command_fail(&command_place, &err) : EXIT_OK;
 }

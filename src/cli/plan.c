@@ -7,6 +7,7 @@
 #include "cli/plan_here.h"
 #include "clusterfile/cluster_file.h"
 #include "model/model.h"
+#include "placing/placing.h"
 #include "plan/plan_devices.h"
 #include "plan/plan_model.h"
 #include "plan/plan_stream.h"
@@ -27,7 +28,9 @@ static const char usage[] =
     "                   cluster if a node runs here (medley up), else this machine's devices\n"
     "  --here           this machine's devices, even if a node runs\n"
     "  --sim FILE       simulated devices instead of this machine's\n"
-    "  -c, --context N  tokens of prompt and answer together (default: the model's, up to 4096)\n"
+    "  -c, --context N  tokens of prompt and answer together (default: in a cluster that runs, "
+    "what\n"
+    "                   fits, as for medley place; else the model's, up to 4096)\n"
     "  --streams N      sequences at once (default 1)\n"
     "  --goal GOAL      latency: each token as soon as possible (the default for one stream);\n"
     "                   throughput: the most tokens of all streams (the default for several); or\n"
@@ -346,10 +349,27 @@ static enum error_code fill_ask(const struct plan_args *args, const struct model
     return code;
 }
 
+/* What `medley place` would choose in this cluster. */
+static enum error_code choose_context(const struct plan_args *args, const struct model *model,
+                                      struct cluster *cluster, struct driver_options *options,
+                                      struct error *err)
+{
+    struct driver_options given = args->driver;
+    struct placement_demand asked;
+    Cluster__Demand demand = CLUSTER__DEMAND__INIT;
+    fill_demand(args, options, &asked);
+    demand.has_goal = true;
+    demand.goal = asked.goal;
+    demand.streams = options->n_slots;
+    demand.kv_type = (uint32_t)options->kv_type;
+    given.context = placing_context(cluster, ACTIVATION_F32, model, &demand);
+    return driver_options_fill(&given, model, options, err);
+}
+
 /* The devices, and what the engine or an estimate says of the buffers on them. Where a node runs
- * here, its cluster's; then args->here stays false. */
+ * here, its cluster's, with the context that fits there; then args->here stays false. */
 static enum error_code read_devices(struct plan_args *args, const struct model *model,
-                                    const struct driver_options *options, struct plan_here *out,
+                                    struct driver_options *options, struct plan_here *out,
                                     struct error *err)
 {
     *out = (struct plan_here){0};
@@ -362,6 +382,8 @@ static enum error_code read_devices(struct plan_args *args, const struct model *
     args->here = !args->cluster && !found;
     if (args->here)
         return plan_here_init(out, args->sim, model, options, err);
+    if (!code && found && !args->driver.context)
+        code = choose_context(args, model, &out->cluster, options, err);
     plan_compute_estimate(model, options, &out->compute);
     return code;
 }

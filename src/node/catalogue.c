@@ -6,13 +6,13 @@
 #include "model/model.h"
 #include "model/tokenizer.h"
 #include "node/daemon_state.h"
+#include "node/lead.h"
+#include "placing/placing.h"
 #include "relay/relay.h"
 #include "weights/weights.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum { CONTEXT_STANDARD = 4096 };
 
 struct opener {
     struct opener *next;
@@ -66,15 +66,45 @@ void daemon_list_models(struct daemon *daemon, void (*each)(void *arg, const cha
         each(arg, root->models[i]->name);
 }
 
-uint32_t catalogue_context_of(const struct daemon *daemon, const char *name)
+/* What a model was registered with, where its header is not here. */
+static uint32_t context_said(const Cluster__Model *model)
+{
+    return model && model->context_tokens && model->context_tokens < PLACING_CONTEXT_USUAL
+               ? model->context_tokens
+               : PLACING_CONTEXT_USUAL;
+}
+
+uint32_t catalogue_context_usual(struct daemon *daemon, const char *name)
+{
+    const Cluster__Model *said = state_model(daemon_state(daemon), name);
+    const struct model *model = said ? catalogue_model_here(daemon, said) : NULL;
+    return model ? placing_context_usual(model) : context_said(said);
+}
+
+uint32_t catalogue_context_fitting(struct daemon *daemon, const char *name,
+                                   const Cluster__Demand *demand)
 {
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), name);
-    const Cluster__Model *model = state_model(daemon_state(daemon), name);
+    const Cluster__Model *said = state_model(daemon_state(daemon), name);
+    const struct model *model = said ? catalogue_model_here(daemon, said) : NULL;
+    struct cluster cluster = {0};
+    struct error err;
+    if (!model || placing_cluster(daemon_placing_view(daemon), instance ? instance->id : NULL,
+                                  &cluster, &err))
+        return catalogue_context_usual(daemon, name);
+    const uint32_t context = placing_context(&cluster, daemon->options.wire, model, demand);
+    cluster_deinit(&cluster);
+    return context;
+}
+
+static uint32_t context_of_instance(struct daemon *daemon, const char *name)
+{
+    const Cluster__Instance *instance = state_instance(daemon_state(daemon), name);
+    Cluster__Demand demand;
     if (instance)
         return instance->demand->context_tokens;
-    return model && model->context_tokens && model->context_tokens < CONTEXT_STANDARD
-               ? model->context_tokens
-               : CONTEXT_STANDARD;
+    daemon_demand(daemon, name, NULL, &demand);
+    return demand.context_tokens;
 }
 
 /* ---- opening text parts ---- */
@@ -128,11 +158,11 @@ static void catalogue_work(uv_work_t *request)
                                                &entry->text.chat_template, &entry->error);
 }
 
-/* The context is as long as the instance was placed with last. */
+/* The context is as long as the instance was placed with last, or would be. */
 static enum error_code catalogue_refresh(struct entry *entry, struct error *err)
 {
     struct daemon *daemon = entry->catalogue->daemon;
-    return relay_generator(daemon->relay, entry->name, catalogue_context_of(daemon, entry->name),
+    return relay_generator(daemon->relay, entry->name, context_of_instance(daemon, entry->name),
                            &entry->text.generator, err);
 }
 

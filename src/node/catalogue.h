@@ -23,8 +23,11 @@ void catalogue_changed(struct catalogue *catalogue); /* weights or models have; 
 /* What the cluster knows. NULL name: its only model. */
 const Cluster__Model *catalogue_find(const struct daemon *daemon, const char *name);
 bool catalogue_manifest_of(const Cluster__Model *model, struct digest *out);
-uint32_t catalogue_context_of(const struct daemon *daemon,
-                              const char *instance); /* as it has, or as it would get */
+/* The context where nobody gave one: what fits now with the rest of the demand
+ * (placing_context()); the usual one, where the header is not here yet. */
+uint32_t catalogue_context_fitting(struct daemon *daemon, const char *name,
+                                   const Cluster__Demand *demand);
+uint32_t catalogue_context_usual(struct daemon *daemon, const char *name);
 /* Opened here, and kept so; NULL: its header, which this fetches, is not here yet. `self` is the
  * daemon. */
 const struct model *catalogue_model_here(void *self, const Cluster__Model *model);

@@ -159,6 +159,7 @@ void control_unload(struct conversation *conversation, yyjson_val *request)
 /* ---- place ----------------------------------------------------------------------------------- */
 
 enum {
+    PLACE_HEADER_MS = 5000,   /* for a header, before the usual context is taken */
     PLACE_AGREE_MS = 12000,   /* for the cluster to take the demand: longer than a proposal lasts */
     PLACE_PROBLEM_MS = 15000, /* a problem that has stood so long is the answer */
     IDLE_S_MAX = 10 * 365 * 86400,
@@ -169,6 +170,7 @@ struct control_placing {
     char instance[LIMIT_CLUSTER_TEXT_BYTES + 1];
     char shown[64]; /* what was said last: state and epoch */
     uint64_t asked_ms, problem_ms;
+    bool is_wanted; /* the cluster was asked */
 };
 
 static void place_gone(struct conversation *conversation)
@@ -192,10 +194,41 @@ static void say_progress(struct conversation *conversation, const Cluster__Insta
     control_answer(conversation, doc);
 }
 
+/* Which context fits is in the header, which is waited for where nobody gave one. */
+static bool place_lacks_header(struct daemon *daemon, const struct control_placing *placing)
+{
+    const Cluster__Model *model = catalogue_find(daemon, placing->instance);
+    const Cluster__Instance *known = state_instance(daemon_state(daemon), placing->instance);
+    return model && !placing->wanted.context &&
+           !(known && daemon_keeps(daemon, known, &placing->wanted)) &&
+           !catalogue_model_here(daemon, model) &&
+           daemon_now_ms(daemon) - placing->asked_ms < PLACE_HEADER_MS;
+}
+
+/* False: it waits, or the conversation has ended with an error. */
+static bool place_want(struct conversation *conversation)
+{
+    struct control_placing *placing = conversation->data;
+    struct daemon *daemon = conversation->daemon;
+    struct error err;
+    if (placing->is_wanted)
+        return true;
+    if (place_lacks_header(daemon, placing))
+        return false;
+    placing->is_wanted = true;
+    placing->asked_ms = daemon_now_ms(daemon);
+    if (daemon_want(daemon, placing->instance, &placing->wanted, &err) == ERROR_NONE)
+        return true;
+    control_fail(conversation, &err);
+    return false;
+}
+
 static void place_look(struct conversation *conversation)
 {
     struct control_placing *placing = conversation->data;
     struct daemon *daemon = conversation->daemon;
+    if (!place_want(conversation))
+        return;
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), placing->instance);
     const char *problem = NULL;
     char now[64];
@@ -234,7 +267,6 @@ static void place_look(struct conversation *conversation)
 static void on_place_named(struct conversation *conversation, const char *model)
 {
     struct control_placing *placing = mem_new(sizeof *placing);
-    struct error err;
     if (!placing) {
         control_end(conversation);
         return;
@@ -245,10 +277,7 @@ static void on_place_named(struct conversation *conversation, const char *model)
     snprintf(placing->instance, sizeof placing->instance, "%s", model);
     conversation->data = placing;
     conversation->calls = (struct conversation_calls){.look = place_look, .gone = place_gone};
-    if (daemon_want(conversation->daemon, model, &placing->wanted, &err))
-        control_fail(conversation, &err);
-    else
-        place_look(conversation);
+    place_look(conversation);
 }
 
 static bool control_models_take_goal(yyjson_val *request, struct place_demand *wanted,
@@ -293,6 +322,7 @@ void control_place(struct conversation *conversation, yyjson_val *request)
         !control_models_take_kv(request, wanted, &err)) {
         control_fail(conversation, &err);
     } else if (layers && !yyjson_is_null(layers)) {
+        wanted->is_by_hand = true;
         control_place_there(conversation, control_text(request, "model"), layers, wanted);
     } else {
         control_name_model(conversation, control_text(request, "model"), on_place_named);

@@ -315,15 +315,15 @@ static bool plan_take_kv(struct conversation *conversation, yyjson_val *request,
     return true;
 }
 
-/* As `place` would ask for it. False: the conversation has ended with an error. */
+/* As `place` would ask for it; a context of 0: nobody gave one. False: the conversation has ended
+ * with an error. */
 static bool plan_take_demand(struct conversation *conversation, yyjson_val *request,
-                             const char *model, Cluster__Demand *out)
+                             Cluster__Demand *out)
 {
     uint64_t context, streams;
     struct error err;
     const char *goal = control_text(request, "goal");
-    if (!control_number(conversation, request, "context", LIMIT_CONTEXT,
-                        catalogue_context_of(conversation->daemon, model), &context) ||
+    if (!control_number(conversation, request, "context", LIMIT_CONTEXT, 0, &context) ||
         !control_number(conversation, request, "streams", LIMIT_SEQUENCES, PLAN_STREAMS, &streams))
         return false;
     out->has_goal = out->has_context_tokens = out->has_streams = true;
@@ -366,9 +366,22 @@ static enum error_code plan_fill_model(struct plan_job *job, const struct model 
     return code;
 }
 
+/* As it runs; as `place` would choose it. */
+static uint32_t plan_context(struct plan_job *job, const struct model *model,
+                             const Cluster__Instance *instance, const Cluster__Demand *demand,
+                             bool is_by_hand)
+{
+    if (demand->context_tokens)
+        return demand->context_tokens;
+    if (instance && instance->demand->streams == demand->streams)
+        return instance->demand->context_tokens;
+    return is_by_hand ? placing_context_usual(model)
+                      : placing_context(&job->cluster, job->daemon->options.wire, model, demand);
+}
+
 /* What its stages take now is free for the plan of the same model. */
 static enum error_code plan_job_fill(struct plan_job *job, const Cluster__Model *said,
-                                     const Cluster__Demand *demand, yyjson_val *request,
+                                     Cluster__Demand *demand, yyjson_val *request,
                                      struct error *err)
 {
     struct daemon *daemon = job->daemon;
@@ -383,8 +396,11 @@ static enum error_code plan_job_fill(struct plan_job *job, const Cluster__Model 
         code = plan_take_with(job, yyjson_obj_get(request, "with"), err);
     if (!code)
         code = plan_take_without(job, yyjson_obj_get(request, "without"), err);
-    if (!code)
+    if (!code) {
+        const bool is_by_hand = yyjson_arr_size(yyjson_obj_get(request, "layers")) > 0;
+        demand->context_tokens = plan_context(job, model, instance, demand, is_by_hand);
         code = plan_fill_model(job, model, demand, err);
+    }
     if (!code)
         code = plan_take_layers(job, yyjson_obj_get(request, "layers"), err);
     if (code)
@@ -415,7 +431,7 @@ static bool plan_has_room(const struct daemon *daemon, const char *actor, struct
 }
 
 static void plan_begin(struct conversation *conversation, const Cluster__Model *model,
-                       const Cluster__Demand *demand, yyjson_val *request)
+                       Cluster__Demand *demand, yyjson_val *request)
 {
     struct daemon *daemon = conversation->daemon;
     struct error err = {ERROR_NO_MEMORY, "not enough memory for a plan"};
@@ -462,6 +478,6 @@ void control_plan(struct conversation *conversation, yyjson_val *request)
         control_fail(conversation, &err);
         return;
     }
-    if (plan_take_demand(conversation, request, model->name, &demand))
+    if (plan_take_demand(conversation, request, &demand))
         plan_begin(conversation, model, &demand, request);
 }

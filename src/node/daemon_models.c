@@ -70,11 +70,15 @@ void daemon_demand(struct daemon *daemon, const char *model, const struct place_
     cluster__demand__init(out);
     out->has_goal = out->has_context_tokens = out->has_streams = true;
     out->streams = wanted && wanted->streams ? wanted->streams : STREAMS_STANDARD;
-    out->context_tokens =
-        wanted && wanted->context ? wanted->context : catalogue_context_of(daemon, model);
     out->goal = wanted && wanted->has_goal ? wanted->goal : PLACEMENT_THROUGHPUT;
     out->has_kv_type = wanted && wanted->has_kv_type;
     out->kv_type = out->has_kv_type ? wanted->kv_type : 0;
+    if (wanted && wanted->context)
+        out->context_tokens = wanted->context;
+    else if (wanted && wanted->is_by_hand)
+        out->context_tokens = catalogue_context_usual(daemon, model);
+    else
+        out->context_tokens = catalogue_context_fitting(daemon, model, out);
 }
 
 static void propose_desired(struct daemon *daemon, const char *model,

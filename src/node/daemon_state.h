@@ -188,12 +188,14 @@ void daemon_add_file(struct daemon *daemon, const char *path, const char *actor,
 enum error_code daemon_models_open(struct daemon *daemon,
                                    struct error *err); /* catalogue, hosting and relay */
 struct place_demand {
-    const char *actor;         /* who asks for it, for the record; NULL: this node */
-    uint32_t context, streams; /* 0: as usual */
-    bool has_goal;             /* else as usual: throughput */
-    uint32_t goal;             /* enum placement_goal */
-    bool has_kv_type;          /* else as usual: f16 */
-    uint32_t kv_type;          /* enum kv_type */
+    const char *actor; /* who asks for it, for the record; NULL: this node */
+    uint32_t context;  /* 0: what fits; the usual one for stages that are chosen by hand */
+    uint32_t streams;  /* 0: as usual */
+    bool is_by_hand;   /* its stages are */
+    bool has_goal;     /* else as usual: throughput */
+    uint32_t goal;     /* enum placement_goal */
+    bool has_kv_type;  /* else as usual: f16 */
+    uint32_t kv_type;  /* enum kv_type */
     uint64_t idle_ms;
 };
 /* The instance of a model, wanted from now on. ERROR_NOT_FOUND: no such model. */

@@ -30,9 +30,9 @@ static enum error_code demand_of(const Cluster__Demand *said, const struct drive
     return ERROR_NONE;
 }
 
-static enum error_code placing_model_cost(const Cluster__Demand *demand, const struct model *model,
-                                          bool embedding_counts, struct placing_cost *out,
-                                          struct error *err)
+enum error_code placing_cost_of_model(const Cluster__Demand *demand, const struct model *model,
+                                      bool embedding_counts, struct placing_cost *out,
+                                      struct error *err)
 {
     const struct driver_options given = placing_driver_options(demand);
     struct driver_options options;
@@ -68,7 +68,7 @@ enum error_code placing_cost_of(const struct placing_view *view, const Cluster__
                          "%.64s has %u layers, not %u as it was registered with", instance->model,
                          n_layers, said->n_layers);
     const enum error_code code =
-        placing_model_cost(instance->demand, model, embedding_counts, out, &why);
+        placing_cost_of_model(instance->demand, model, embedding_counts, out, &why);
     return code ? error_set(err, code, "instance %.64s: %s", instance->id, why.text) : ERROR_NONE;
 }
 
@@ -80,10 +80,8 @@ static bool is_linked(const struct cluster_problem *posed, uint32_t from, uint32
     return link && link->up;
 }
 
-/* What a cluster's problem has of its own beside that of a file: no way through others, and hidden
- * states as they travel. */
-static void placing_adapt(const struct cluster *cluster, enum activation_type wire,
-                          struct cluster_problem *posed)
+void placing_adapt(const struct cluster *cluster, enum activation_type wire,
+                   struct cluster_problem *posed)
 {
     const uint32_t n = cluster->n_devices;
     const uint64_t plain = posed->problem.model.activation_bytes_per_token;

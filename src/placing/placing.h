@@ -143,6 +143,17 @@ enum error_code placing_over_lent(const struct placing_view *view, const char *i
                                   struct error *err);
 bool placing_call_in(void *placing); /* master_planner.call_in */
 
+/* The context of an instance for which nobody gave one, with the streams, the goal and the KV type
+ * of `demand`: the usual one (4,096 tokens, or the model's own where that is less); up to the
+ * model's own where there is memory for it (plan/plan_context.h); down to 512 where only that fits;
+ * the usual one, if nothing does. Devices that stand by are used where the usual one does not fit
+ * without them; the cluster is left as it was. Fewer than ten problems are solved: milliseconds for
+ * up to six devices, beyond that greedy's time. */
+enum { PLACING_CONTEXT_USUAL = 4096 };
+uint32_t placing_context_usual(const struct model *model);
+uint32_t placing_context(struct cluster *cluster, enum activation_type wire,
+                         const struct model *model, const Cluster__Demand *demand);
+
 /* The driver's options for an instance: hosting opens its driver and runners with these. */
 struct driver_options placing_driver_options(const Cluster__Demand *demand);
 

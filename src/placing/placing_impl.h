@@ -41,3 +41,12 @@ struct placing_cost {
 };
 enum error_code placing_cost_of(const struct placing_view *view, const Cluster__Instance *instance,
                                 bool embedding_counts, struct placing_cost *out, struct error *err);
+/* The same of a demand alone; the model may be closed afterwards. */
+enum error_code placing_cost_of_model(const Cluster__Demand *demand, const struct model *model,
+                                      bool embedding_counts, struct placing_cost *out,
+                                      struct error *err);
+
+/* What a cluster's problem has of its own beside that of a file: no way through others, and hidden
+ * states as they travel. */
+void placing_adapt(const struct cluster *cluster, enum activation_type wire,
+                   struct cluster_problem *posed);

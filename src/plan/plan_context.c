@@ -1,5 +1,6 @@
 /* The context that nobody asked for: the usual one, more where memory is left over, less where that
  * makes the model fit. */
+#include "plan/plan_context.h"
 #include "base/log.h"
 #include "engine/batch_shape.h"
 #include "model/model.h"
@@ -7,12 +8,11 @@
 #include "plan/plan.h"
 
 enum {
-    CONTEXT_LEAST = 512,
     SHARE_OF_REST = 8 /* of what the usual context leaves free, more of it takes so much: 1/8 */
 };
 
 /* LongRoPE has other factors for contexts beyond the original one, for short prompts, too. */
-static uint32_t context_most(const struct model *model)
+uint32_t plan_context_most(const struct model *model)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
     uint32_t most = h->n_context_train < LIMIT_CONTEXT ? h->n_context_train : LIMIT_CONTEXT;
@@ -37,14 +37,13 @@ static bool context_is_modest(const struct placement_problem *problem,
     return is_known && all > usual && more <= (all - usual) / SHARE_OF_REST;
 }
 
-/* The longest, in doublings of `context`, for which the stages need no more than their share. */
-static uint32_t context_modest(const struct plan *plan, uint32_t context, uint32_t most)
+uint32_t plan_context_modest(const struct placement_problem *problem,
+                             const struct placement *placement, uint32_t context, uint32_t most)
 {
-    const struct placement *placement = &plan->solution.placement;
     for (uint32_t next; context < most; context = next) {
         next = most - context < context ? most : 2 * context;
         for (uint32_t i = 0; i < placement->n_stages; i++) {
-            if (!context_is_modest(&plan->problem, &placement->stages[i], next))
+            if (!context_is_modest(problem, &placement->stages[i], next))
                 return context;
         }
     }
@@ -56,7 +55,8 @@ static enum error_code context_raise(struct plan *out, const struct model *model
                                      struct driver_options *options, struct error *err)
 {
     const uint32_t usual = options->context;
-    options->context = context_modest(out, usual, context_most(model));
+    options->context = plan_context_modest(&out->problem, &out->solution.placement, usual,
+                                           plan_context_most(model));
     if (options->context == usual)
         return ERROR_NONE;
     plan_deinit(out);
@@ -75,7 +75,7 @@ static enum error_code context_lower(struct plan *out, const struct model *model
 {
     enum error_code code = ERROR_NOT_FOUND;
     const uint32_t usual = options->context;
-    while (code == ERROR_NOT_FOUND && options->context / 2 >= CONTEXT_LEAST) {
+    while (code == ERROR_NOT_FOUND && options->context / 2 >= PLAN_CONTEXT_LEAST) {
         options->context /= 2;
         code = plan_make(out, model, request, NULL);
     }

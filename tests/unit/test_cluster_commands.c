@@ -513,6 +513,17 @@ static void test_place(void **state)
     EXPECT(2, "place", "which model?");
 }
 
+static void test_place_says_its_context(void **state)
+{
+    (void)state;
+    ANSWERS({"place",
+             {"{\"ready\":{\"instance\":\"demo-1\",\"context\":16384,\"streams\":4,"
+              "\"stages\":" STAGES "}}\n"}});
+    assert_int_equal(medley("place demo"), 0); /* nobody gave one */
+    assert_string_equal(out, "demo-1 is ready: tower cuda0 layers 0-9, laptop cpu layer 10\n"
+                             "Its context is 16384 tokens for each of 4 streams (--context)\n");
+}
+
 /* ---- a node that is not there, that fails, that is no node ----------------------------------- */
 
 #define NO_NODE "no node runs on this machine: start one with `medley up`"
@@ -673,6 +684,7 @@ int main(void)
         cmocka_unit_test(test_moves),
         cmocka_unit_test(test_add),
         cmocka_unit_test(test_place),
+        cmocka_unit_test(test_place_says_its_context),
         cmocka_unit_test(test_no_node),
         cmocka_unit_test(test_errors_of_the_node),
         cmocka_unit_test(test_answers_that_are_none),

@@ -8,6 +8,7 @@
 #include "clusterfile/cluster_file.h"
 #include "clusterfile/cluster_write.h"
 #include "heat/heat.h"
+#include "model/model.h"
 #include "placement/as_run.h"
 #include "plan/plan.h"
 
@@ -331,6 +332,70 @@ static void the_wire_counts(void **state)
     world_close(&w);
 }
 
+/* ---- the context that nobody gave ------------------------------------------------------------ */
+
+static uint32_t context_for(uint32_t n_streams)
+{
+    Cluster__Demand demand = CLUSTER__DEMAND__INIT;
+    struct placing_view view = w.placing.view;
+    struct cluster cluster;
+    struct error err = {0};
+    demand.streams = n_streams;
+    demand.has_goal = true, demand.goal = PLACEMENT_THROUGHPUT;
+    view.state = &w.state;
+    for (uint32_t i = 0; i < w.n_nodes; i++)
+        w.seen[i].alive = true;
+    if (placing_cluster(&view, NULL, &cluster, &err))
+        fail_msg("%s", err.text);
+    const uint32_t context = placing_context(&cluster, ACTIVATION_F32, gemma, &demand);
+    cluster_deinit(&cluster);
+    return context;
+}
+
+static bool is_placed_with(const char *id, uint32_t context, uint32_t n_streams)
+{
+    world_instance(&w, id, context, n_streams);
+    world_step(&w, id);
+    const bool is_placed = world_find(&w, id)->current != NULL;
+    Cluster__InstanceName name = CLUSTER__INSTANCE_NAME__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    name.id = (char *)(uintptr_t)id;
+    event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_STOPPED, event.instance_stopped = &name;
+    world_apply(&w, &event);
+    return is_placed;
+}
+
+/* In a large memory it is the model's own, in a small one the usual one, or as much as fits: the
+ * next power of two does not. */
+static void the_context_is_what_fits(void **state)
+{
+    static const char *const roomy[] = {DEVICE("a", "8GiB", "1GB/s", "30MFLOP/s")},
+                             *const tight[] = {DEVICE("a", "44MiB", "1GB/s", "30MFLOP/s")},
+                             *const two[] = {DEVICE("a", "44MiB", "1GB/s", "30MFLOP/s"),
+                                             DEVICE("b", "44MiB", "1GB/s", "30MFLOP/s")},
+                             *const none[] = {DEVICE("a", "4MiB", "1GB/s", "30MFLOP/s")};
+    struct hyperparameters *h = (struct hyperparameters *)(uintptr_t)model_hyperparameters(gemma);
+    const uint32_t n_context_train = h->n_context_train, own = h->n_context_train = 20000;
+    world_open(&w, gemma, roomy, 1);
+    assert_int_equal(context_for(1), own);
+    world_close(&w);
+    world_open(&w, gemma, tight, 1);
+    assert_int_equal(context_for(1), PLACING_CONTEXT_USUAL);
+    const uint32_t shorter = context_for(16);
+    assert_true(shorter >= 512 && shorter < PLACING_CONTEXT_USUAL);
+    assert_true(is_placed_with("i", shorter, 16));
+    assert_false(is_placed_with("j", 2 * shorter, 16));
+    world_close(&w);
+    world_open(&w, gemma, two, 2);
+    world_links(&w, 200000, 100000000);
+    assert_true(context_for(16) > shorter); /* both machines' memory counts */
+    world_close(&w);
+    world_open(&w, gemma, none, 1);
+    assert_int_equal(context_for(64), PLACING_CONTEXT_USUAL); /* which is refused by name */
+    world_close(&w);
+    h->n_context_train = n_context_train;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +407,7 @@ int main(void)
         cmocka_unit_test(three_nodes_and_many_streams),
         cmocka_unit_test(the_type_of_the_cache_is_chosen),
         cmocka_unit_test(one_node_as_medley_run),
+        cmocka_unit_test(the_context_is_what_fits),
         cmocka_unit_test(the_wire_counts),
     };
     return cmocka_run_group_tests(tests, open_gemma, close_gemma);
