@@ -401,6 +401,19 @@ static enum error_code report_sparing(const struct report_ask *ask, struct plan_
     return report_init(out, ask, err);
 }
 
+/* What `medley place` does with a model that fits on no machines of the cluster. */
+static void cmd_plan_say_stream_placed(const struct report *report, const struct cluster *cluster)
+{
+    const struct placement_problem *problem = &report->cluster_problem.problem;
+    struct plan_stream_placement stream;
+    struct buffer text = {0};
+    if (!placing_stream_of(cluster, problem, &stream))
+        return;
+    plan_stream_place_text(problem, &stream, &text);
+    printf("`medley place`: %s\n", text.data ? text.data : "");
+    buffer_deinit(&text);
+}
+
 /* What `medley run` does on this machine with a model that does not fit. */
 static void cmd_plan_say_stream(const struct report *report, const struct model *model)
 {
@@ -441,6 +454,8 @@ static enum error_code cmd_plan_answer(const struct plan_args *args, const struc
         code = cmd_plan_print(&report, args, err);
     if (!code && report.outcome == ERROR_NOT_FOUND && args->here && !args->sim && !args->json)
         cmd_plan_say_stream(&report, model);
+    else if (!code && report.outcome == ERROR_NOT_FOUND && !args->here && !args->json)
+        cmd_plan_say_stream_placed(&report, &devices->cluster);
     *status = !code && report.outcome ? EXIT_FAILED : EXIT_OK;
     report_deinit(&report);
     buffer_deinit(&name);

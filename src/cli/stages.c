@@ -11,6 +11,14 @@ static void say_layers(uint64_t first, uint64_t n, struct buffer *out)
         buffer_printf(out, " layers %" PRIu64 "-%" PRIu64, first, first + n - 1);
 }
 
+/* Layers that are read from the node's disk for every batch. */
+static void say_streamed(struct answer *answer, yyjson_val *stage, struct buffer *out)
+{
+    uint64_t n;
+    if (answer_count_if(answer, stage, "n_streamed", &n) && n)
+        buffer_printf(out, ", %" PRIu64 " of them from its disk", n);
+}
+
 static void say_state(struct answer *answer, yyjson_val *stage, struct buffer *out)
 {
     const char *state = answer_text(answer, stage, "state"),
@@ -38,6 +46,7 @@ void stages_text(struct answer *answer, yyjson_val *stages, bool with_states, st
         answer_clean(out, answer_text(answer, stage, "device"));
         say_layers(answer_count(answer, stage, "first_layer"),
                    answer_count(answer, stage, "n_layers"), out);
+        say_streamed(answer, stage, out);
         if (with_states)
             say_state(answer, stage, out);
     }

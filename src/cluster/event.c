@@ -189,6 +189,8 @@ static void describe_placement(const Cluster__Placement *placement, struct buffe
         description_put(out, "/", stage->device, "");
         buffer_printf(out, " layers %u-%u", stage->first_layer,
                       stage->first_layer + stage->n_layers - 1);
+        if (stage->weights_max)
+            buffer_printf(out, " (%u from its disk)", stage->n_streamed);
     }
     buffer_printf(out, ", epoch %llu", (unsigned long long)placement->epoch);
 }

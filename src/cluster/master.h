@@ -62,6 +62,8 @@ struct master_view {
 struct master_stage {
     const char *node, *device; /* of the state */
     uint32_t first_layer, n_layers;
+    uint64_t weights_max; /* bytes of memory for its weights; 0: for all. The rest is streamed */
+    uint32_t n_streamed;
 };
 struct master_placement {
     bool replaces; /* of a move for gain: what serves has to make room first */
@@ -160,6 +162,9 @@ struct master_planner {
     /* There was no placement of that problem: some of its devices stood by, and are in it now.
      * False: none did. NULL: none ever does. */
     bool (*call_in)(void *self);
+    /* There is still none, and nothing of the instance is loaded: stages of which a part is read
+     * from disks all the time. False: not even those. NULL: nothing is ever streamed. */
+    bool (*stream)(void *self, struct master_placement *out);
     void *self;
     uint64_t max_nodes; /* of the planner's search; 0: no limit */
     /* Solves problems in place of placement_solve_as_run(), perhaps elsewhere: ERROR_BUSY, and is

@@ -26,6 +26,9 @@ void placed_event_init(struct placed_event *out, const Cluster__Instance *instan
         stage->has_first_layer = stage->has_n_layers = true;
         stage->first_layer = from->first_layer;
         stage->n_layers = from->n_layers;
+        stage->has_weights_max = stage->has_n_streamed = from->weights_max != 0;
+        stage->weights_max = from->weights_max;
+        stage->n_streamed = from->n_streamed;
     }
     out->placement.has_epoch = out->placement.has_replaces = out->placed.has_after_epoch = true;
     out->placement.epoch = epoch;

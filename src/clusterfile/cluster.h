@@ -70,6 +70,7 @@ struct cluster_node {
     char name[CLUSTER_NODE_MAX];
     uint64_t memory_bytes; /* of the host, for all its devices without memory of their own; 0: their
                               largest */
+    uint64_t disk_bytes_per_s; /* of weights from its disk; 0: not known */
     uint32_t first_device, n_devices;
 };
 

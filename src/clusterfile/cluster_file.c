@@ -40,6 +40,15 @@ READER(node_memory)
     return cluster_read_bytes(value, &last_node(into)->memory_bytes, place, err);
 }
 
+READER(node_disk)
+{
+    double rate = 0;
+    const enum error_code code =
+        cluster_read_amount(value, SIM_BYTES_PER_S, cluster_bandwidth_range, &rate, place, err);
+    last_node(into)->disk_bytes_per_s = (uint64_t)rate;
+    return code;
+}
+
 READER(node_devices)
 {
     return cluster_read_devices(into, value, place, err);
@@ -81,6 +90,7 @@ static enum error_code read_node(void *into, yyjson_val *value, const struct jso
     static const struct json_member members[] = {{"name", read_node_name},
                                                  {"devices", read_node_devices},
                                                  {"memory", read_node_memory},
+                                                 {"disk", read_node_disk},
                                                  {"note", read_note}};
     struct cluster *cluster = into;
     uint64_t seen;
@@ -88,7 +98,7 @@ static enum error_code read_node(void *into, yyjson_val *value, const struct jso
         return json_wrong(place, err, "more than %d nodes", LIMIT_TOPOLOGY_NODES);
     if (!cluster_add_node(cluster))
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the cluster");
-    const enum error_code code = json_read_object(value, members, 4, cluster, place, &seen, err);
+    const enum error_code code = json_read_object(value, members, 5, cluster, place, &seen, err);
     if (code)
         return code;
     if (!(seen & 1))

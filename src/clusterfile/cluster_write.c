@@ -197,6 +197,7 @@ static void add_node(const struct writing *w, const struct cluster *cluster,
     yyjson_mut_obj_add_strcpy(w->doc, w->object, "name", node->name);
     if (node->memory_bytes)
         add_whole(w, "memory", node->memory_bytes, "B");
+    add_amount(w, "disk", (double)node->disk_bytes_per_s, cluster_bandwidth_range, "B/s");
     yyjson_mut_val *devices = yyjson_mut_obj_add_arr(w->doc, w->object, "devices");
     for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++)
         cluster_write_add_device(&(struct writing){w->doc, yyjson_mut_arr_add_obj(w->doc, devices)},

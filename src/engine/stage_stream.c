@@ -65,6 +65,11 @@ enum error_code stage_stream_begin(struct stage *stage, struct error *err)
         return ERROR_NONE;
     *run = (struct stage_stream_run){0};
     run_take(stage);
+    if (run->code) { /* read ahead a while ago, perhaps from a disk that works again: once more */
+        weight_stream_end(stage->weights.stream);
+        *run = (struct stage_stream_run){0};
+        run_take(stage);
+    }
     if (!run->code)
         return ERROR_NONE;
     weight_stream_end(stage->weights.stream);

@@ -131,7 +131,8 @@ static enum error_code part_make_plan(struct part *part, struct error *err)
                          (int)part->options.kv_type);
     for (uint32_t i = 0; i < part->life.n_stages; i++) {
         const struct part_stage *stage = &part->life.stages[i];
-        part->plan[i] = (struct stage_plan){.n_layers = stage->n_layers};
+        part->plan[i] =
+            (struct stage_plan){.n_layers = stage->n_layers, .weights_max = stage->weights_max};
         if (!stage->here)
             continue;
         part->plan[i].device = gpu_find(part->hosting->options.gpu, stage->device);
@@ -140,7 +141,9 @@ static enum error_code part_make_plan(struct part *part, struct error *err)
                              "stage %u: this node has no device %s, or no longer", i,
                              stage->device);
         if (part->hosting->options.children)
-            part->plan[i] = (struct stage_plan){.n_layers = stage->n_layers, .lane = stage->device};
+            part->plan[i] = (struct stage_plan){.n_layers = stage->n_layers,
+                                                .lane = stage->device,
+                                                .weights_max = stage->weights_max};
     }
     return ERROR_NONE;
 }

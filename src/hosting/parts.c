@@ -88,6 +88,7 @@ static bool part_fill_stage(const struct parts *parts, struct part_life *life, u
     stage->here = strcmp(from->node, parts->options.node) == 0;
     stage->first_layer = from->first_layer;
     stage->n_layers = from->n_layers;
+    stage->weights_max = from->weights_max;
     stage->device = mem_copy_text(from->device, strlen(from->device));
     /* The state compares nodes as text, caches as bytes: the two have to agree. */
     const uint8_t *own = parts->options.node_id;

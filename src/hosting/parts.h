@@ -55,7 +55,8 @@ struct part_stage {
     bool here, asked;
     char *device;
     uint32_t first_layer, n_layers;
-    uint64_t bytes; /* the owner's */
+    uint64_t weights_max; /* bytes that its weights may take; 0: all of them */
+    uint64_t bytes;       /* the owner's */
 };
 
 /* To be embedded first in what its owner has of a part. */

@@ -85,8 +85,26 @@ static enum error_code plan_job_report(struct plan_job *job, struct report *out,
     return report_init(out, &job->ask, err);
 }
 
+/* What is placed all the same: how fast that is, in words and as a figure. */
+static void plan_put_stream(const struct plan_job *job, const struct report *report,
+                            yyjson_mut_doc *doc, yyjson_mut_val *root)
+{
+    const struct placement_problem *problem = &report->cluster_problem.problem;
+    struct plan_stream_placement stream;
+    struct buffer text = {0};
+    if (job->given.n_stages || !placing_stream_of(&job->cluster, problem, &stream))
+        return;
+    plan_stream_place_text(problem, &stream, &text);
+    yyjson_mut_val *object = yyjson_mut_obj_add_obj(doc, root, "streamed");
+    yyjson_mut_obj_add_uint(doc, object, "n_layers", stream.n_streamed);
+    yyjson_mut_obj_add_real(doc, object, "decode_tokens_per_s", stream.decode_tokens_per_s);
+    yyjson_mut_obj_add_real(doc, object, "resident_tokens_per_s", stream.resident_tokens_per_s);
+    yyjson_mut_obj_add_strcpy(doc, object, "words", text.data ? text.data : "");
+    buffer_deinit(&text);
+}
+
 /* The report as one line, and whether it can be. */
-static yyjson_mut_doc *plan_job_write(const struct report *report)
+static yyjson_mut_doc *plan_job_write(const struct plan_job *job, const struct report *report)
 {
     struct buffer text = {0};
     report_json(report, &text);
@@ -101,6 +119,8 @@ static yyjson_mut_doc *plan_job_write(const struct report *report)
                                   why ? why : "the model does not fit on these machines");
     else if (report->outcome)
         yyjson_mut_obj_add_str(doc, root, "problem", "no placement was found in the time");
+    if (report->outcome == ERROR_NOT_FOUND)
+        plan_put_stream(job, report, doc, root);
     yyjson_doc_free(read);
     buffer_deinit(&text);
     return doc;
@@ -111,7 +131,8 @@ static void plan_job_work(uv_work_t *work)
     struct plan_job *job = (struct plan_job *)work;
     struct report report = {0};
     job->code = plan_job_report(job, &report, &job->err);
-    if (!job->code && !atomic_load(&job->is_cancelled) && !(job->doc = plan_job_write(&report)))
+    if (!job->code && !atomic_load(&job->is_cancelled) &&
+        !(job->doc = plan_job_write(job, &report)))
         job->code = error_set(&job->err, ERROR_NO_MEMORY, "not enough memory for the plan");
     report_deinit(&report);
 }

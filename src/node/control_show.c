@@ -44,6 +44,8 @@ static void control_show_put_stages(struct daemon *daemon, yyjson_mut_doc *doc,
         control_show_put_text(doc, item, "device", stage->device);
         yyjson_mut_obj_add_uint(doc, item, "first_layer", stage->first_layer);
         yyjson_mut_obj_add_uint(doc, item, "n_layers", stage->n_layers);
+        if (stage->weights_max)
+            yyjson_mut_obj_add_uint(doc, item, "n_streamed", stage->n_streamed);
         yyjson_mut_obj_add_str(doc, item, "state", states[stage->state <= 2 ? stage->state : 2]);
         control_show_put_text(doc, item, "problem", stage->problem);
     }

@@ -17,6 +17,7 @@
 #include "node/daemon_alerts.h"
 #include "node/daemon_audit.h"
 #include "node/daemon_measure.h"
+#include "node/disk_speed.h"
 #include "node/finder.h"
 #include "node/knocks.h"
 #include "node/lead.h"
@@ -243,6 +244,8 @@ static void daemon_on_tick(uv_timer_t *timer)
         daemon_tell_now(daemon);
         telling_tick(daemon); /* in the same packet */
         finder_look_at_network(daemon->finder);
+        if (daemon->disk_speed)
+            disk_speed_step(daemon->disk_speed);
         renew_certificate(daemon);
     }
     daemon_audit_tick(daemon);
@@ -396,6 +399,8 @@ static enum error_code daemon_open_all(struct daemon *daemon, struct error *err)
     if (!code)
         code = lend_open(daemon, &daemon->lend, err);
     if (!code)
+        daemon->disk_speed = disk_speed_new(daemon);
+    if (!code)
         code = daemon_audit_open(daemon, err);
     if (!code)
         code = open_agreement(daemon, err);
@@ -535,6 +540,7 @@ void daemon_free(struct daemon *daemon)
     credentials_free(daemon->credentials);
     lead_free(daemon->lead);
     lend_free(daemon->lend);
+    disk_speed_free(daemon->disk_speed);
     alert_hook_close(daemon->alert_hook);
     daemon_alerts_free(daemon->alerts);
     daemon_measure_free(daemon->measure);

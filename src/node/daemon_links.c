@@ -14,6 +14,7 @@
 #include "node/daemon_alerts.h"
 #include "node/daemon_audit.h"
 #include "node/daemon_state.h"
+#include "node/disk_speed.h"
 #include "node/lead.h"
 #include "node/lend.h"
 #include "node/live.h"
@@ -250,6 +251,8 @@ static void links_fill_now(struct daemon *daemon, struct told_now *told, Node__N
     now->models = told->models;
     now->n_unreached = gather_unreached(daemon, told->unreached);
     now->unreached = told->unreached;
+    now->disk_bytes_per_s = disk_speed_bytes_per_s(daemon->disk_speed);
+    now->has_disk_bytes_per_s = now->disk_bytes_per_s != 0;
     lend_tell(daemon, now);
     spreading_tell(daemon, &told->spreading, now);
     daemon_alerts_tell(daemon, now);

@@ -51,6 +51,7 @@ struct alert_hook;
 struct daemon_alerts;
 struct daemon_audit;
 struct daemon_measure;
+struct disk_speed;
 
 enum { RUN_FORECASTS = 8 }; /* instances whose forecasts are kept (daemon_run.h) */
 struct run_forecast {
@@ -82,6 +83,7 @@ struct daemon {
     struct finder *finder;
     struct lead *lead;
     struct lend *lend;
+    struct disk_speed *disk_speed; /* NULL: there was no memory for it */
     bool computes; /* a reply is under way in the cluster, as far as this node knows */
     struct membership membership;
     bool is_member;

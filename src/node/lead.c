@@ -238,6 +238,7 @@ static void lead_step_master(struct daemon *daemon)
     daemon_placing_view(daemon);
     lead->planner = (struct master_planner){.problem = placing_problem,
                                             .call_in = placing_call_in,
+                                            .stream = placing_stream,
                                             .self = &lead->placing,
                                             .max_nodes = PLAN_NODES_MAX,
                                             .solve = solving_solve,

@@ -33,7 +33,8 @@ struct model;
 struct stage_plan {        /* one stage: which layers on which device (plan.h) */
     struct device *device; /* of this process; NULL: in a lane, or far (driver_open_far) */
     uint32_t n_layers;
-    const char *lane; /* in the process of the device with this id (children.h); NULL: far */
+    const char *lane;     /* in the process of the device with this id (children.h); NULL: far */
+    uint64_t weights_max; /* as of the driver's options, of this stage alone; 0: those' */
 };
 
 struct driver_options {

@@ -149,6 +149,8 @@ static void device_stage_forward(struct microbatch *microbatch, struct pipeline_
         microbatch->slowest_ns = spent_ns;
     if (!code)
         return;
+    if (code == ERROR_IO) /* a lost link may come back, and its requests wait; a disk does not */
+        microbatch->error.code = ERROR_DEVICE;
     error_wrap(&microbatch->error, "stage %u on %s", microbatch->at,
                device_info(stage->device)->id);
     device_stage_fail(microbatch, stage);
@@ -255,6 +257,7 @@ static void device_stage_run_opening(struct device_job *job)
     struct pipeline_stage *stage = &opening->pipeline->stages[opening->at];
     assert(!stage->stage);
     const struct driver_options *options = opening->options;
+    const uint64_t own_max = opening->plan[opening->at].weights_max;
     const struct stage_options stage_options = {
         .first_layer = opening->first_layer,
         .n_layers = stage->n_layers,
@@ -264,7 +267,7 @@ static void device_stage_run_opening(struct device_job *job)
         .kv_type = options->kv_type,
         .flash = options->flash,
         .no_repack = options->no_repack,
-        .weights_max = options->weights_max,
+        .weights_max = own_max ? own_max : options->weights_max,
     };
     opening->code =
         stage_open(stage->device, opening->model, &stage_options, &stage->stage, &opening->error);

@@ -38,12 +38,15 @@ static void *lane_stage_run_opening(void *arg)
             .type = pipeline->stages[i].type,
             .n_layers = opening->plan[i].n_layers,
         };
+    struct driver_options own = *opening->options;
+    if (opening->plan[opening->at].weights_max) /* a placement has one stage on a device */
+        own.weights_max = opening->plan[opening->at].weights_max;
     const struct lane_options options = {
         .device = opening->plan[opening->at].lane,
         .model = opening->model,
         .instance = pipeline->far.instance,
         .epoch = pipeline->far.epoch,
-        .options = opening->options,
+        .options = &own,
         .type = ACTIVATION_F32,
         .stages = stages,
         .n_stages = pipeline->n_stages,

@@ -232,6 +232,24 @@ static void placing_grant(struct placing *p)
     }
 }
 
+/* What a streamed stage waits for its disk is added to what launching it takes. */
+static void placing_wait_for_disks(struct placing *p, const struct placement *placement,
+                                   const Cluster__Placement *said)
+{
+    for (uint32_t i = 0; i < placement->n_stages; i++) {
+        const struct placement_stage *stage = &placement->stages[i];
+        struct placement_device *device = &p->posed.devices[stage->device];
+        struct plan_stream_stage streamed;
+        if (!said->stages[i]->weights_max ||
+            !plan_stream_stage_of(&p->posed.problem, stage, said->stages[i]->weights_max,
+                                  &streamed))
+            continue;
+        device->launch_s +=
+            device->share * plan_stream_wait_s(&p->posed.problem, stage, streamed.streamed_bytes,
+                                               placing_disk_of(&p->cluster, stage->device));
+    }
+}
+
 enum error_code placing_forecast(const struct placing_view *view, const Cluster__Instance *instance,
                                  const Cluster__Placement *said, struct placement_forecast *out,
                                  struct error *err)
@@ -244,6 +262,8 @@ enum error_code placing_forecast(const struct placing_view *view, const Cluster_
         code = placing_take_stages(&placing, said, &placement, err);
     if (!code) {
         placing_grant(&placing);
+        if (placement_check(&placing.posed.problem, &placement, NULL) == ERROR_NONE)
+            placing_wait_for_disks(&placing, &placement, said);
         struct placement_problem problem = placing.posed.problem;
         problem.demand.micro_batches = placement.n_stages;
         if (placement_check(&problem, &placement, &why))

@@ -51,6 +51,7 @@
 #include "node.pb-c.h"
 #include "placement/forecast.h"
 #include "plan/plan_model.h"
+#include "plan/plan_stream_place.h"
 #include "topology/link.h"
 
 struct gpu;
@@ -113,7 +114,8 @@ enum error_code placing_cluster(const struct placing_view *view, const char *ins
  * as 20000.
  *
  *     struct placing placing = {.view = …};
- *     struct master_planner planner = {placing_problem, placing_call_in, &placing, max_nodes};
+ *     struct master_planner planner = {.problem = placing_problem, .call_in = placing_call_in,
+ *                                      .stream = placing_stream, .self = &placing, …};
  *     options.place = master_plan, options.self = &planner;
  *     … placing_deinit(&placing);
  *
@@ -142,6 +144,13 @@ enum error_code placing_problem(void *placing, const struct master_view *view,
 enum error_code placing_over_lent(const struct placing_view *view, const char *instance, bool *over,
                                   struct error *err);
 bool placing_call_in(void *placing); /* master_planner.call_in */
+/* master_planner.stream: of the last problem, where it has no placement (plan_stream_place.h). */
+bool placing_stream(void *placing, struct master_placement *out);
+/* The same for a problem of that cluster. On each node the fastest device may stream, at its node's
+ * disk's speed, or PLAN_STREAM_DISK_BPS where that was not measured. */
+bool placing_stream_of(const struct cluster *cluster, const struct placement_problem *problem,
+                       struct plan_stream_placement *out);
+uint64_t placing_disk_of(const struct cluster *cluster, uint32_t device); /* bytes per second */
 
 /* The context of an instance for which nobody gave one, with the streams, the goal and the KV type
  * of `demand`: the usual one (4,096 tokens, or the model's own where that is less); up to the

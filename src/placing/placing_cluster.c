@@ -130,6 +130,15 @@ static bool add_devices(struct placing_gathered *g, const struct placing_node *n
     return true;
 }
 
+/* What no disk can do is not known. */
+static uint64_t placing_disk_bytes_per_s(const struct placing_node *node)
+{
+    const Node__Now *now = node->seen ? node->seen->now : NULL;
+    return now && now->has_disk_bytes_per_s && now->disk_bytes_per_s < (UINT64_C(1) << 40)
+               ? now->disk_bytes_per_s
+               : 0;
+}
+
 static bool add_nodes(const struct placing_view *view, struct placing_gathered *g)
 {
     const Cluster__State *root = view->state->root;
@@ -143,6 +152,7 @@ static bool add_nodes(const struct placing_view *view, struct placing_gathered *
         const uint32_t index = g->cluster.n_nodes - 1;
         name_node(&g->cluster, index, node, added->name);
         g->nodes[index] = (struct placing_node){node, seen_of(view, node->id), index};
+        added->disk_bytes_per_s = placing_disk_bytes_per_s(&g->nodes[index]);
         g->by_id[index] = &g->nodes[index];
         if (!add_devices(g, &g->nodes[index]))
             return false;

@@ -94,7 +94,10 @@ static enum error_code placing_memory_add(struct counting *c, const Cluster__Sta
     const struct placement_problem problem = {.model = c->cost.model.model,
                                               .demand = c->cost.demand};
     const struct placement_stage of = {device, stage->first_layer, stage->n_layers};
-    const uint64_t bytes = placement_stage_bytes(&problem, &of);
+    uint64_t bytes = placement_stage_bytes(&problem, &of);
+    const uint64_t weights = placement_shared_bytes(&problem, &of, &of);
+    if (stage->weights_max && stage->weights_max < weights) /* the rest is streamed */
+        bytes -= weights - stage->weights_max;
     const struct cluster_node *node = &cluster->nodes[cluster->devices[device].node];
     for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++) {
         if (cluster_share_memory(cluster, device, i))

@@ -95,7 +95,8 @@ void world_open(struct placing_world *w, const struct model *of, const char *con
     add_model(w);
     w->placing.view =
         (struct placing_view){.seen = w->seen, .n_seen = n, .model = find_model, .self = w};
-    w->planner = (struct master_planner){placing_problem, placing_call_in, &w->placing, 0};
+    w->planner = (struct master_planner){
+        .problem = placing_problem, .call_in = placing_call_in, .self = &w->placing};
     w->options.place = master_plan, w->options.self = &w->planner;
 }
 

@@ -12,6 +12,7 @@
 #include "placement/as_run.h"
 #include "plan/plan.h"
 
+#include <limits.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -396,6 +397,55 @@ static void the_context_is_what_fits(void **state)
     h->n_context_train = n_context_train;
 }
 
+/* ---- where nothing fits ---------------------------------------------------------------------- */
+
+/* What fits on no devices is placed with a part of its weights on the disks, at a speed that says
+ * so; what it takes of memory counts as such for others; a disk that was measured is counted. */
+static void what_does_not_fit_is_streamed(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "4MiB", "1GB/s", "30MFLOP/s")};
+    uint32_t context = 16;
+    char path[PATH_MAX];
+    struct model *demo;
+    struct placement_forecast slow, fast;
+    struct error err = {0};
+    snprintf(path, sizeof path, "%s/models/demo.gguf", getenv("MEDLEY_ROOT"));
+    assert_int_equal(model_open(path, &demo, &err), ERROR_NONE);
+    world_open(&w, demo, machines, 1);
+    while (is_placed_with("fits", context, 1))
+        context += 16;
+    w.planner.stream = placing_stream;
+    world_instance(&w, "i", context, 1);
+    world_step(&w, "i");
+    const struct Cluster__Instance *instance = world_find(&w, "i");
+    if (!instance->current)
+        fail_msg("%s", master_problem(&w.master, "i"));
+    uint32_t n_streamed = 0;
+    for (size_t i = 0; i < instance->current->n_stages; i++)
+        n_streamed += instance->current->stages[i]->n_streamed;
+    assert_true(n_streamed > 0);
+    struct placing_view view = w.placing.view;
+    view.state = &w.state;
+    for (uint32_t i = 0; i < w.n_nodes; i++)
+        w.seen[i].alive = true;
+    if (placing_forecast(&view, instance, instance->current, &slow, &err))
+        fail_msg("%s", err.text);
+    for (uint32_t i = 0; i < w.n_nodes; i++) {
+        world_hear(&w, i);
+        w.now[i].has_disk_bytes_per_s = true;
+        w.now[i].disk_bytes_per_s = 10 * PLAN_STREAM_DISK_BPS;
+        w.seen[i].now = &w.now[i];
+    }
+    if (placing_forecast(&view, instance, instance->current, &fast, &err))
+        fail_msg("%s", err.text);
+    print_message("# %s: %u streamed, %.1f tok/s, %.1f from disks ten times as fast\n",
+                  world_stages(&w, "i"), n_streamed, slow.decode_tokens_per_s,
+                  fast.decode_tokens_per_s);
+    assert_true(fast.decode_tokens_per_s > 1.2 * slow.decode_tokens_per_s);
+    world_close(&w);
+    model_close(demo);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +458,7 @@ int main(void)
         cmocka_unit_test(the_type_of_the_cache_is_chosen),
         cmocka_unit_test(one_node_as_medley_run),
         cmocka_unit_test(the_context_is_what_fits),
+        cmocka_unit_test(what_does_not_fit_is_streamed),
         cmocka_unit_test(the_wire_counts),
     };
     return cmocka_run_group_tests(tests, open_gemma, close_gemma);

@@ -1,5 +1,7 @@
 /* Which device would stream a model that none holds, and how fast. */
+#include "placement/cost.h"
 #include "plan/plan_stream.h"
+#include "plan/plan_stream_place.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -103,6 +105,103 @@ static void test_its_words(void **state)
     buffer_deinit(&text);
 }
 
+/* ---- on several machines --------------------------------------------------------------------- */
+
+/* Two machines, a cable between them; what each has beyond memory is its disk. */
+static struct placement_problem pose_apart(uint64_t memory_0, uint64_t memory_1)
+{
+    struct placement_problem problem = pose(memory_0, memory_1);
+    for (int i = 0; i < 4; i++)
+        links[i] = (struct placement_link){.latency_s = 1e-4, .bytes_per_s = 1e9};
+    memcpy(devices[0].node, "attic", sizeof "attic");
+    memcpy(devices[1].node, "tower", sizeof "tower");
+    return problem;
+}
+
+static bool place_apart(const struct placement_problem *problem, uint64_t disk_0, uint64_t disk_1,
+                        struct plan_stream_placement *out)
+{
+    const struct placement_options options = placement_options_default();
+    const uint64_t disks[] = {disk_0, disk_1};
+    return plan_stream_place(problem, disks, &options, out);
+}
+
+/* What is said of it holds: layers in order, in the memory that is there, at the disks' speed. */
+static void expect_possible(const struct placement_problem *problem, const uint64_t *disks,
+                            const struct plan_stream_placement *stream)
+{
+    double slowest_s = 0;
+    uint32_t layer = 0, n_streamed = 0;
+    for (uint32_t i = 0; i < stream->placement.n_stages; i++) {
+        const struct placement_stage *stage = &stream->placement.stages[i];
+        const struct plan_stream_stage *of = &stream->stages[i];
+        const uint64_t weights = placement_shared_bytes(problem, stage, stage),
+                       other = placement_stage_bytes(problem, stage) - weights;
+        assert_int_equal(stage->first_layer, layer);
+        assert_true(other + (of->n_streamed ? of->weights_max : weights) <=
+                    placement_device_bytes(&problem->devices[stage->device]));
+        assert_true(!of->n_streamed || disks[stage->device]);
+        if (of->n_streamed)
+            slowest_s = (double)of->streamed_bytes / (double)disks[stage->device] > slowest_s
+                            ? (double)of->streamed_bytes / (double)disks[stage->device]
+                            : slowest_s;
+        n_streamed += of->n_streamed;
+        layer += stage->n_layers;
+    }
+    assert_int_equal(layer, LAYERS);
+    assert_int_equal(n_streamed, stream->n_streamed);
+    assert_true(stream->decode_tokens_per_s <= 1.001 / slowest_s); /* one stream: no faster */
+    assert_true(stream->decode_tokens_per_s < stream->resident_tokens_per_s);
+}
+
+static void test_memories_are_filled_before_a_disk_is_read(void **state)
+{
+    (void)state;
+    const struct placement_problem problem = pose_apart((uint64_t)1300 * MIB, (uint64_t)1500 * MIB);
+    const uint64_t disks[] = {1000000000, 0};
+    struct plan_stream_placement stream;
+    assert_true(place_apart(&problem, disks[0], disks[1], &stream));
+    expect_possible(&problem, disks, &stream);
+    assert_int_equal(stream.placement.n_stages, 2);
+    /* 3,300 MiB of weights, 2,800 of memory; a window takes two layers' place: 8 or less */
+    assert_true(stream.n_streamed >= 5 && stream.n_streamed <= 8);
+    assert_false(place_apart(&problem, 0, 0, &stream)); /* no disk */
+}
+
+/* Both disks read at once, if there are streams for both. */
+static void test_disks_share_what_is_streamed(void **state)
+{
+    (void)state;
+    const struct placement_problem problem = pose_apart((uint64_t)900 * MIB, (uint64_t)900 * MIB);
+    const uint64_t both[] = {500000000, 500000000}, one[] = {500000000, 0};
+    struct plan_stream_placement two, alone;
+    struct buffer text = {0};
+    assert_true(place_apart(&problem, both[0], both[1], &two));
+    assert_true(place_apart(&problem, one[0], one[1], &alone));
+    expect_possible(&problem, both, &two);
+    expect_possible(&problem, one, &alone);
+    assert_true(two.stages[0].n_streamed && two.stages[1].n_streamed);
+    struct placement_problem many = problem;
+    many.demand.goal = PLACEMENT_THROUGHPUT, many.demand.streams = 8;
+    assert_true(place_apart(&many, both[0], both[1], &two));
+    assert_true(place_apart(&many, one[0], one[1], &alone));
+    assert_true(two.decode_tokens_per_s > alone.decode_tokens_per_s);
+    plan_stream_place_text(&many, &two, &text);
+    assert_non_null(strstr(text.data, " of 32 layers from the disk of "));
+    assert_non_null(strstr(text.data, "MiB more on attic"));
+    assert_non_null(strstr(text.data, "MiB more on tower"));
+    buffer_deinit(&text);
+}
+
+static void test_not_even_windows_fit(void **state)
+{
+    (void)state;
+    const struct placement_problem problem = pose_apart((uint64_t)150 * MIB, (uint64_t)120 * MIB);
+    struct plan_stream_placement stream;
+    assert_false(place_apart(&problem, 1000000000, 1000000000, &stream));
+    assert_int_equal(stream.n_streamed, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -111,6 +210,9 @@ int main(void)
         cmocka_unit_test(test_the_users_limit_holds),
         cmocka_unit_test(test_too_little_for_a_window),
         cmocka_unit_test(test_its_words),
+        cmocka_unit_test(test_memories_are_filled_before_a_disk_is_read),
+        cmocka_unit_test(test_disks_share_what_is_streamed),
+        cmocka_unit_test(test_not_even_windows_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

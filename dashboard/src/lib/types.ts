@@ -194,6 +194,7 @@ export interface PlanStage {
 export interface Plan {
   outcome: 'placed' | 'infeasible' | 'undecided';
   possible?: boolean;
+  streamed?: { n_layers: number; decode_tokens_per_s: number; resident_tokens_per_s: number; words: string };
   problem?: Maybe<string>;
   model: { name: Maybe<string>; layers: number; weight_bytes: number };
   demand: { goal: string; context: number; streams: number; kv_type?: string; prompt?: number };
