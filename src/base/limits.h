@@ -72,6 +72,16 @@ enum {
     LIMIT_TRIAL_MS = 30 * 1000,                       /* of one trial, by a clock on the wall */
     LIMIT_TEMPLATE_PROCESS_MS = 60 * 1000,            /* one call of that, by a clock on the wall */
 
+    /* the models on this machine, as `medley models` lists them */
+    LIMIT_LIBRARY_MODELS = 8192,
+    LIMIT_LIBRARY_FILES = 256 * 1024, /* names looked at, in all places together */
+    LIMIT_LIBRARY_DEPTH = 8,          /* folders in folders */
+    LIMIT_LIBRARY_FOLDERS = 32,       /* given by MEDLEY_MODELS, or by options */
+    LIMIT_LIBRARY_CACHE = 4096,       /* headers that are remembered */
+    LIMIT_LIBRARY_CACHE_BYTES = 8 * 1024 * 1024,
+    LIMIT_LIBRARY_TEXT_BYTES = 1024 * 1024, /* another program's description of a model */
+    LIMIT_LIBRARY_THREADS = 8,
+
     /* weights that travel between nodes */
     LIMIT_MANIFEST_BYTES = 8 * 1024 * 1024,
     LIMIT_MANIFEST_HEADER_BYTES = 256 * 1024 * 1024, /* of a model's file, before its tensors */

@@ -39,6 +39,7 @@ extern const struct command command_unload;
 extern const struct command command_drain;
 extern const struct command command_lend;
 extern const struct command command_token;
+extern const struct command command_models;
 extern const struct command command_move;
 extern const struct command command_sim;
 extern const struct command command_bench;

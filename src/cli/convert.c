@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/size_text.h"
 #include "cli/commands.h"
+#include "cli/model_word.h"
 #include "cli/notice.h"
 #include "model/weight_type.h"
 #include "precision/convert.h"
@@ -73,9 +74,12 @@ static const struct option_section sections[] = {
 };
 
 /* MODEL-TYPE.gguf beside the model. */
+/* Beside the model's file; of a model that was named and lies in some cache, here. */
 static enum error_code convert_name(const char *model, const char *type, char out[PATH_MAX],
                                     struct error *err)
 {
+    const char *slash = access(model, F_OK) == 0 ? NULL : strrchr(model, '/');
+    model = slash ? slash + 1 : model;
     const size_t size = strlen(model), ending = strlen(".gguf");
     const bool has_ending = size > ending && strcmp(model + size - ending, ".gguf") == 0;
     const int written = snprintf(out, PATH_MAX, "%.*s-%s.gguf",
@@ -326,9 +330,10 @@ static int cmd_convert_run(int argc, char **argv)
     struct convert_result result = {0};
     struct model *model;
     struct error err;
+    char path[PATH_MAX];
     if (!cmd_convert_parse(argc, argv, &flags))
         return EXIT_USAGE;
-    if (model_open(flags.model, &model, &err))
+    if (model_word_here(flags.model, path, &err) || model_open(path, &model, &err))
         return command_fail(&command_convert, &err);
     enum error_code code = cmd_convert_make(&flags, model, &result, &err);
     model_close(model);

@@ -3,6 +3,7 @@
 
 #include "api/json_out.h"
 #include "cli/commands.h"
+#include "cli/model_word.h"
 
 #include <assert.h>
 #include <getopt.h>
@@ -191,11 +192,12 @@ static int cmd_inspect_run(int argc, char **argv)
     struct model *model = NULL;
     struct tokenizer *tokenizer = NULL;
     struct error err = {0};
-    if (gguf_file_open(args.path, &file, &err))
+    char path[PATH_MAX];
+    if (model_word_here(args.path, path, &err) || gguf_file_open(path, &file, &err))
         return command_fail(&command_inspect, &err);
     struct inspection inspection = {
         .file = file, .show_tensors = args.tensors, .show_keys = args.keys};
-    if (model_open(args.path, &model, &inspection.model_error) == ERROR_NONE)
+    if (model_open(path, &model, &inspection.model_error) == ERROR_NONE)
         inspection.model = model;
     if (tokenizer_open(file, &tokenizer, &inspection.tokenizer_error) == ERROR_NONE)
         inspection.tokenizer = tokenizer;

@@ -34,6 +34,7 @@ static const struct command *const commands[] = {
     &command_authority,
     &command_leave,
     &command_token,
+    &command_models,
     &command_add,
     &command_forget,
     &command_place,

@@ -1,6 +1,7 @@
 #include "cli/measure.h"
 
 #include "base/limits.h"
+#include "cli/model_word.h"
 #include "model/model.h"
 #include "precision/bundled_text.h"
 
@@ -83,7 +84,10 @@ static enum error_code measure_window(const char *path, uint32_t asked, uint32_t
     enum error_code code = ERROR_NONE;
     *out = asked;
     if (!asked) {
-        code = model_open(path, &model, err);
+        char file[PATH_MAX];
+        code = model_word_here(path, file, err);
+        if (!code)
+            code = model_open(file, &model, err);
         if (code)
             return code;
         const uint32_t trained = model_hyperparameters(model)->n_context_train;

@@ -1,14 +1,18 @@
-/* What a command was given as MODEL, for this machine's node, whose current folder is another. */
+/* What a command was given as MODEL. */
 #pragma once
 
 #include "base/error.h"
 
 #include <limits.h>
 
-/* A file as its absolute path; else the word, as the name of a model that the cluster knows.
- * ERROR_NOT_FOUND: a word that can only be a file (it has a slash, or ends with .gguf) and is
- * none. */
+/* For this machine's node, whose current folder is another: a file as its absolute path; the name
+ * of a model that the cluster knows as it is; else the path of the model on this machine that has
+ * that name (library/resolve.h). A name that neither has is given to the node, which says so. */
 enum error_code model_word(const char *word, char out[PATH_MAX], struct error *err);
 
-/* Only a file. */
+/* Only a file or a model on this machine, in one file by itself or named by its first. */
 enum error_code model_word_file(const char *word, char out[PATH_MAX], struct error *err);
+
+/* For a command that opens the model itself: as model_word_file(), or the folder of a model in
+ * several files. */
+enum error_code model_word_here(const char *word, char out[PATH_MAX], struct error *err);

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/inspect.h"
+#include "cli/model_word.h"
 #include "cli/options.h"
 #include "cli/plan_cluster.h"
 #include "cli/plan_here.h"
@@ -473,7 +474,10 @@ static int cmd_plan_run(int argc, char **argv)
     int status = EXIT_OK;
     if (!cmd_plan_parse(argc, argv, &args))
         return EXIT_USAGE;
-    enum error_code code = model_open(args.model, &model, &err);
+    char path[PATH_MAX];
+    enum error_code code = model_word_here(args.model, path, &err);
+    if (!code)
+        code = model_open(path, &model, &err);
     if (!code)
         code = driver_options_fill(&args.driver, model, &options, &err);
     if (!code)

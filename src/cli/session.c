@@ -3,6 +3,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "cli/model_word.h"
 #include "cli/notice.h"
 #include "cli/options.h"
 #include "cli/remote.h"
@@ -271,8 +272,11 @@ static enum error_code load_beside_vocabulary(struct session *session,
 enum error_code session_open(const char *path, const struct session_flags *flags,
                              struct session *out, struct error *err)
 {
+    char file[PATH_MAX];
     *out = (struct session){0};
-    enum error_code code = model_open(path, &out->model, err);
+    enum error_code code = model_word_here(path, file, err);
+    if (!code)
+        code = model_open(file, &out->model, err);
     if (code)
         return code;
     char registry[PATH_MAX];

@@ -7,6 +7,7 @@
 #include "base/private_process.h"
 #include "base/state_folder.h"
 #include "cli/commands.h"
+#include "cli/model_word.h"
 #include "cli/notice.h"
 #include "cli/options.h"
 #include "cli/up_models.h"
@@ -42,7 +43,7 @@ static const char usage_end[] =
 
 struct up {
     struct up_flags flags;
-    char folder[PATH_MAX];
+    char folder[PATH_MAX], model[PATH_MAX];
     struct gpu *gpu;
     struct heat *heat;
     struct children *children;
@@ -189,7 +190,7 @@ static enum error_code open_up(void *arg, void *uv_loop, struct error *err)
         daemon_close_now(up->daemon);
         up_models_free(up->models);
     } else if (up->flags.model) {
-        daemon_serve_file(up->daemon, up->flags.model);
+        daemon_serve_file(up->daemon, up->model);
     }
     return code;
 }
@@ -302,6 +303,8 @@ static enum error_code cmd_up_serve(struct up *up, struct error *err)
         code = up_check_tokens(up, &address, err);
     if (code)
         return error_wrap(err, "--api");
+    if (up->flags.model && (code = model_word_file(up->flags.model, up->model, err)))
+        return error_wrap(err, "--model");
     code = open_devices(up, err);
     if (code)
         return code;

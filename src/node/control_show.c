@@ -150,6 +150,24 @@ static void put_fetching(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_
     yyjson_mut_obj_add_uint(doc, fetching, "wanted_bytes", progress.wanted_bytes);
 }
 
+/* The machines that say that all of it is on their disks. */
+static void control_show_put_holders(struct daemon *daemon, yyjson_mut_doc *doc,
+                                     yyjson_mut_val *item, const char *model)
+{
+    const Cluster__State *state = daemon_state(daemon)->root;
+    yyjson_mut_val *holders = yyjson_mut_obj_add_arr(doc, item, "holders");
+    for (size_t i = 0; i < state->n_nodes; i++) {
+        const Cluster__Node *node = state->nodes[i]->node;
+        const struct peer *peer = daemon_peer(daemon, node->id);
+        const bool self = strcmp(node->id, daemon->id) == 0;
+        const Node__Now *now = self ? daemon->now : peer ? peer->now : NULL;
+        for (size_t m = 0; now && m < now->n_models; m++) {
+            if (strcmp(now->models[m], model) == 0)
+                yyjson_mut_arr_add_strcpy(doc, holders, node->name);
+        }
+    }
+}
+
 static void put_models(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *root)
 {
     const Cluster__State *state = daemon_state(daemon)->root;
@@ -161,6 +179,7 @@ static void put_models(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_va
         yyjson_mut_obj_add_uint(doc, item, "bytes", model->bytes);
         yyjson_mut_obj_add_uint(doc, item, "n_layers", model->n_layers);
         control_show_put_text(doc, item, "architecture", model->architecture);
+        control_show_put_holders(daemon, doc, item, model->name);
         put_fetching(daemon, doc, item, model);
     }
 }

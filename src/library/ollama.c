@@ -1,0 +1,142 @@
+/* Ollama's store: a manifest for each name and tag, and files named by their hash. */
+#include "library/library_impl.h"
+
+#include "base/buffer.h"
+#include "base/limits.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <yyjson.h>
+
+struct ollama_walk {
+    struct library *library;
+    const char *root;
+    const char *names[4]; /* host, namespace, name, tag */
+};
+
+/* Written by another user where its service runs as one: read as it is, within a limit. */
+static bool ollama_read(const char *path, struct buffer *out)
+{
+    char chunk[4096];
+    size_t n;
+    FILE *file = fopen(path, "re");
+    while (file && out->size <= LIMIT_LIBRARY_TEXT_BYTES &&
+           (n = fread(chunk, 1, sizeof chunk, file)) > 0)
+        buffer_append(out, chunk, n);
+    if (file)
+        fclose(file);
+    return file && !out->failed && out->size <= LIMIT_LIBRARY_TEXT_BYTES;
+}
+
+/* "sha256:HEX" of the layer that is the model. */
+static bool ollama_layer(yyjson_val *root, char digest[65], uint64_t *size)
+{
+    static const char kind[] = ".image.model", prefix[] = "sha256:";
+    yyjson_val *layer;
+    size_t i, n;
+    yyjson_arr_foreach(yyjson_obj_get(root, "layers"), i, n, layer)
+    {
+        const char *type = yyjson_get_str(yyjson_obj_get(layer, "mediaType"));
+        const char *text = yyjson_get_str(yyjson_obj_get(layer, "digest"));
+        const size_t length = type ? strlen(type) : 0;
+        if (length < sizeof kind || strcmp(type + length - (sizeof kind - 1), kind) != 0 || !text ||
+            strncmp(text, prefix, sizeof prefix - 1) != 0)
+            continue;
+        text += sizeof prefix - 1;
+        if (strlen(text) != 64 || strspn(text, "0123456789abcdef") != 64)
+            continue;
+        memcpy(digest, text, 65);
+        *size = yyjson_get_uint(yyjson_obj_get(layer, "size"));
+        return true;
+    }
+    return false;
+}
+
+/* Ollama itself leaves "library" out of a name. */
+static bool ollama_name(const struct ollama_walk *walk, char out[PATH_MAX])
+{
+    const char *const *names = walk->names;
+    const int n =
+        strcmp(names[1], "library") == 0
+            ? snprintf(out, PATH_MAX, "%s:%s", names[2], names[3])
+            : snprintf(out, PATH_MAX, "%s/%s/%s:%s", names[0], names[1], names[2], names[3]);
+    return n < PATH_MAX;
+}
+
+static void ollama_look(const struct ollama_walk *walk, struct library_found *found,
+                        const char *digest, uint64_t size)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    found->path = path;
+    found->bytes_whole = size;
+    if (snprintf(path, sizeof path, "%s/blobs/sha256-%s", walk->root, digest) >= (int)sizeof path)
+        return;
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) {
+        found->file = &info;
+        found->bytes = (uint64_t)info.st_size;
+        found->has_header = true;
+        found->state = found->bytes < size ? LIBRARY_INCOMPLETE : LIBRARY_WHOLE;
+        if (found->state == LIBRARY_INCOMPLETE)
+            found->problem = "its file is shorter than Ollama's manifest says; `ollama pull` it";
+    } else {
+        found->state = LIBRARY_INCOMPLETE;
+        found->problem = "Ollama has its manifest and not its file; `ollama pull` it";
+        strncat(path, "-partial", sizeof path - strlen(path) - 1);
+        if (stat(path, &info) == 0)
+            found->bytes = (uint64_t)info.st_blocks * 512;
+    }
+    library_add(walk->library, found);
+}
+
+static void ollama_manifest(const struct ollama_walk *walk, const char *path)
+{
+    struct buffer text = {0};
+    char name[PATH_MAX], digest[65];
+    uint64_t size = 0;
+    struct library_found found = {.name = name, .path = path, .place = LIBRARY_OLLAMA};
+    yyjson_doc *doc = ollama_read(path, &text) ? yyjson_read(text.data, text.size, 0) : NULL;
+    if (!ollama_name(walk, name))
+        name[0] = 0;
+    if (name[0] && ollama_layer(yyjson_doc_get_root(doc), digest, &size)) {
+        ollama_look(walk, &found, digest, size);
+    } else if (name[0]) {
+        found.state = LIBRARY_BROKEN;
+        found.problem = "Ollama's manifest names no model file";
+        library_add(walk->library, &found);
+    }
+    yyjson_doc_free(doc);
+    buffer_deinit(&text);
+}
+
+static void ollama_walk_level(struct ollama_walk *walk, char path[PATH_MAX], int level)
+{
+    const size_t length = strlen(path);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        const size_t n = strlen(entry->d_name);
+        if (entry->d_name[0] == '.' || length + 1 + n >= PATH_MAX)
+            continue;
+        if (!library_looks_at(walk->library))
+            break;
+        path[length] = '/';
+        memcpy(path + length + 1, entry->d_name, n + 1);
+        walk->names[level] = entry->d_name;
+        if (level < 3)
+            ollama_walk_level(walk, path, level + 1);
+        else
+            ollama_manifest(walk, path);
+        path[length] = 0;
+    }
+    if (folder)
+        closedir(folder);
+}
+
+void library_find_ollama(struct library *library, const char *root)
+{
+    struct ollama_walk walk = {.library = library, .root = root};
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/manifests", root) < (int)sizeof path)
+        ollama_walk_level(&walk, path, 0);
+}
