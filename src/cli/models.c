@@ -5,10 +5,12 @@
 #include "base/state_folder.h"
 #include "cli/answer.h"
 #include "cli/commands.h"
+#include "cli/convert.h"
 #include "cli/daemon.h"
 #include "cli/options.h"
 #include "cli/table.h"
 
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,11 +18,21 @@
 
 static const char usage[] =
     "Usage: medley models [--folder DIR]... [--paths] [--json]\n"
+    "       medley models gc [--unused DAYS] [--space SIZE] [--yes]\n"
+    "       medley models remove NAME\n"
+    "       medley models pin NAME\n"
+    "       medley models unpin NAME\n"
     "\n"
     "Lists the models on this machine: those that Medley fetched or was told of, those in folders\n"
     "that you name, and those in the caches of Ollama, LM Studio, llama.cpp and the hub's client,\n"
     "which are read in place and never changed. With a node, also what its cluster has.\n"
     "A name of this list, or its end after a '/', can be given wherever a command takes a MODEL.\n"
+    "\n"
+    "gc removes what Medley fetched (pulled, shelf) and is broken, or was not used for so long, "
+    "or\n"
+    "must go to leave room; it says what that frees, and asks. remove does so with one model.\n"
+    "What is pinned, in use, or given to the cluster stays. Other programs' models are never\n"
+    "touched. `medley up --models-max` limits the shelf by itself.\n"
     "\n";
 
 static const char usage_end[] =
@@ -49,6 +61,16 @@ static const struct option_row models_options[] = {
     {.name = "paths",
      .help = "show each model's path instead of its figures",
      OPTION_TRUE(struct models_flags, paths)},
+    {.name = "unused",
+     .value = "DAYS",
+     .standard = "30",
+     .help = "gc: what was not used for so many days goes (default %s; 0: however long)",
+     OPTION_U64(struct models_flags, unused_days)},
+    {.name = "space",
+     .value = "SIZE",
+     .help = "gc: then what is longest unused, until the rest takes no more, such as 100GiB",
+     OPTION_INTO(struct models_flags, space_bytes, convert_take_size)},
+    {.name = "yes", .help = "gc: without asking", OPTION_TRUE(struct models_flags, yes)},
     {.name = "json", .help = "for programs", OPTION_TRUE(struct models_flags, json)},
 };
 
@@ -119,7 +141,7 @@ static void models_put_state(const struct library_model *model, struct table *ta
     else if (model->facts.family[0] && !model->facts.supported)
         table_cell(table, "whole; Medley does not run this family");
     else
-        table_cell(table, "whole");
+        table_cell(table, "whole%s", model->is_pinned ? ", pinned" : "");
 }
 
 static void models_put_row(const struct library_model *model, bool paths, struct table *table)
@@ -197,6 +219,7 @@ static void models_json_add(yyjson_mut_doc *doc, yyjson_mut_val *list,
     yyjson_mut_obj_add_str(doc, item, "place", library_place_name(model->place));
     yyjson_mut_obj_add_str(doc, item, "state", library_state_name(model->state));
     models_json_text(doc, item, "problem", model->problem);
+    yyjson_mut_obj_add_bool(doc, item, "pinned", model->is_pinned);
     yyjson_mut_obj_add_uint(doc, item, "bytes", model->bytes);
     models_json_count(doc, item, "bytes_whole", model->bytes_whole);
     if (share < 0)
@@ -259,14 +282,39 @@ static enum error_code models_list(const struct models_flags *flags, struct erro
     return code;
 }
 
+static bool cmd_models_parse(int argc, char **argv, struct models_flags *flags)
+{
+    const struct command *command = &command_models;
+    if (!options_parse(command, argc, argv, flags))
+        return false;
+    flags->what = optind < argc ? argv[optind++] : NULL;
+    flags->name = optind < argc ? argv[optind++] : NULL;
+    const bool names = flags->what && strcmp(flags->what, "gc") != 0;
+    if (optind < argc || (flags->name && !names))
+        command_misused(command, "one word too many: '%s'",
+                        optind < argc ? argv[optind] : flags->name);
+    else if (names && strcmp(flags->what, "remove") != 0 && strcmp(flags->what, "pin") != 0 &&
+             strcmp(flags->what, "unpin") != 0)
+        command_misused(command, "say gc, remove, pin or unpin, not '%s'", flags->what);
+    else if (names && !flags->name)
+        command_misused(command, "which model? give a name that `medley models` shows");
+    else
+        return true;
+    return false;
+}
+
 static int cmd_models_run(int argc, char **argv)
 {
     struct models_flags flags = {0};
     struct error err;
-    const char *no_word;
-    if (!options_parse(&command_models, argc, argv, &flags) ||
-        !option_rest(&command_models, argc, argv, NULL, &no_word))
+    if (!cmd_models_parse(argc, argv, &flags))
         return EXIT_USAGE;
+    if (flags.what && strcmp(flags.what, "gc") == 0)
+        return models_gc(&flags);
+    if (flags.what && strcmp(flags.what, "remove") == 0)
+        return models_remove(&flags);
+    if (flags.what)
+        return models_pin(&flags, strcmp(flags.what, "pin") == 0);
     enum error_code code = models_list(&flags, &err);
     return code ? command_fail(&command_models, &err) : EXIT_OK;
 }

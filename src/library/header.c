@@ -7,10 +7,12 @@
 #include "model/gguf_file.h"
 
 #include <ctype.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* llama.h's enum llama_ftype, which writers of files keep to. */
@@ -92,11 +94,29 @@ static void header_say_broken(struct library_model *model, const struct error *e
     snprintf(model->problem, sizeof model->problem, "%.*s", LIBRARY_PROBLEM - 1, text);
 }
 
+/* Looking at a header is no use of the model: what `gc` goes by stays as it was. */
+static void header_restore_time(const struct library_model *model)
+{
+    const struct timespec times[2] = {{.tv_sec = (time_t)(model->used_ns / 1000000000U),
+                                       .tv_nsec = (long)(model->used_ns % 1000000000U)},
+                                      {.tv_nsec = UTIME_OMIT}};
+    if (model->place == LIBRARY_PULLED && model->used_ns)
+        utimensat(AT_FDCWD, model->path, times, 0);
+}
+
+static enum error_code header_open(const struct library_model *model, struct gguf_file **out,
+                                   struct error *err)
+{
+    enum error_code code = gguf_file_open(model->path, out, err);
+    header_restore_time(model);
+    return code;
+}
+
 void library_read_header(struct library_model *model)
 {
     struct gguf_file *file;
     struct error err = {0};
-    if (gguf_file_open(model->path, &file, &err)) {
+    if (header_open(model, &file, &err)) {
         header_say_broken(model, &err);
         return;
     }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *library_place_name(enum library_place place)
 {
@@ -82,6 +83,26 @@ static uint64_t library_stamp_of(const struct stat *file)
     return (uint64_t)file->st_mtim.tv_sec * 1000000000U + (uint64_t)file->st_mtim.tv_nsec;
 }
 
+/* The file system may write the time of reading once a day only, or never. */
+static uint64_t library_used_at(const struct stat *file)
+{
+    const uint64_t read =
+        (uint64_t)file->st_atim.tv_sec * 1000000000U + (uint64_t)file->st_atim.tv_nsec;
+    const uint64_t written = library_stamp_of(file);
+    return read > written ? read : written;
+}
+
+bool library_is_ours(enum library_place place)
+{
+    return place == LIBRARY_PULLED || place == LIBRARY_SHELF;
+}
+
+static bool library_has_pin(const char *path)
+{
+    char pin[PATH_MAX];
+    return snprintf(pin, sizeof pin, "%s.pin", path) < (int)sizeof pin && access(pin, F_OK) == 0;
+}
+
 bool library_add(struct library *library, const struct library_found *found)
 {
     struct library_model *model = library_grow(library);
@@ -106,7 +127,9 @@ bool library_add(struct library *library, const struct library_found *found)
         model->device = (uint64_t)found->file->st_dev;
         model->inode = (uint64_t)found->file->st_ino;
         model->stamp = library_stamp_of(found->file);
+        model->used_ns = found->used_ns ? found->used_ns : library_used_at(found->file);
     }
+    model->is_pinned = library_is_ours(found->place) && library_has_pin(found->path);
     snprintf(model->problem, sizeof model->problem, "%s", found->problem ? found->problem : "");
     library->n++;
     return true;
@@ -164,6 +187,8 @@ bool library_add_part(struct library *library, const struct library_found *found
             model->device = (uint64_t)found->file->st_dev;
         }
     }
+    model->is_pinned =
+        model->is_pinned || (library_is_ours(found->place) && library_has_pin(found->path));
     model->bytes += found->bytes;
     model->stamp = (model->stamp + library_stamp_of(found->file)) & INT64_MAX;
     model->n_parts_here++;

@@ -62,6 +62,8 @@ struct library_model {
     uint32_t n_parts, n_parts_here;
     uint64_t device, inode; /* of the file at `path`; 0: none was looked at */
     uint64_t stamp;         /* of the times of all its files: changes with any */
+    uint64_t used_ns;       /* when it was read or written last, since 1970; 0: not known */
+    bool is_pinned;         /* a file PATH.pin says: keep it */
     bool has_header;        /* library_read_headers() may read it */
     struct library_facts facts;
     char problem[LIBRARY_PROBLEM]; /* empty: none */

@@ -13,6 +13,7 @@ struct library_found {
     enum library_state state;
     uint64_t bytes, bytes_whole;
     const struct stat *file; /* NULL: there is none */
+    uint64_t used_ns;        /* 0: by the file's times */
     bool has_header;
     const char *problem; /* NULL: none */
 };
@@ -22,6 +23,10 @@ bool library_add(struct library *library, const struct library_found *found);
 /* A further file of a model in several; `name` without the part's number. */
 bool library_add_part(struct library *library, const struct library_found *found, uint32_t index,
                       uint32_t n_parts);
+/* Medley itself fetched what lies there, and may remove it. */
+bool library_is_ours(enum library_place place);
+/* A file of the state folder. */
+bool library_state_file(const char *name, char out[PATH_MAX]);
 /* One more name looked at; false: enough. */
 bool library_looks_at(struct library *library);
 

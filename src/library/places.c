@@ -22,6 +22,11 @@ static const char *places_variable(const char *name)
     return value && value[0] ? value : NULL;
 }
 
+bool library_state_file(const char *name, char out[PATH_MAX])
+{
+    return state_folder_file(name, out, PATH_MAX);
+}
+
 static bool places_join(char out[PATH_MAX], const char *folder, const char *rest)
 {
     return folder && snprintf(out, PATH_MAX, "%s/%s", folder, rest) < PATH_MAX;

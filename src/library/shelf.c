@@ -30,7 +30,8 @@ static void library_add_shelved(struct library *library, const char *path, const
                                 const struct manifest *manifest, const struct part_set *has)
 {
     char problem[LIBRARY_PROBLEM], name[MANIFEST_NAME + 1];
-    struct stat file;
+    char record[PATH_MAX];
+    struct stat file, used;
     uint64_t whole;
     const uint64_t kept = library_bytes_kept(manifest, has, &whole);
     struct library_found found = {.name = name,
@@ -42,6 +43,10 @@ static void library_add_shelved(struct library *library, const char *path, const
     if (stat(path, &file) != 0)
         return;
     found.file = &file;
+    snprintf(record, sizeof record, "%.*s.parts", (int)(strlen(path) - strlen(".gguf")), path);
+    if (stat(record, &used) == 0) /* as the shelf itself judges */
+        found.used_ns =
+            (uint64_t)used.st_mtim.tv_sec * 1000000000U + (uint64_t)used.st_mtim.tv_nsec;
     snprintf(name, sizeof name, "%s", manifest->name[0] ? manifest->name : id);
     if (kept < whole) {
         snprintf(problem, sizeof problem,

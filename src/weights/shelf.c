@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -60,12 +61,27 @@ enum error_code shelf_record_lock(const char *path, bool make, int lock, int *ou
     return error_set(err, ERROR_BUSY, "%s: it keeps disappearing", path);
 }
 
+/* ID.gguf.pin: the user wants the model to stay. */
+static bool shelf_pin_path(const struct shelf_paths *paths, char out[PATH_MAX])
+{
+    return snprintf(out, PATH_MAX, "%s.pin", paths->data) < PATH_MAX;
+}
+
+static bool shelf_is_pinned(const struct shelf_paths *paths)
+{
+    char pin[PATH_MAX];
+    return shelf_pin_path(paths, pin) && access(pin, F_OK) == 0;
+}
+
 void shelf_files_remove(const struct shelf_paths *paths)
 {
+    char pin[PATH_MAX];
     unlink(paths->record); /* first: without it nothing of the model counts */
     durable_sync_folder_of(paths->record);
     unlink(paths->data);
     unlink(paths->manifest);
+    if (shelf_pin_path(paths, pin))
+        unlink(pin);
 }
 
 /* ---- the models there ---------------------------------------------------------------------- */
@@ -99,7 +115,7 @@ static struct shelf_entry shelf_look_at(const struct shelf *shelf, const struct 
     if (stat(paths.record, &info) == 0)
         entry.used_ns =
             (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec;
-    if (!shelf_record_lock(paths.record, false, LOCK_EX, &fd, NULL)) {
+    if (!shelf_is_pinned(&paths) && !shelf_record_lock(paths.record, false, LOCK_EX, &fd, NULL)) {
         entry.in_use = false;
         close(fd);
     }

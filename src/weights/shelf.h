@@ -6,6 +6,7 @@
  *                  parts (manifest_layers.h).
  *     ID.manifest  what the model consists of
  *     ID.parts     which parts are there (shelf_record.h)
+ * and ID.gguf.pin, where the user has pinned it: it makes room for no other.
  *
  * A part counts when it has been verified, synced, and then recorded: whatever happens to the
  * process or the machine, a recorded part is whole. What was fetched of others is fetched again.

@@ -1,8 +1,10 @@
 /* The models on this machine: each place, what is broken or incomplete, names, the cache. */
 #include "base/durable_file.h"
+#include "library/keep.h"
 #include "library/library.h"
 #include "library/resolve.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -358,6 +361,116 @@ static void test_the_cache_is_believed_while_the_file_stays(void **state)
     }
 }
 
+static const struct library_model *again(const char *name)
+{
+    look();
+    return model_called(name);
+}
+
+static bool is_there(const char *relative)
+{
+    return access(path_of(relative), F_OK) == 0;
+}
+
+static void set_age(const char *relative, uint64_t now_s, uint64_t days)
+{
+    const struct timespec then[2] = {{.tv_sec = (time_t)(now_s - days * 86400)},
+                                     {.tv_sec = (time_t)(now_s - days * 86400)}};
+    assert_int_equal(utimensat(AT_FDCWD, path_of(relative), then, 0), 0);
+}
+
+/* The names of what goes, in order, with spaces between. */
+static const char *freed_by(uint64_t now_s, uint64_t unused_days, uint64_t space_bytes)
+{
+    static char names[512];
+    bool chosen[16] = {false};
+    const struct library_wish wish = {.now_ns = now_s * 1000000000U,
+                                      .unused_ns = unused_days * 86400 * 1000000000U,
+                                      .space_bytes = space_bytes};
+    look();
+    assert_true(found.n <= 16);
+    names[0] = 0;
+    const uint64_t freed = library_choose_to_free(&found, &wish, chosen);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < found.n; i++) {
+        if (!chosen[i])
+            continue;
+        sum += found.models[i].bytes;
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s ", found.models[i].name);
+    }
+    assert_int_equal(sum, freed);
+    return names;
+}
+
+static void test_gc_frees_what_is_ours_and_unused(void **state)
+{
+    const uint64_t now_s = (uint64_t)time(NULL);
+    struct error err;
+    (void)state;
+    put_model("state/pulled/hf/o/r/fresh.gguf");
+    put_model("state/pulled/hf/o/r/old.gguf");
+    put_model("state/pulled/hf/o/r/older.gguf");
+    put_model("state/pulled/hf/o/r/pinned.gguf");
+    put_model("state/pulled/hf/o/r/given.gguf");
+    put_text("state/pulled/hf/o/r/broken.gguf", "no model");
+    put_model("home/.cache/llama.cpp/theirs.gguf");
+    put_text("state/files", path_of("state/pulled/hf/o/r/given.gguf"));
+    assert_int_equal(library_pin(again("o/r/pinned"), true, &err), 0);
+    set_age("state/pulled/hf/o/r/old.gguf", now_s, 40);
+    set_age("state/pulled/hf/o/r/older.gguf", now_s, 90);
+    set_age("state/pulled/hf/o/r/pinned.gguf", now_s, 90);
+    set_age("state/pulled/hf/o/r/given.gguf", now_s, 90);
+    set_age("home/.cache/llama.cpp/theirs.gguf", now_s, 90);
+    assert_string_equal(freed_by(now_s, 30, 0), "o/r/broken o/r/old o/r/older ");
+    assert_string_equal(freed_by(now_s, 60, 0), "o/r/broken o/r/older ");
+    assert_string_equal(freed_by(now_s, 0, 0), "o/r/broken ");
+    assert_string_equal(freed_by(now_s, 0, 4 * n_bytes), "o/r/broken o/r/older ");
+    assert_string_equal(freed_by(now_s, 0, 1), "o/r/broken o/r/fresh o/r/old o/r/older ");
+    assert_int_equal(library_pin(again("o/r/pinned"), false, &err), 0);
+    assert_string_equal(freed_by(now_s, 60, 0), "o/r/broken o/r/older o/r/pinned ");
+}
+
+static void expect_kept(const char *name, enum error_code code, const char *text)
+{
+    struct error err = {0};
+    assert_int_equal(library_remove(again(name), &err), code);
+    if (!strstr(err.text, text))
+        fail_msg("%s: '%s' does not say '%s'", name, err.text, text);
+}
+
+static void test_remove_takes_only_what_was_fetched(void **state)
+{
+    struct error err;
+    (void)state;
+    put_model("state/pulled/hf/o/r/m-00001-of-00002.gguf");
+    put_model("state/pulled/hf/o/r/m-00002-of-00002.gguf");
+    put_model("state/pulled/ollama/t/1.gguf");
+    put_model("state/pulled/hf/o/s/given.gguf");
+    put_text("state/pulled/hf/o/s/half.gguf.part", "x");
+    put_text("state/pulled/hf/o/s/half.gguf.pull", "{}");
+    put_text("state/files", path_of("state/pulled/hf/o/s/given.gguf"));
+    put_model("home/.cache/llama.cpp/theirs.gguf");
+    expect_kept("theirs", ERROR_INVALID, "was not fetched by Medley");
+    expect_kept("o/s/given", ERROR_BUSY, "medley forget");
+    assert_int_equal(library_pin(again("t:1"), true, &err), 0);
+    assert_true(again("t:1")->is_pinned);
+    expect_kept("t:1", ERROR_BUSY, "pinned");
+    assert_int_equal(library_pin(again("theirs"), true, &err), ERROR_INVALID);
+    assert_int_equal(library_remove(again("o/r/m"), &err), 0);
+    assert_false(is_there("state/pulled/hf/o/r")); /* both files, and the folder */
+    assert_true(is_there("state/pulled/hf/o/s/given.gguf"));
+    assert_int_equal(library_remove(again("o/s/half"), &err), 0);
+    assert_false(is_there("state/pulled/hf/o/s/half.gguf.pull"));
+    const int fd = open(path_of("state/pulled/ollama/t/1.gguf"), O_RDONLY | O_CLOEXEC);
+    assert_int_equal(library_pin(again("t:1"), false, &err), 0);
+    assert_int_equal(flock(fd, LOCK_SH), 0);
+    expect_kept("t:1", ERROR_BUSY, "in use");
+    close(fd);
+    assert_int_equal(library_remove(again("t:1"), &err), 0);
+    assert_true(is_there("state/pulled") && !is_there("state/pulled/ollama"));
+    assert_true(is_there("home/.cache/llama.cpp/theirs.gguf"));
+}
+
 static void test_a_folder_that_is_not_there_is_an_error(void **state)
 {
     (void)state;
@@ -380,6 +493,8 @@ int main(void)
         cmocka_unit_test_setup(test_a_file_is_listed_once, library_each),
         cmocka_unit_test_setup(test_names_become_files, library_each),
         cmocka_unit_test_setup(test_the_cache_is_believed_while_the_file_stays, library_each),
+        cmocka_unit_test_setup(test_gc_frees_what_is_ours_and_unused, library_each),
+        cmocka_unit_test_setup(test_remove_takes_only_what_was_fetched, library_each),
         cmocka_unit_test_setup(test_a_folder_that_is_not_there_is_an_error, library_each),
     };
     const int failed = cmocka_run_group_tests(tests, library_begin, library_end);

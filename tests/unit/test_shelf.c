@@ -329,6 +329,36 @@ static void test_limit_evicts_the_least_recently_used_and_never_what_is_in_use(v
     shelf_close(small);
 }
 
+static void test_what_is_pinned_makes_no_room(void **state)
+{
+    struct world *world = *state;
+    struct shelf *small = open_shelf(world->folder, 400000, 0);
+    struct manifest pinned = weights_manifest(SIZES, N_PARTS), other = pinned;
+    char pin[PATH_MAX + 8];
+    struct part_set wanted;
+    struct digest identity;
+    struct error err;
+    part_set_init(&wanted, N_PARTS, NULL);
+    part_set_add(&wanted, 3); /* 300,000 bytes: one has room */
+    snprintf(other.name, sizeof other.name, "the other");
+    struct shelf_model *model = open_model(small, &pinned);
+    assert_int_equal(shelf_model_reserve(model, &wanted, NULL), 0);
+    fetch_part(model, 3);
+    snprintf(pin, sizeof pin, "%s.pin", shelf_model_path(model));
+    fclose(fopen(pin, "we"));
+    shelf_model_close(model);
+    model = open_model(small, &other);
+    assert_int_equal(shelf_model_reserve(model, &wanted, &err), ERROR_BUSY);
+    assert_int_equal(unlink(pin), 0);
+    assert_int_equal(shelf_model_reserve(model, &wanted, &err), 0);
+    manifest_identity(&pinned, &identity, NULL);
+    assert_int_equal(shelf_remove(small, &identity, &err), ERROR_NOT_FOUND);
+    shelf_model_close(model);
+    part_set_deinit(&wanted);
+    manifest_deinit(&pinned);
+    shelf_close(small);
+}
+
 static void test_a_full_disk_is_said_before_anything_is_fetched(void **state)
 {
     struct world *world = *state;
@@ -472,6 +502,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_room_is_taken_and_given_back, shelf_world_begin,
                                         shelf_world_end),
         cmocka_unit_test_setup_teardown(test_damage_is_found_and_fetched_again, shelf_world_begin,
+                                        shelf_world_end),
+        cmocka_unit_test_setup_teardown(test_what_is_pinned_makes_no_room, shelf_world_begin,
                                         shelf_world_end),
         cmocka_unit_test_setup_teardown(
             test_limit_evicts_the_least_recently_used_and_never_what_is_in_use, shelf_world_begin,
