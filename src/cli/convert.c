@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "base/size_text.h"
 #include "cli/commands.h"
-#include "cli/model_word.h"
 #include "cli/notice.h"
+#include "library/resolve.h"
 #include "model/weight_type.h"
 #include "precision/convert.h"
 #include "precision/type_list.h"
@@ -333,7 +333,7 @@ static int cmd_convert_run(int argc, char **argv)
     char path[PATH_MAX];
     if (!cmd_convert_parse(argc, argv, &flags))
         return EXIT_USAGE;
-    if (model_word_here(flags.model, path, &err) || model_open(path, &model, &err))
+    if (library_resolve(flags.model, path, &err) || model_open(path, &model, &err))
         return command_fail(&command_convert, &err);
     enum error_code code = cmd_convert_make(&flags, model, &result, &err);
     model_close(model);

@@ -3,7 +3,7 @@
 
 #include "api/json_out.h"
 #include "cli/commands.h"
-#include "cli/model_word.h"
+#include "library/resolve.h"
 
 #include <assert.h>
 #include <getopt.h>
@@ -193,7 +193,7 @@ static int cmd_inspect_run(int argc, char **argv)
     struct tokenizer *tokenizer = NULL;
     struct error err = {0};
     char path[PATH_MAX];
-    if (model_word_here(args.path, path, &err) || gguf_file_open(path, &file, &err))
+    if (library_resolve(args.path, path, &err) || gguf_file_open(path, &file, &err))
         return command_fail(&command_inspect, &err);
     struct inspection inspection = {
         .file = file, .show_tensors = args.tensors, .show_keys = args.keys};

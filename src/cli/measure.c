@@ -1,7 +1,7 @@
 #include "cli/measure.h"
 
 #include "base/limits.h"
-#include "cli/model_word.h"
+#include "library/resolve.h"
 #include "model/model.h"
 #include "precision/bundled_text.h"
 
@@ -85,7 +85,7 @@ static enum error_code measure_window(const char *path, uint32_t asked, uint32_t
     *out = asked;
     if (!asked) {
         char file[PATH_MAX];
-        code = model_word_here(path, file, err);
+        code = library_resolve(path, file, err);
         if (!code)
             code = model_open(file, &model, err);
         if (code)

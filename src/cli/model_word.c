@@ -7,11 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum error_code model_word_here(const char *word, char out[PATH_MAX], struct error *err)
-{
-    return library_resolve(word, out, err);
-}
-
 enum error_code model_word_file(const char *word, char out[PATH_MAX], struct error *err)
 {
     struct stat file;

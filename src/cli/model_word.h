@@ -1,4 +1,5 @@
-/* What a command was given as MODEL. */
+/* What a command was given as MODEL, for this machine's node. A command that opens the model itself
+ * asks library_resolve(). */
 #pragma once
 
 #include "base/error.h"
@@ -12,7 +13,3 @@ enum error_code model_word(const char *word, char out[PATH_MAX], struct error *e
 
 /* Only a file or a model on this machine, in one file by itself or named by its first. */
 enum error_code model_word_file(const char *word, char out[PATH_MAX], struct error *err);
-
-/* For a command that opens the model itself: as model_word_file(), or the folder of a model in
- * several files. */
-enum error_code model_word_here(const char *word, char out[PATH_MAX], struct error *err);

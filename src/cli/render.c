@@ -2,7 +2,7 @@
 #include "base/buffer.h"
 #include "base/limits.h"
 #include "cli/commands.h"
-#include "cli/model_word.h"
+#include "library/resolve.h"
 #include "model/chat_template.h"
 #include "model/gguf_file.h"
 #include "model/tokenizer.h"
@@ -90,7 +90,7 @@ static enum error_code open_template(const struct words *words, struct chat_temp
     struct gguf_file *file = NULL;
     struct tokenizer *tokenizer = NULL;
     char path[PATH_MAX];
-    enum error_code code = words->model ? model_word_here(words->model, path, err) : ERROR_NONE;
+    enum error_code code = words->model ? library_resolve(words->model, path, err) : ERROR_NONE;
     if (!code && words->model)
         code = gguf_file_open(path, &file, err);
     if (!code && file)

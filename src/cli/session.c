@@ -3,12 +3,12 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "cli/model_word.h"
 #include "cli/notice.h"
 #include "cli/options.h"
 #include "cli/remote.h"
 #include "gpu/gpu.h"
 #include "heat/heat.h"
+#include "library/resolve.h"
 #include "model/chat_template.h"
 #include "model/model.h"
 #include "plan/selection.h"
@@ -67,6 +67,21 @@ static bool session_take_weights(const struct command *command, const struct opt
     if (placement_weights_read(value, weights, &err) == ERROR_NONE)
         return true;
     command_misused(command, "%s: %s", option_name(row), err.text);
+    return false;
+}
+
+static bool session_take_rope(const struct command *command, const struct option_row *row,
+                              const char *value, void *flags)
+{
+    static const char *const names[] = {
+        [ROPE_CHOOSE_NONE] = "none", [ROPE_CHOOSE_LINEAR] = "linear", [ROPE_CHOOSE_YARN] = "yarn"};
+    for (int i = ROPE_CHOOSE_NONE; i <= ROPE_CHOOSE_YARN; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            ((struct session_flags *)flags)->rope.type = (enum rope_choice)i;
+            return true;
+        }
+    }
+    command_misused(command, "%s takes none, linear or yarn, not '%s'", option_name(row), value);
     return false;
 }
 
@@ -146,6 +161,27 @@ const struct option_row session_options[] = {
          "of each stage's weights, at most, such as 8GiB; layers beyond are read from the disk\n"
          "for every batch (docs/offload.md)",
      OPTION_BYTES(struct session_flags, driver.weights_max),
+     WHERE},
+    {.name = "rope-scaling",
+     .value = "TYPE",
+     .help = "rotate positions for a longer context than the model was trained for: none,\n"
+             "linear or yarn (default: as its file says)",
+     .take = session_take_rope,
+     WHERE},
+    {.name = "rope-scale",
+     .value = "N",
+     .help = "so many times as long",
+     OPTION_FLOAT(struct session_flags, rope.factor),
+     WHERE},
+    {.name = "rope-freq-base",
+     .value = "N",
+     .help = "base of the rotations' frequencies",
+     OPTION_FLOAT(struct session_flags, rope.base),
+     WHERE},
+    {.name = "yarn-orig-ctx",
+     .value = "N",
+     .help = "tokens that it was trained for, where its file does not say",
+     OPTION_U32(struct session_flags, rope.n_original, 1, LIMIT_CONTEXT),
      WHERE},
     {.name = "no-governor",
      .help = "do not slow a device down before it gets too hot (bench and logits never do)",
@@ -269,16 +305,30 @@ static enum error_code load_beside_vocabulary(struct session *session,
     return code;
 }
 
+/* As the flags say, before anything is made of the model. */
+static enum error_code session_stretch(struct session *session, const struct session_flags *flags,
+                                       struct error *err)
+{
+    enum error_code code = model_stretch(session->model, &flags->rope, err);
+    if (code || flags->is_measured) /* its speed and its logits may be wanted beyond */
+        return code;
+    return driver_check_context(session->model, flags->driver.context, err);
+}
+
 enum error_code session_open(const char *path, const struct session_flags *flags,
                              struct session *out, struct error *err)
 {
     char file[PATH_MAX];
     *out = (struct session){0};
-    enum error_code code = model_word_here(path, file, err);
+    enum error_code code = library_resolve(path, file, err);
     if (!code)
         code = model_open(file, &out->model, err);
-    if (code)
+    if (!code)
+        code = session_stretch(out, flags, err);
+    if (code) {
+        session_close(out);
         return code;
+    }
     char registry[PATH_MAX];
     gpu_registry_path(registry, sizeof registry);
     struct gpu_options options = {

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "cli/options.h"
+#include "model/rope_stretch.h"
 #include "model/tokenizer.h"
 #include "pipeline/driver_generator.h"
 #include "plan/plan.h"
@@ -33,6 +34,7 @@ struct session_flags {                /* all zero: every default */
     const char *sim_file; /* simulated devices; NULL: none */
     uint32_t n_threads;
     struct driver_options driver;
+    struct rope_stretch rope;
     bool says_where;   /* one of them says on which devices of this machine, or how: not in the
                           cluster */
     bool no_governor;  /* let the devices get as hot as they will */
@@ -42,7 +44,7 @@ struct session_flags {                /* all zero: every default */
 
 /* Their rows, for a section of the command's options (cli/options.h). */
 extern const struct option_row session_options[];
-enum { SESSION_OPTIONS = 15 };
+enum { SESSION_OPTIONS = 19 };
 #define SESSION_SECTION(type, field)                                                               \
     .rows = session_options, .n_rows = SESSION_OPTIONS, .offset = offsetof(type, field),           \
     .column = 19

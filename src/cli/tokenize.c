@@ -1,7 +1,7 @@
 /* medley tokenize and medley detokenize: the model's tokenizer on standard input. */
 #include "base/limits.h"
 #include "cli/commands.h"
-#include "cli/model_word.h"
+#include "library/resolve.h"
 #include "model/gguf_file.h"
 #include "model/tokenizer.h"
 
@@ -68,7 +68,7 @@ static enum error_code run_on(const char *path, size_t input_limit, work_fn work
     struct tokenizer *tokenizer = NULL;
     struct buffer input = {0}, output = {0};
     char found[PATH_MAX];
-    enum error_code code = model_word_here(path, found, err);
+    enum error_code code = library_resolve(path, found, err);
     if (!code)
         code = gguf_file_open(found, &file, err);
     if (!code)

@@ -229,6 +229,16 @@ enum error_code model_open(const char *path, struct model **out, struct error *e
     return code ? code : model_open_file(file, out, err);
 }
 
+enum error_code model_stretch(struct model *model, const struct rope_stretch *stretch,
+                              struct error *err)
+{
+    struct hyperparameters *h = &model->hyperparameters;
+    /* A file with long and short factors need not say so otherwise. */
+    if (model->outside[TENSOR_ROPE_FACTORS_LONG] || model->outside[TENSOR_ROPE_FACTORS_SHORT])
+        h->rope_scaling = ROPE_SCALING_LONGROPE;
+    return rope_stretch_apply(stretch, model->architecture, h, err);
+}
+
 void model_close(struct model *model)
 {
     if (!model)

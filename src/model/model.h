@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "model/architecture.h"
 #include "model/gguf_file.h"
+#include "model/rope_stretch.h"
 
 #include <stdint.h>
 
@@ -17,6 +18,9 @@ struct model;
 enum error_code model_open(const char *path, struct model **out, struct error *err);
 enum error_code model_open_file(struct gguf_file *file, struct model **out,
                                 struct error *err); /* takes the file, also on failure */
+/* With other rotations than the file's (model/rope_stretch.h): before anything is made of it. */
+enum error_code model_stretch(struct model *model, const struct rope_stretch *stretch,
+                              struct error *err);
 void model_close(struct model *model);
 
 const struct gguf_file *model_file(const struct model *model);

@@ -146,6 +146,10 @@ enum error_code daemon_want(struct daemon *daemon, const char *name,
     if (!model)
         return error_set(err, ERROR_NOT_FOUND,
                          "the cluster has no model '%s'; `medley add FILE` adds it", name);
+    if (wanted && model->context_tokens && wanted->context > model->context_tokens)
+        return error_set(err, ERROR_INVALID,
+                         "a context of %u tokens; %s was trained for %u: ask for no more",
+                         wanted->context, model->name, model->context_tokens);
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model->name);
     const char *actor = wanted ? wanted->actor : NULL;
     if (instance && daemon_keeps(daemon, instance, wanted)) {

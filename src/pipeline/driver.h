@@ -53,6 +53,10 @@ struct driver_options {
 /* With the defaults in the place of zeros. ERROR_INVALID: beyond a limit. */
 enum error_code driver_options_fill(const struct driver_options *given, const struct model *model,
                                     struct driver_options *out, struct error *err);
+/* Whether somebody may ask for so long a context: not beyond what the model was trained for, or
+ * reaches by its rotations. ERROR_INVALID says what to do. */
+enum error_code driver_check_context(const struct model *model, uint32_t context,
+                                     struct error *err);
 
 /* Loads the model onto the stages, concurrently where devices differ. The model must outlive the
  * driver. */

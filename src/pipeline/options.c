@@ -30,3 +30,15 @@ enum error_code driver_options_fill(const struct driver_options *given, const st
         out->batch_rows = (uint32_t)rows;
     return ERROR_NONE;
 }
+
+enum error_code driver_check_context(const struct model *model, uint32_t context, struct error *err)
+{
+    const uint32_t reach = model_hyperparameters(model)->n_context_train;
+    if (context <= reach)
+        return ERROR_NONE;
+    return error_set(
+        err, ERROR_INVALID,
+        "a context of %u tokens; the model reaches %u: ask for no more (-c %u), or stretch it "
+        "with --rope-scaling yarn --rope-scale %u, which answers worse",
+        context, reach, reach, (context + reach - 1) / reach);
+}

@@ -126,11 +126,11 @@ static void as_it_runs(void **state)
         0, "printf '[a]\\nmemory = 8MiB\\ndecode = 40MB/s\\nflops = 1GFLOP/s\\n"
            "[b]\\nmemory = 1GiB\\ndecode = 10MB/s\\nflops = 1GFLOP/s\\n' >$FOLDER/two.ini"));
     char *text =
-        output_of(0, "\"$MEDLEY_BINARY\" plan " DEMO "--sim $FOLDER/two.ini -c 1024 --json");
+        output_of(0, "\"$MEDLEY_BINARY\" plan " DEMO "--sim $FOLDER/two.ini -c 512 --json");
     split_of(text, split);
     mem_free(text);
     text = output_of(0, "\"$MEDLEY_BINARY\" run " DEMO
-                        "--sim $FOLDER/two.ini -c 1024 -p hello -n 2 </dev/null");
+                        "--sim $FOLDER/two.ini -c 512 -p hello -n 2 </dev/null");
     drop_brackets(text);
     if (!strstr(text, split))
         fail_msg("no '%s' in\n%s", split, text);
