@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { INTERRUPT_POLL_MS = 100 };
@@ -70,10 +71,9 @@ static enum error_code reply_take_token(const struct session *session, int32_t t
 
 /* `interrupts_before`: how many there were before the request. */
 static enum error_code take_all(const struct session *session, struct generation *generation,
-                                unsigned interrupts_before, struct reply *reply, bool quiet,
-                                struct error *err)
+                                unsigned interrupts_before, struct token_stream *stream,
+                                struct reply *reply, bool quiet, struct error *err)
 {
-    struct token_stream stream = {0};
     enum error_code code = ERROR_NONE;
     for (;;) {
         int32_t token;
@@ -81,13 +81,86 @@ static enum error_code take_all(const struct session *session, struct generation
         if (result == GENERATION_END)
             break;
         if (result == GENERATION_TOKEN && !code)
-            code = reply_take_token(session, token, &stream, reply, quiet, err);
+            code = reply_take_token(session, token, stream, reply, quiet, err);
         if (code || interrupts() != interrupts_before)
             generator_cancel(session->generator, generation->id);
     }
-    size_t before = reply->text.size;
-    token_stream_finish(&stream, &reply->text);
-    reply_show(reply, before, quiet);
+    return code;
+}
+
+/* One request; its tokens go behind those that `out` has. */
+static enum error_code reply_ask(const struct session *session, const struct token_list *prompt,
+                                 const struct reply_options *options, uint32_t n_predict,
+                                 struct token_stream *stream, struct reply *out,
+                                 struct request_usage *usage, struct error *err)
+{
+    struct request request = {
+        .prompt = prompt->ids,
+        .n_prompt = (uint32_t)prompt->count,
+        .n_predict = n_predict,
+        .sampler = options->sampler,
+        .stop_tokens = session->stop_tokens.ids,
+        .n_stop_tokens = (uint32_t)session->stop_tokens.count,
+    };
+    struct generation generation;
+    const unsigned interrupts_before = interrupts();
+    enum error_code code = generation_start(&generation, session->generator, &request, err);
+    if (code)
+        return code;
+    code = take_all(session, &generation, interrupts_before, stream, out, options->quiet, err);
+    out->reason = generation.reason;
+    *usage = generation.usage;
+    if (!code && generation.reason == FINISH_ERROR)
+        code = error_set(err, generation.error.code, "%s", generation.error.text);
+    generation_finish(&generation);
+    return code;
+}
+
+/* ---- a full context -------------------------------------------------------------------------- */
+
+/* The first tokens draw much of every head's attention, and stay (arXiv:2309.17453). */
+enum { SHIFT_KEPT = 4 };
+
+/* `window` is what the model had read and written: drops the older half of what may go. */
+static void reply_shift(struct token_list *window, struct reply *reply)
+{
+    const size_t dropped = (window->count - SHIFT_KEPT) / 2;
+    memmove(window->ids + SHIFT_KEPT, window->ids + SHIFT_KEPT + dropped,
+            (window->count - SHIFT_KEPT - dropped) * sizeof *window->ids);
+    window->count -= dropped;
+    reply->shifts++;
+    reply->n_dropped += (uint32_t)dropped;
+}
+
+static enum error_code reply_append(struct token_list *window, const int32_t *ids, size_t n,
+                                    struct error *err)
+{
+    enum error_code code = ERROR_NONE;
+    for (size_t i = 0; !code && i < n; i++)
+        code = token_list_push(window, ids[i], err);
+    return code;
+}
+
+/* Goes on while the context is what ended the answer, and something came of it. */
+static enum error_code reply_go_on(const struct session *session, struct token_list *window,
+                                   const struct reply_options *options, struct token_stream *stream,
+                                   struct reply *out, struct error *err)
+{
+    size_t seen = 0;
+    enum error_code code = ERROR_NONE;
+    while (!code && out->reason == FINISH_LENGTH && out->tokens.count > seen &&
+           out->tokens.count < options->n_predict) {
+        struct request_usage usage = {0};
+        code = reply_append(window, out->tokens.ids + seen, out->tokens.count - seen, err);
+        seen = out->tokens.count;
+        if (code || window->count < SHIFT_KEPT + 2)
+            break;
+        reply_shift(window, out);
+        code = reply_ask(session, window, options, options->n_predict - (uint32_t)seen, stream, out,
+                         &usage, err);
+        out->usage.generated_tokens += usage.generated_tokens;
+        out->usage.decode_ns += usage.prefill_ns + usage.decode_ns;
+    }
     return code;
 }
 
@@ -95,28 +168,21 @@ enum error_code reply_generate(const struct session *session, const struct token
                                const struct reply_options *options, struct reply *out,
                                struct error *err)
 {
-    struct request request = {
-        .prompt = prompt->ids,
-        .n_prompt = (uint32_t)prompt->count,
-        .n_predict = options->n_predict,
-        .sampler = options->sampler,
-        .stop_tokens = session->stop_tokens.ids,
-        .n_stop_tokens = (uint32_t)session->stop_tokens.count,
-    };
+    struct token_stream stream = {0};
+    struct token_list window = {0};
     if (prompt->count > LIMIT_CONTEXT)
         return error_set(err, ERROR_INVALID, "the prompt has %zu tokens; the limit is %d",
                          prompt->count, LIMIT_CONTEXT);
-    struct generation generation;
-    const unsigned interrupts_before = interrupts();
-    enum error_code code = generation_start(&generation, session->generator, &request, err);
-    if (code)
-        return code;
-    code = take_all(session, &generation, interrupts_before, out, options->quiet, err);
-    out->reason = generation.reason;
-    out->usage = generation.usage;
-    if (!code && generation.reason == FINISH_ERROR)
-        code = error_set(err, generation.error.code, "%s", generation.error.text);
-    generation_finish(&generation);
+    enum error_code code =
+        reply_ask(session, prompt, options, options->n_predict, &stream, out, &out->usage, err);
+    if (!code && options->context_shift)
+        code = reply_append(&window, prompt->ids, prompt->count, err);
+    if (!code && options->context_shift)
+        code = reply_go_on(session, &window, options, &stream, out, err);
+    const size_t before = out->text.size;
+    token_stream_finish(&stream, &out->text);
+    reply_show(out, before, options->quiet);
+    token_list_deinit(&window);
     return code;
 }
 

@@ -8,6 +8,10 @@ struct reply_options {
     struct sampler_params sampler;
     uint32_t n_predict; /* UINT32_MAX: until the model ends or the context is full */
     bool quiet;         /* prints nothing; the caller does */
+    /* Where the context is full before the answer is: drop the older half of it and go on. What is
+     * left is read anew, so that nothing rests on what was dropped; `dropped` tells. Else the
+     * answer ends there (FINISH_LENGTH). */
+    bool context_shift;
 };
 
 struct reply { /* a zeroed one is empty */
@@ -15,6 +19,8 @@ struct reply { /* a zeroed one is empty */
     struct token_list tokens;
     enum finish_reason reason;
     struct request_usage usage;
+    uint32_t shifts;    /* how often the context was full */
+    uint32_t n_dropped; /* tokens, in all */
 };
 void reply_deinit(struct reply *reply);
 

@@ -54,6 +54,10 @@ static const struct option_row answer_options[] = {
      .help = "at most this many tokens; 0 only reads the prompt (default: until the\n"
              "model ends or the context is full)",
      OPTION_U32(struct run_flags, reply.n_predict, 0, LIMIT_CONTEXT)},
+    {.name = "context-shift",
+     .help = "where the context is full, drop its older half, say so, and go on (default: the\n"
+             "answer ends there)",
+     OPTION_TRUE(struct run_flags, reply.context_shift)},
     {.name = "json",
      .help = "print one JSON object at the end instead: text, tokens, why it ended, times,\n"
              "the speeds that were measured and forecast, and the stages",
@@ -108,8 +112,9 @@ static bool cmd_run_parse(int argc, char **argv, struct run_flags *flags)
         command_misused(command, "-p and -f exclude each other");
         return false;
     }
-    if (!flags->prompt && !flags->file && (flags->raw || flags->json)) {
-        command_misused(command, "--raw and --json need a prompt (-p or -f)");
+    if (!flags->prompt && !flags->file &&
+        (flags->raw || flags->json || flags->reply.context_shift)) {
+        command_misused(command, "--raw, --json and --context-shift need a prompt (-p or -f)");
         return false;
     }
     struct error err;
@@ -216,6 +221,8 @@ static enum error_code cmd_run_print_json(const struct session *session,
     yyjson_mut_obj_add_str(doc, root, "finish_reason", finish_reason_name(reply->reason));
     yyjson_mut_obj_add_uint(doc, root, "prefill_ns", reply->usage.prefill_ns);
     yyjson_mut_obj_add_uint(doc, root, "decode_ns", reply->usage.decode_ns);
+    yyjson_mut_obj_add_uint(doc, root, "context_shifts", reply->shifts);
+    yyjson_mut_obj_add_uint(doc, root, "dropped_tokens", reply->n_dropped);
     add_speeds(doc, root, session, reply);
     cmd_run_add_stages(doc, root, session);
     char *json = yyjson_mut_write(doc, YYJSON_WRITE_NEWLINE_AT_END, NULL);
@@ -241,6 +248,11 @@ static enum error_code cmd_run_answer(struct session *session, const struct run_
     if (!code && !flags->json) {
         putchar('\n');
         fflush(stdout);
+        if (reply.shifts)
+            fprintf(stderr,
+                    "the context was full %u times: the %u oldest tokens are not behind this "
+                    "answer's end\n",
+                    reply.shifts, reply.n_dropped);
         reply_report(session, &reply);
     }
     token_list_deinit(&prompt);

@@ -113,6 +113,68 @@ static void test_run_json_tells_tokens(void **state)
     yyjson_doc_free(doc);
 }
 
+#define SHIFTED LLAMA "--kv f32 --flash off --no-repack "
+
+/* {"prompt_tokens", "tokens"} of a run, as one list; how many of them are the prompt's. */
+static size_t run_tokens(const char *flags, int32_t list[256], size_t *n, uint64_t *n_dropped)
+{
+    char line[1024];
+    snprintf(line, sizeof line,
+             "run " SHIFTED "--raw -p hello -c 32 --temp 0 --json %s 2>/dev/null", flags);
+    assert_int_equal(medley(line), 0);
+    yyjson_doc *doc = yyjson_read(out, strlen(out), 0);
+    assert_non_null(doc);
+    yyjson_val *root = yyjson_doc_get_root(doc), *id;
+    yyjson_val *prompt = yyjson_obj_get(root, "prompt_tokens");
+    size_t i, max;
+    *n = 0;
+    yyjson_arr_foreach(prompt, i, max, id) list[(*n)++] = yyjson_get_int(id);
+    yyjson_arr_foreach(yyjson_obj_get(root, "tokens"), i, max, id)
+    {
+        assert_true(*n < 256);
+        list[(*n)++] = yyjson_get_int(id);
+    }
+    *n_dropped = yyjson_get_uint(yyjson_obj_get(root, "dropped_tokens"));
+    const size_t n_prompt = yyjson_arr_size(prompt);
+    yyjson_doc_free(doc);
+    return n_prompt;
+}
+
+/* After the shift the model says what it says to the first four tokens and the younger half. */
+static void test_a_full_context_ends_or_is_shifted(void **state)
+{
+    int32_t whole[256], shifted[256];
+    size_t n_whole, n_shifted, used;
+    uint64_t dropped;
+    char line[1024], expected[256] = "{\"greedy\":[";
+    (void)state;
+    run_tokens("-n 100", whole, &n_whole, &dropped);
+    assert_true(n_whole >= 32 && n_whole <= 33 && dropped == 0);
+    const size_t n_prompt = run_tokens("-n 60 --context-shift", shifted, &n_shifted, &dropped);
+    assert_int_equal(n_shifted, n_prompt + 60);
+    assert_memory_equal(shifted, whole, n_whole * sizeof *whole);
+    const size_t first = (n_whole - 4) / 2;
+    assert_true(dropped > first); /* more than once */
+    used = (size_t)snprintf(line, sizeof line, "logits " SHIFTED "--greedy 6 --tokens ");
+    for (size_t i = 0; i < n_whole; i++) {
+        if (i < 4 || i >= 4 + first)
+            used +=
+                (size_t)snprintf(line + used, sizeof line - used, "%s%d", i ? "," : "", shifted[i]);
+    }
+    assert_int_equal(medley(line), 0);
+    used = strlen(expected);
+    for (size_t i = 0; i < 6; i++)
+        used += (size_t)snprintf(expected + used, sizeof expected - used, "%s%d", i ? "," : "",
+                                 shifted[n_whole + i]);
+    snprintf(expected + used, sizeof expected - used, "]}\n");
+    assert_string_equal(out, expected);
+    assert_int_equal(
+        medley("run " LLAMA "--raw -p hello -c 32 -n 60 --temp 0 --context-shift 2>&1 >/dev/null"),
+        0);
+    assert_non_null(strstr(out, "the context was full"));
+    expect_failure(2, "run " LLAMA "--context-shift", "need a prompt");
+}
+
 static void test_nothing_to_generate(void **state)
 {
     (void)state;
@@ -229,6 +291,7 @@ int main(void)
         cmocka_unit_test(test_logits_are_the_references),
         cmocka_unit_test(test_run_gives_the_same_text_twice_and_on_every_split),
         cmocka_unit_test(test_run_json_tells_tokens),
+        cmocka_unit_test(test_a_full_context_ends_or_is_shifted),
         cmocka_unit_test(test_nothing_to_generate),
         cmocka_unit_test(test_lines_of_a_pipe_are_messages),
         cmocka_unit_test(test_convert_writes_a_model_that_runs),
