@@ -16,6 +16,7 @@ extern const struct command command_perplexity;
 extern const struct command command_compare;
 extern const struct command command_run;
 extern const struct command command_plan;
+extern const struct command command_pull;
 extern const struct command command_serve;
 extern const struct command command_up;
 extern const struct command command_ca;

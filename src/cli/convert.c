@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "base/size_text.h"
 #include "cli/commands.h"
+#include "cli/model_given.h"
 #include "cli/notice.h"
-#include "library/resolve.h"
 #include "model/weight_type.h"
 #include "precision/convert.h"
 #include "precision/type_list.h"
@@ -330,11 +330,12 @@ static int cmd_convert_run(int argc, char **argv)
     struct convert_result result = {0};
     struct model *model;
     struct error err;
-    char path[PATH_MAX];
     if (!cmd_convert_parse(argc, argv, &flags))
         return EXIT_USAGE;
-    if (library_resolve(flags.model, path, &err) || model_open(path, &model, &err))
+    char file[PATH_MAX];
+    if (model_given(flags.model, file, &err) || model_open(file, &model, &err))
         return command_fail(&command_convert, &err);
+    flags.model = file;
     enum error_code code = cmd_convert_make(&flags, model, &result, &err);
     model_close(model);
     if (code)

@@ -3,7 +3,7 @@
 
 #include "api/json_out.h"
 #include "cli/commands.h"
-#include "library/resolve.h"
+#include "cli/model_given.h"
 
 #include <assert.h>
 #include <getopt.h>
@@ -192,12 +192,12 @@ static int cmd_inspect_run(int argc, char **argv)
     struct model *model = NULL;
     struct tokenizer *tokenizer = NULL;
     struct error err = {0};
-    char path[PATH_MAX];
-    if (library_resolve(args.path, path, &err) || gguf_file_open(path, &file, &err))
+    char given[PATH_MAX];
+    if (model_given(args.path, given, &err) || gguf_file_open(given, &file, &err))
         return command_fail(&command_inspect, &err);
     struct inspection inspection = {
         .file = file, .show_tensors = args.tensors, .show_keys = args.keys};
-    if (model_open(path, &model, &inspection.model_error) == ERROR_NONE)
+    if (model_open(given, &model, &inspection.model_error) == ERROR_NONE)
         inspection.model = model;
     if (tokenizer_open(file, &tokenizer, &inspection.tokenizer_error) == ERROR_NONE)
         inspection.tokenizer = tokenizer;

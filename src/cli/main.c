@@ -17,6 +17,7 @@
 static const struct command *const commands[] = {
     &command_run,
     &command_plan,
+    &command_pull,
     &command_serve,
     &command_up,
     &command_ca,

@@ -1,7 +1,7 @@
 #include "cli/measure.h"
+#include "cli/model_given.h"
 
 #include "base/limits.h"
-#include "library/resolve.h"
 #include "model/model.h"
 #include "precision/bundled_text.h"
 
@@ -81,11 +81,11 @@ static enum error_code measure_window(const char *path, uint32_t asked, uint32_t
                                       struct error *err)
 {
     struct model *model;
+    char file[PATH_MAX];
     enum error_code code = ERROR_NONE;
     *out = asked;
     if (!asked) {
-        char file[PATH_MAX];
-        code = library_resolve(path, file, err);
+        code = model_given(path, file, err);
         if (!code)
             code = model_open(file, &model, err);
         if (code)

@@ -1,7 +1,7 @@
 #include "cli/model_word.h"
 
 #include "cli/daemon.h"
-#include "library/resolve.h"
+#include "cli/model_given.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 enum error_code model_word_file(const char *word, char out[PATH_MAX], struct error *err)
 {
     struct stat file;
-    enum error_code code = library_resolve(word, out, err);
+    enum error_code code = model_given(word, out, err);
     if (code)
         return code;
     return stat(out, &file) == 0 && S_ISREG(file.st_mode)
@@ -53,7 +53,7 @@ enum error_code model_word(const char *word, char out[PATH_MAX], struct error *e
 {
     struct stat file;
     enum error_code code = model_word_file(word, out, err);
-    if (model_word_is_file(word) || stat(word, &file) == 0)
+    if (hub_name_is_one(word) || model_word_is_file(word) || stat(word, &file) == 0)
         return code;
     /* The cluster's own names go first: a file here must not take one over. */
     return code == ERROR_NOT_FOUND || model_word_is_known(word) ? model_word_take(word, out, err)

@@ -2,11 +2,11 @@
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/inspect.h"
+#include "cli/model_given.h"
 #include "cli/options.h"
 #include "cli/plan_cluster.h"
 #include "cli/plan_here.h"
 #include "clusterfile/cluster_file.h"
-#include "library/resolve.h"
 #include "model/model.h"
 #include "placing/placing.h"
 #include "plan/plan_devices.h"
@@ -474,10 +474,10 @@ static int cmd_plan_run(int argc, char **argv)
     int status = EXIT_OK;
     if (!cmd_plan_parse(argc, argv, &args))
         return EXIT_USAGE;
-    char path[PATH_MAX];
-    enum error_code code = library_resolve(args.model, path, &err);
+    char file[PATH_MAX];
+    enum error_code code = model_given(args.model, file, &err);
     if (!code)
-        code = model_open(path, &model, &err);
+        code = model_open(file, &model, &err);
     if (!code)
         code = driver_options_fill(&args.driver, model, &options, &err);
     if (!code)

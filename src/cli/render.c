@@ -2,7 +2,7 @@
 #include "base/buffer.h"
 #include "base/limits.h"
 #include "cli/commands.h"
-#include "library/resolve.h"
+#include "cli/model_given.h"
 #include "model/chat_template.h"
 #include "model/gguf_file.h"
 #include "model/tokenizer.h"
@@ -89,10 +89,10 @@ static enum error_code open_template(const struct words *words, struct chat_temp
 {
     struct gguf_file *file = NULL;
     struct tokenizer *tokenizer = NULL;
-    char path[PATH_MAX];
-    enum error_code code = words->model ? library_resolve(words->model, path, err) : ERROR_NONE;
+    char given[PATH_MAX];
+    enum error_code code = words->model ? model_given(words->model, given, err) : ERROR_NONE;
     if (!code && words->model)
-        code = gguf_file_open(path, &file, err);
+        code = gguf_file_open(given, &file, err);
     if (!code && file)
         code = tokenizer_open(file, &tokenizer, err);
     if (!code && words->template)

@@ -3,12 +3,12 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "cli/model_given.h"
 #include "cli/notice.h"
 #include "cli/options.h"
 #include "cli/remote.h"
 #include "gpu/gpu.h"
 #include "heat/heat.h"
-#include "library/resolve.h"
 #include "model/chat_template.h"
 #include "model/model.h"
 #include "plan/selection.h"
@@ -320,7 +320,7 @@ enum error_code session_open(const char *path, const struct session_flags *flags
 {
     char file[PATH_MAX];
     *out = (struct session){0};
-    enum error_code code = library_resolve(path, file, err);
+    enum error_code code = model_given(path, file, err);
     if (!code)
         code = model_open(file, &out->model, err);
     if (!code)

@@ -1,7 +1,7 @@
 /* medley tokenize and medley detokenize: the model's tokenizer on standard input. */
 #include "base/limits.h"
 #include "cli/commands.h"
-#include "library/resolve.h"
+#include "cli/model_given.h"
 #include "model/gguf_file.h"
 #include "model/tokenizer.h"
 
@@ -67,10 +67,10 @@ static enum error_code run_on(const char *path, size_t input_limit, work_fn work
     struct gguf_file *file = NULL;
     struct tokenizer *tokenizer = NULL;
     struct buffer input = {0}, output = {0};
-    char found[PATH_MAX];
-    enum error_code code = library_resolve(path, found, err);
+    char given[PATH_MAX];
+    enum error_code code = model_given(path, given, err);
     if (!code)
-        code = gguf_file_open(found, &file, err);
+        code = gguf_file_open(given, &file, err);
     if (!code)
         code = tokenizer_open(file, &tokenizer, err);
     if (!code)

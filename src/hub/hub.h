@@ -1,0 +1,63 @@
+/* Models of hubs, registries and servers: what is there, and bringing one here.
+ *
+ *     hub_name_parse("hf:ORG/REPO", &name, &err)
+ *     if (hub_find(&name, path, &err)) …                 it is here: no network is asked
+ *     hub_list(&name, &settings, &list, &err)
+ *     … which of list.models …
+ *     hub_pull(&list, model, &watch, path, &got, &err)
+ *     hub_list_deinit(&list)
+ *
+ * The hub is HF_ENDPOINT's, else Hugging Face's; the registry is that of MEDLEY_OLLAMA_REGISTRY, or
+ * the one that the name says, else Ollama's. One thread for each list. */
+#pragma once
+
+#include "hub/http.h"
+#include "hub/pull.h"
+#include "hub/quant.h"
+#include "hub/shelf.h"
+
+struct hub_settings { /* zeroed: as usual */
+    const char *token_file;
+    const char *sha256; /* that the one file has to have */
+    bool allow_http;
+    uint32_t connections;
+};
+
+struct hub_list {
+    struct hub_name name;
+    struct hub_settings settings;
+    struct http_place place;
+    char base[HUB_URL_TEXT]; /* what files' URLs begin with */
+    char folder[PATH_MAX];   /* where they go */
+    struct hub_files files;
+    struct hub_model_entry *models;
+    uint32_t n_models; /* at least 1 */
+};
+
+/* Errors of http_text(). ERROR_NOT_FOUND: no model is there, or none with that QUANT. A name that
+ * says which leaves one model in the list. */
+enum error_code hub_list(const struct hub_name *name, const struct hub_settings *settings,
+                         struct hub_list *out, struct error *err);
+void hub_list_deinit(struct hub_list *list); /* a zeroed one is fine */
+
+struct hub_got {
+    uint64_t bytes, received; /* of the model; that came by the network */
+    bool was_here, resumed, is_checked;
+};
+/* All of its files; path: the first one's. */
+enum error_code hub_pull(const struct hub_list *list, uint32_t model,
+                         const struct pull_watch *watch, char path[PATH_MAX], struct hub_got *out,
+                         struct error *err);
+
+/* The headers alone, as files of full size that lie in `folder` and take little of it: a model that
+ * can be opened and planned for (model/model.h), but not run. path: the first one's. */
+enum error_code hub_pull_headers(const struct hub_list *list, uint32_t model, const char *folder,
+                                 char path[PATH_MAX], struct error *err);
+
+/* Where hub_pull_headers() puts a file's. */
+enum error_code hub_header_path(const struct hub_list *list, uint32_t file, const char *folder,
+                                char path[PATH_MAX], struct error *err);
+
+/* A model that was pulled before. ERROR_NOT_FOUND: it is not here, or not all of it. Of several
+ * that the name means, the one that came last. */
+enum error_code hub_find(const struct hub_name *name, char path[PATH_MAX], struct error *err);

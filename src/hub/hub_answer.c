@@ -1,0 +1,128 @@
+#include "hub/hub_answer.h"
+
+#include "base/json_memory.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+bool hub_is_sha256(const char *text)
+{
+    return strlen(text) == PULL_SHA256 - 1 &&
+           strspn(text, "0123456789abcdefABCDEF") == PULL_SHA256 - 1;
+}
+
+void hub_files_deinit(struct hub_files *files)
+{
+    mem_free(files->files);
+    *files = (struct hub_files){0};
+}
+
+static bool hub_path_holds(const char *path, size_t size)
+{
+    if (size >= HUB_TEXT || size < 6 || strcmp(path + size - 5, ".gguf") != 0)
+        return false;
+    for (const char *at = path;;) {
+        const size_t piece = strcspn(at, "/");
+        if (!hub_name_piece_holds(at, piece))
+            return false;
+        if (!at[piece])
+            return true;
+        at += piece + 1;
+    }
+}
+
+/* The pointer's bytes are not the file's: "size" beside it counts in older answers as well. */
+static bool hub_take_file(yyjson_val *entry, struct hub_file *out)
+{
+    yyjson_val *path = yyjson_obj_get(entry, "path"), *lfs = yyjson_obj_get(entry, "lfs");
+    yyjson_val *size = yyjson_obj_get(lfs ? lfs : entry, "size");
+    yyjson_val *oid = yyjson_obj_get(lfs, "oid");
+    const char *type = yyjson_get_str(yyjson_obj_get(entry, "type"));
+    *out = (struct hub_file){0};
+    if (!type || strcmp(type, "file") != 0 || !yyjson_is_str(path) || !yyjson_is_uint(size) ||
+        strlen(yyjson_get_str(path)) != yyjson_get_len(path) ||
+        !hub_path_holds(yyjson_get_str(path), yyjson_get_len(path)))
+        return false;
+    memcpy(out->path, yyjson_get_str(path), yyjson_get_len(path) + 1);
+    out->size = yyjson_get_uint(size);
+    if (yyjson_is_str(oid) && hub_is_sha256(yyjson_get_str(oid)))
+        memcpy(out->sha256, yyjson_get_str(oid), PULL_SHA256);
+    return out->size > 0 && out->size <= PULL_FILE_BYTES;
+}
+
+static enum error_code hub_take_files(yyjson_val *root, struct hub_files *files, struct error *err)
+{
+    yyjson_val *entry;
+    size_t i, max;
+    struct hub_file file;
+    if (!yyjson_is_arr(root))
+        return error_set(err, ERROR_INVALID, "the hub's list of files makes no sense");
+    yyjson_arr_foreach(root, i, max, entry)
+    {
+        if (!hub_take_file(entry, &file))
+            continue;
+        if (files->n == HUB_FILES_MAX)
+            return error_set(err, ERROR_INVALID, "the repository has more than %d models",
+                             HUB_FILES_MAX);
+        struct hub_file *more = mem_resize(files->files, files->n + 1, sizeof *more);
+        if (!more)
+            return error_set(err, ERROR_NO_MEMORY, "not enough memory for the list of files");
+        files->files = more;
+        files->files[files->n++] = file;
+    }
+    return ERROR_NONE;
+}
+
+enum error_code hub_tree_read(const char *bytes, size_t size, struct hub_files *files,
+                              struct error *err)
+{
+    yyjson_doc *doc = yyjson_read_opts((char *)bytes, size, 0, &json_memory, NULL);
+    const enum error_code code = hub_take_files(yyjson_doc_get_root(doc), files, err);
+    yyjson_doc_free(doc);
+    return code;
+}
+
+static bool hub_take_layer(yyjson_val *layer, struct hub_file *out)
+{
+    yyjson_val *size = yyjson_obj_get(layer, "size");
+    const char *type = yyjson_get_str(yyjson_obj_get(layer, "mediaType"));
+    const char *digest = yyjson_get_str(yyjson_obj_get(layer, "digest"));
+    if (!type || strcmp(type, "application/vnd.ollama.image.model") != 0)
+        return false;
+    *out = (struct hub_file){.size = yyjson_get_uint(size)};
+    if (digest && strncmp(digest, "sha256:", 7) == 0 && hub_is_sha256(digest + 7))
+        memcpy(out->sha256, digest + 7, PULL_SHA256);
+    return true;
+}
+
+static enum error_code hub_take_layers(yyjson_val *layers, struct hub_file *out, struct error *err)
+{
+    yyjson_val *layer;
+    size_t i, max;
+    uint32_t n = 0;
+    if (!yyjson_is_arr(layers))
+        return error_set(err, ERROR_INVALID, "the registry's manifest makes no sense");
+    yyjson_arr_foreach(layers, i, max, layer)
+    {
+        n += hub_take_layer(layer, out);
+    }
+    if (n != 1)
+        return error_set(err, ERROR_UNSUPPORTED,
+                         n ? "the model lies in %u layers, which only Ollama can put together"
+                           : "%u layers of it are a model; its tag may be one that runs elsewhere",
+                         n);
+    if (!out->sha256[0] || out->size == 0 || out->size > PULL_FILE_BYTES)
+        return error_set(err, ERROR_INVALID, "the registry's manifest makes no sense");
+    return ERROR_NONE;
+}
+
+enum error_code hub_manifest_read(const char *bytes, size_t size, struct hub_file *out,
+                                  struct error *err)
+{
+    *out = (struct hub_file){0};
+    yyjson_doc *doc = yyjson_read_opts((char *)bytes, size, 0, &json_memory, NULL);
+    const enum error_code code =
+        hub_take_layers(yyjson_obj_get(yyjson_doc_get_root(doc), "layers"), out, err);
+    yyjson_doc_free(doc);
+    return code;
+}
