@@ -135,7 +135,7 @@ static bool pull_on_hashed(void *arg, uint64_t bytes)
     return true;
 }
 
-static enum error_code pull_hash(struct pull *pull, bool *fits, struct error *err)
+static enum error_code pull_check_hash(struct pull *pull, bool *fits, struct error *err)
 {
     struct pull_hashing hashing = {pull, 0};
     struct digest digest;
@@ -143,8 +143,13 @@ static enum error_code pull_hash(struct pull *pull, bool *fits, struct error *er
     *fits = !pull->state.sha256[0];
     if (*fits)
         return ERROR_NONE;
-    const enum error_code code =
-        digest_file(pull->disk.part, 0, pull->state.size, pull_on_hashed, &hashing, &digest, err);
+    enum error_code code = ERROR_NONE;
+    while (pull->hash && !pull_hash_wait(pull->hash, PULL_REPORT_MS))
+        pull_report(pull, pull_hash_done(pull->hash), true);
+    if (!pull_hash_close(pull->hash, &digest))
+        code = digest_file(pull->disk.part, 0, pull->state.size, pull_on_hashed, &hashing, &digest,
+                           err);
+    pull->hash = NULL;
     if (!code)
         *fits = strcasecmp(digest_text(&digest, text), pull->state.sha256) == 0;
     return code;
@@ -192,7 +197,7 @@ static enum error_code pull_repair(struct pull *pull, bool *fits, struct error *
         bool differs;
         code = pull_repair_share(pull, from, to, sums, &differs, err);
         if (differs && !code)
-            code = pull_hash(pull, fits, err);
+            code = pull_check_hash(pull, fits, err);
     }
     mem_free(sums);
     return code;
@@ -202,7 +207,7 @@ static enum error_code pull_check(struct pull *pull, struct error *err)
 {
     bool fits = false;
     uint32_t n_damaged = 1;
-    enum error_code code = pull_hash(pull, &fits, err);
+    enum error_code code = pull_check_hash(pull, &fits, err);
     for (int i = 0; i < PULL_TRIES && !code && !fits && n_damaged; i++) {
         code = pull_disk_find_damage(&pull->disk, &pull->state, &n_damaged, err);
         if (code || !n_damaged)
@@ -211,7 +216,7 @@ static enum error_code pull_check(struct pull *pull, struct error *err)
                  pull->order->what, n_damaged);
         code = pull_run(pull, err);
         if (!code)
-            code = pull_hash(pull, &fits, err);
+            code = pull_check_hash(pull, &fits, err);
     }
     if (!code && !fits) {
         log_line(LOG_WARN, "hub",
@@ -254,6 +259,8 @@ static enum error_code pull_all(struct pull *pull, struct pull_result *out, stru
         const uint64_t here = (uint64_t)part.st_blocks * 512, size = pull->state.size;
         code = pull_check_room(pull->order->path, here < size ? size - here : 0, err);
     }
+    if (!code && pull->has_ranges && pull->state.sha256[0])
+        code = pull_hash_open(pull->disk.part, pull->state.size, &pull->hash, err);
     const uint64_t received = pull_disk_received(&pull->disk);
     if (!code)
         code = pull_run(pull, err);
@@ -278,6 +285,7 @@ static void pull_free(struct pull *pull)
         curl_easy_cleanup(pull->streams[i].easy);
     }
     curl_multi_cleanup(pull->multi);
+    pull_hash_close(pull->hash, NULL);
     pull_disk_close(&pull->disk);
     mem_free(pull);
 }

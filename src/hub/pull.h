@@ -9,7 +9,8 @@
  *
  * What a server may answer: 206 with the range that was asked for, of a file of that size, with the
  * same ETag; or, to the whole, 200. All else is a failure, which is tried again where that makes
- * sense, after growing pauses or as long as Retry-After says. One thread, the caller's. */
+ * sense, after growing pauses or as long as Retry-After says. The caller's thread, and one that
+ * hashes. */
 #pragma once
 
 #include "hub/http.h"

@@ -315,7 +315,9 @@ enum error_code pull_disk_find_damage(struct pull_disk *disk, struct pull_state 
         return error_set(err, ERROR_NO_MEMORY, "not enough memory to pull a model");
     for (uint32_t i = 0; i < state->n_pieces && !code; i++) {
         const uint64_t came = state->sums[i];
-        const bool is_known = pull_piece_is_summed(state, i);
+        const bool is_known = state->summed[i] == state->have[i];
+        if (!state->have[i])
+            continue;
         state->summed[i] = 0;
         code = pull_disk_sum(disk, state, i, room, err);
         if (code || (is_known && state->sums[i] == came))

@@ -4,6 +4,7 @@
 
 #include "hub/pull.h"
 #include "hub/pull_disk.h"
+#include "hub/pull_hash.h"
 #include "hub/pull_schedule.h"
 
 enum pull_flaw {
@@ -44,7 +45,9 @@ struct pull {
     uint64_t reported_ns, synced_ns;
     uint64_t rate_ns, rate_bytes; /* where the speed was looked at last */
     double bytes_per_s;
-    struct error err; /* PULL_DISK */
+    struct pull_hash *hash; /* of what is here; NULL: not now */
+    uint32_t n_whole;       /* pieces from the start that are here */
+    struct error err;       /* PULL_DISK */
 };
 
 /* pull_stream.c */

@@ -160,6 +160,18 @@ static enum error_code pull_run_sync(struct pull *pull, struct error *err)
     return code;
 }
 
+static void pull_run_hash(struct pull *pull)
+{
+    const struct pull_state *state = &pull->state;
+    if (!pull->hash)
+        return;
+    while (pull->n_whole < state->n_pieces &&
+           state->have[pull->n_whole] == pull_piece_size(state, pull->n_whole))
+        pull->n_whole++;
+    const uint64_t bytes = pull->n_whole * state->piece;
+    pull_hash_reach(pull->hash, bytes < state->size ? bytes : state->size);
+}
+
 enum error_code pull_run(struct pull *pull, struct error *err)
 {
     enum error_code code = ERROR_NONE;
@@ -175,8 +187,10 @@ enum error_code pull_run(struct pull *pull, struct error *err)
             code = pull_run_collect(pull, err);
         if (!code)
             code = pull_run_sync(pull, err);
+        pull_run_hash(pull);
         pull_report(pull, pull_state_done(&pull->state), false);
     }
+    pull_run_hash(pull);
     for (uint32_t i = 0; i < pull->n_streams; i++)
         pull_stream_stop(&pull->streams[i]);
     /* Also when it failed: what came counts. */

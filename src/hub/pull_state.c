@@ -36,12 +36,6 @@ uint64_t pull_state_done(const struct pull_state *state)
     return done;
 }
 
-bool pull_piece_is_summed(const struct pull_state *state, uint32_t piece)
-{
-    return state->have[piece] == pull_piece_size(state, piece) &&
-           state->summed[piece] == state->have[piece];
-}
-
 void pull_piece_forget(struct pull_state *state, uint32_t piece)
 {
     assert(piece < state->n_pieces);

@@ -46,8 +46,6 @@ struct pull_state {
 enum error_code pull_state_init(struct pull_state *state, uint64_t size, struct error *err);
 uint64_t pull_piece_size(const struct pull_state *state, uint32_t piece);
 uint64_t pull_state_done(const struct pull_state *state); /* bytes that are here */
-/* All of the piece is here, and sums[piece] is of all of it. */
-bool pull_piece_is_summed(const struct pull_state *state, uint32_t piece);
 /* Nothing of the piece is here any more. */
 void pull_piece_forget(struct pull_state *state, uint32_t piece);
 

@@ -13,7 +13,7 @@ import socketserver
 import threading
 import time
 
-CHUNK = 16 * 1024
+CHUNK, SLOW_CHUNK = 16 * 1024, 4 * 1024
 OLLAMA_MODEL = "application/vnd.ollama.image.model"
 
 
@@ -144,8 +144,9 @@ def send_body(hub, handler, data):
             data = spoil(hub, data)
     if faults.rate:  # what waits in the kernel is lost with the client
         handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
-    for at in range(0, end, CHUNK):
-        chunk = data[at:min(at + CHUNK, end)]
+    size = SLOW_CHUNK if faults.rate else CHUNK
+    for at in range(0, end, size):
+        chunk = data[at:min(at + size, end)]
         handler.wfile.write(chunk)
         with hub.lock:
             hub.sent += len(chunk)

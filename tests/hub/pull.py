@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from hub_server import Hub
+from hub_server import Hub, sum_of
 
 MEDLEY = os.environ["MEDLEY"]
 MODEL = pathlib.Path(os.environ["MEDLEY_MODEL"]).read_bytes()
@@ -280,26 +280,30 @@ def kills(n):
     draw = random.Random(os.environ.get("MEDLEY_SEED", "4"))
     with World() as world:
         hub = world.hub
-        size = 6_000_000 * n
+        size = 8_000_000 * n
         data = gguf(9, size)
         hub.files["org/repo"] = {"T-Q4_0.gguf": data}
-        hub.faults.rate = 3_000_000  # of each of four connections
+        sum_of("sha256", data), sum_of("md5", data)
+        hub.faults.rate = 2_500_000 / PATIENCE  # of each of four connections
         done, spoiled = 0, 0
         for i in range(n):
-            done += killed(world, ("pull", "hf:org/repo"), draw.uniform(0.05, 0.5) * PATIENCE)
+            done += killed(world, ("pull", "hf:org/repo"), draw.uniform(0.05, 0.9) * PATIENCE)
             if i in (n // 3, n // 2):
                 spoiled += damage(world, draw)
         assert done == 0, "it ended before it was killed often enough"
         hub.faults.rate = 0
+        before = hub.sent
         last = world.run("pull", "hf:org/repo", "--json")
         assert last.returncode == 0, last.stderr
         last = json.loads(last.stdout.splitlines()[-1])
         assert pathlib.Path(last["path"]).read_bytes() == data
+        assert before > size / 20, "it was killed before anything came"
         twice = hub.sent - size
         piece = 256 * 1024
-        print(f"# {n} kills, {spoiled} damages, {size} bytes, {twice} twice ({100 * twice / size:.2f} %), "
+        print(f"# {n} kills, {spoiled} damages, {size} bytes, {before} of them before the last run, {twice} twice ({100 * twice / size:.2f} %), "
               f"{spoiled * piece} of them to mend; {last['received'] - size} twice as the client saw it", flush=True)
         assert twice - spoiled * piece <= size / 100, twice
+        assert last["received"] - size <= spoiled * piece, last
 
 
 def two_at_once():
