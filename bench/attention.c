@@ -35,13 +35,17 @@ struct load {
 struct world {
     struct ggml_context *ctx;
     struct ggml_tensor *q, *k[LAYERS_MAX], *v[LAYERS_MAX], *mask, *positions, *cells, *scratch;
-    struct ggml_cgraph *ours, *theirs;
+    struct ggml_cgraph *ours, *in_extents, *theirs;
+    const struct bench *bench;
+    struct attention_extents extents;
+    uint32_t *order;
+    int32_t *sequences;
     ggml_backend_buffer_t buffer;
 };
 
-static void share(struct ggml_tensor *out, int ith, int nth, void *pointer)
+static void share_of(struct ggml_tensor *out, int ith, int nth, const struct bench *bench,
+                     const struct attention_extents *extents)
 {
-    const struct bench *bench = pointer;
     struct ggml_tensor *const *src = out->src;
     const struct attention_batch batch = {.q = src[0]->data,
                                           .q_row = src[0]->nb[2] / sizeof(float),
@@ -52,11 +56,32 @@ static void share(struct ggml_tensor *out, int ith, int nth, void *pointer)
                                           .v_cell = src[2]->nb[1],
                                           .positions = src[3]->data,
                                           .cells = src[4]->data,
+                                          .extents = extents,
                                           .out = out->data,
                                           .n_rows = (uint32_t)out->ne[1]};
     attention_compute(bench->kernel, &bench->form, &batch,
                       (char *)src[5]->data + src[5]->nb[1] * (size_t)ith, (uint32_t)ith,
                       (uint32_t)nth);
+}
+
+static void share(struct ggml_tensor *out, int ith, int nth, void *pointer)
+{
+    share_of(out, ith, nth, pointer, NULL);
+}
+
+static void share_in_extents(struct ggml_tensor *out, int ith, int nth, void *pointer)
+{
+    const struct world *w = pointer;
+    share_of(out, ith, nth, w->bench, &w->extents);
+}
+
+static struct ggml_tensor *our_node(struct world *w, uint32_t layer, ggml_custom_op_t op, void *arg)
+{
+    struct ggml_tensor *sources[] = {w->q,         w->k[layer], w->v[layer],
+                                     w->positions, w->cells,    w->scratch};
+    const struct bench *b = w->bench;
+    return ggml_custom_4d(w->ctx, GGML_TYPE_F32, (int64_t)b->dim * b->n_head, w->q->ne[2], 1, 1,
+                          sources, 6, op, GGML_N_TASKS_MAX, arg);
 }
 
 static struct ggml_tensor *cached(struct world *w, struct ggml_tensor *cache, const struct bench *b,
@@ -72,6 +97,7 @@ static struct ggml_tensor *cached(struct world *w, struct ggml_tensor *cache, co
 static void build(struct world *w, const struct bench *b, const struct load *load, uint32_t n_kv)
 {
     const int64_t t = (int64_t)load->n_streams * load->n_rows;
+    w->bench = b;
     w->ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
     w->q = ggml_new_tensor_3d(w->ctx, GGML_TYPE_F32, b->dim, b->n_head, t);
     w->mask = ggml_new_tensor_4d(w->ctx, GGML_TYPE_F16, n_kv, load->n_rows, 1, load->n_streams);
@@ -80,6 +106,7 @@ static void build(struct world *w, const struct bench *b, const struct load *loa
     w->scratch = ggml_new_tensor_2d(w->ctx, GGML_TYPE_I8,
                                     (int64_t)attention_scratch_bytes(&b->form), b->n_threads);
     w->ours = ggml_new_graph_custom(w->ctx, 1024, false);
+    w->in_extents = ggml_new_graph_custom(w->ctx, 1024, false);
     w->theirs = ggml_new_graph_custom(w->ctx, 1024, false);
     struct ggml_tensor *q =
         ggml_permute(w->ctx,
@@ -91,11 +118,8 @@ static void build(struct world *w, const struct bench *b, const struct load *loa
                                      n_kv * load->n_streams);
         w->v[i] = ggml_new_tensor_2d(w->ctx, GGML_TYPE_F16, (int64_t)b->dim * b->n_head_kv,
                                      n_kv * load->n_streams);
-        struct ggml_tensor *sources[] = {w->q,         w->k[i],  w->v[i],
-                                         w->positions, w->cells, w->scratch};
-        ggml_build_forward_expand(
-            w->ours, ggml_custom_4d(w->ctx, GGML_TYPE_F32, (int64_t)b->dim * b->n_head, t, 1, 1,
-                                    sources, 6, share, GGML_N_TASKS_MAX, (void *)(uintptr_t)b));
+        ggml_build_forward_expand(w->ours, our_node(w, i, share, (void *)(uintptr_t)b));
+        ggml_build_forward_expand(w->in_extents, our_node(w, i, share_in_extents, w));
         struct ggml_tensor *o =
             ggml_flash_attn_ext(w->ctx, q, cached(w, w->k[i], b, load, n_kv),
                                 cached(w, w->v[i], b, load, n_kv), w->mask, b->form.scale, 0, 0);
@@ -121,7 +145,12 @@ static void fill(struct world *w, const struct bench *b, const struct load *load
             ((ggml_fp16_t *)w->v[layer]->data)[i] = ggml_fp32_to_fp16(drawn(&state));
         }
     }
+    const uint32_t n_each = n_kv / ATTENTION_EXTENT, n_extents = n_each * load->n_streams;
+    for (uint32_t i = 0; i < n_extents; i++) /* 7919 is prime: a permutation */
+        w->order[i] = n_extents % 7919 ? (uint32_t)(i * UINT64_C(7919) % n_extents) : i;
+    w->extents = (struct attention_extents){w->order, n_each, w->sequences};
     for (uint32_t i = 0; i < load->n_streams * load->n_rows; i++) {
+        w->sequences[i] = (int32_t)(i / load->n_rows);
         const uint32_t position = load->context - load->n_rows + i % load->n_rows;
         ((int32_t *)w->positions->data)[i] = (int32_t)position;
         ((int64_t *)w->cells->data)[i] = (int64_t)(i / load->n_rows) * n_kv + position;
@@ -159,13 +188,18 @@ static void measure(const struct bench *b, const struct load *load)
 {
     struct world w;
     const uint32_t n_kv = (load->context + 255) / 256 * 256;
-    double ours[ROUNDS_MAX], theirs[ROUNDS_MAX], seen = 0;
+    double ours[ROUNDS_MAX], paged[ROUNDS_MAX], theirs[ROUNDS_MAX], seen = 0;
+    w.order = malloc(sizeof *w.order * n_kv / ATTENTION_EXTENT * load->n_streams);
+    w.sequences = malloc(sizeof *w.sequences * load->n_streams * load->n_rows);
+    if (!w.order || !w.sequences)
+        abort();
     build(&w, b, load, n_kv);
     fill(&w, b, load, n_kv);
-    once(b, w.ours), once(b, w.theirs);
+    once(b, w.ours), once(b, w.in_extents), once(b, w.theirs);
     for (uint32_t i = 0; i < b->n_rounds; i++)
-        ours[i] = once(b, w.ours), theirs[i] = once(b, w.theirs);
+        ours[i] = once(b, w.ours), paged[i] = once(b, w.in_extents), theirs[i] = once(b, w.theirs);
     qsort(ours, b->n_rounds, sizeof *ours, compare);
+    qsort(paged, b->n_rounds, sizeof *paged, compare);
     qsort(theirs, b->n_rounds, sizeof *theirs, compare);
     for (uint32_t i = 0; i < load->n_rows; i++)
         seen += load->context - i;
@@ -173,12 +207,14 @@ static void measure(const struct bench *b, const struct load *load)
                  flops = seen * load->n_streams * 4 * b->dim * b->n_head * b->n_layers;
     const double bytes =
         4.0 * load->context * load->n_streams * b->dim * b->n_head_kv * b->n_layers;
-    printf("%-28s ours %8.3f ms   ggml %8.3f ms   %.2fx   %.1f GFLOP/s, %.1f GB/s   off by %.1e\n",
-           load->name, ms, theirs[b->n_rounds / 2], ms / theirs[b->n_rounds / 2], flops / ms / 1e6,
-           bytes / ms / 1e6, largest_difference(&w));
+    printf("%-22s ours %8.3f ms   ggml %8.3f ms   %.2fx   in extents %.2fx   %.1f GFLOP/s, %.1f "
+           "GB/s   off by %.1e\n",
+           load->name, ms, theirs[b->n_rounds / 2], ms / theirs[b->n_rounds / 2],
+           paged[b->n_rounds / 2] / ms, flops / ms / 1e6, bytes / ms / 1e6, largest_difference(&w));
     fflush(stdout);
     ggml_backend_buffer_free(w.buffer);
     ggml_free(w.ctx);
+    free(w.order), free(w.sequences);
 }
 
 static void read_options(struct bench *b, int argc, char **argv)

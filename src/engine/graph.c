@@ -79,6 +79,15 @@ static bool any_layer(const struct graph_build *b, bool windowed)
     return false;
 }
 
+static bool any_cache(const struct graph_build *b, bool ring)
+{
+    for (uint32_t i = 0; i < b->source->weights->n_layers; i++) {
+        if (b->source->kv->k[i] && kv_cache_is_ring(b->source->kv, i) == ring)
+            return true;
+    }
+    return false;
+}
+
 int64_t graph_seen_cells(const struct graph_build *b, bool windowed)
 {
     const uint32_t all = b->graph->shape.n_kv, most = b->source->kv->window_cells;
@@ -109,10 +118,12 @@ static void make_inputs(struct graph_build *b)
         graph->hidden = input(b, GGML_TYPE_F32, b->h->n_embd, t, "hidden_in");
     graph->positions = input(b, GGML_TYPE_I32, t, 1, "positions");
     const bool any_full = any_layer(b, false), any_windowed = any_layer(b, true);
-    if (any_full)
+    if (any_cache(b, false))
         graph->cells = input(b, GGML_TYPE_I64, t, 1, "cells");
-    if (any_windowed)
+    if (any_cache(b, true))
         graph->cells_window = input(b, GGML_TYPE_I64, t, 1, "cells_window");
+    if (any_cache(b, false) && kv_cache_is_pool(b->source->kv))
+        graph->sequences = input(b, GGML_TYPE_I32, t, 1, "sequences");
     if (b->h->temperature_scale != 0) {
         graph->temperatures = ggml_new_tensor_3d(b->ctx, GGML_TYPE_F32, 1, 1, t);
         ggml_set_input(graph->temperatures);

@@ -18,6 +18,7 @@ struct graph_attention {
     const struct attention_kernel *kernel;
     uint32_t n_threads; /* that compute, at most */
     struct attention_form form;
+    const struct kv_map *map; /* of a pool's extents; NULL: a slot's cells stand together */
 };
 
 /* The name of a layer's last node, before its index in the stage; the last layer's is "result"
@@ -49,8 +50,9 @@ struct graph {
     struct ggml_tensor *hidden;       /* F32 [n_embd, t]  the others */
     struct ggml_tensor *positions;    /* I32 [t] */
     struct ggml_tensor *cells;        /* I64 [t]          where K and V go; NULL when every layer is
-                                         windowed */
-    struct ggml_tensor *cells_window; /* I64 [t]          in windowed layers; NULL without them */
+                                         a ring */
+    struct ggml_tensor *cells_window; /* I64 [t]          in rings; NULL without them */
+    struct ggml_tensor *sequences;    /* I32 [t]          rows' slots; NULL without a pool */
     struct ggml_tensor *temperatures; /* F32 [1, 1, t] that queries are multiplied by; or NULL */
     struct ggml_tensor *mask; /* F16 [c, t]       0 or -inf; NULL when every layer is windowed, or
                                  `attention` is ours */

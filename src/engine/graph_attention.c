@@ -198,7 +198,7 @@ static struct ggml_tensor *cached(struct graph_build *b, struct ggml_tensor *cac
                                   const struct layer_form *form, const struct batch_group *group)
 {
     const int64_t n_cells = graph_seen_cells(b, form->is_windowed);
-    size_t slot = cache->nb[1] * (size_t)(cache->ne[1] / b->source->kv->n_slots);
+    size_t slot = cache->nb[1] * (size_t)(cache->ne[1] / b->source->kv->n_slots); /* no pool */
     struct ggml_tensor *view =
         ggml_view_4d(b->ctx, cache, d, form->n_head_kv, n_cells, group->n_slots,
                      ggml_row_size(cache->type, d), cache->nb[1], slot, slot * group->first_slot);
@@ -289,7 +289,7 @@ enum {
     SOURCE_K,
     SOURCE_V,
     SOURCE_POSITIONS,
-    SOURCE_CELLS,
+    SOURCE_CELLS, /* of a pool: the rows' sequences */
     SOURCE_SCRATCH,
     SOURCE_SINKS,
     SOURCES
@@ -301,6 +301,11 @@ static void attend_share(struct ggml_tensor *out, int ith, int nth, void *attent
     const struct graph_attention *a = attention;
     struct ggml_tensor *const *src = out->src;
     const uint32_t n_threads = (uint32_t)nth < a->n_threads ? (uint32_t)nth : a->n_threads;
+    const struct attention_extents extents = {
+        .extents = a->map ? a->map->extents : NULL,
+        .n_each = a->map ? a->map->n_each : 0,
+        .sequences = a->map ? src[SOURCE_CELLS]->data : NULL,
+    };
     const struct attention_batch batch = {
         .q = src[SOURCE_Q]->data,
         .q_row = src[SOURCE_Q]->nb[2] / sizeof(float),
@@ -310,7 +315,8 @@ static void attend_share(struct ggml_tensor *out, int ith, int nth, void *attent
         .k_cell = src[SOURCE_K]->nb[1],
         .v_cell = src[SOURCE_V]->nb[1],
         .positions = src[SOURCE_POSITIONS]->data,
-        .cells = src[SOURCE_CELLS]->data,
+        .cells = a->map ? NULL : src[SOURCE_CELLS]->data,
+        .extents = a->map ? &extents : NULL,
         .sinks = src[SOURCE_SINKS] ? src[SOURCE_SINKS]->data : NULL,
         .out = out->data,
         .n_rows = (uint32_t)out->ne[1],
@@ -324,7 +330,7 @@ static void attend_share(struct ggml_tensor *out, int ith, int nth, void *attent
 
 static struct ggml_tensor *attention_cells(const struct graph_build *b, uint32_t index)
 {
-    return graph_layer_form(b, index)->is_windowed ? b->graph->cells_window : b->graph->cells;
+    return kv_cache_is_ring(b->source->kv, index) ? b->graph->cells_window : b->graph->cells;
 }
 
 /* All rows, by our own attention: [d_v * n_head, t]. `k` and `v` are the whole caches. */
@@ -332,16 +338,16 @@ static struct ggml_tensor *attend_all(struct graph_build *b, struct ggml_tensor 
                                       struct ggml_tensor *k, struct ggml_tensor *v,
                                       struct ggml_tensor *sinks, uint32_t index)
 {
+    const struct graph_attention *attention = &b->source->attention[index];
     struct ggml_tensor *sources[SOURCES] = {
         [SOURCE_Q] = q,
         [SOURCE_K] = k,
         [SOURCE_V] = v,
         [SOURCE_POSITIONS] = b->graph->positions,
-        [SOURCE_CELLS] = attention_cells(b, index),
+        [SOURCE_CELLS] = attention->map ? b->graph->sequences : attention_cells(b, index),
         [SOURCE_SCRATCH] = b->graph->scratch,
         [SOURCE_SINKS] = sinks,
     };
-    const struct graph_attention *attention = &b->source->attention[index];
     return ggml_custom_4d(b->ctx, GGML_TYPE_F32,
                           (int64_t)attention->form.dim_v * attention->form.n_head, q->ne[2], 1, 1,
                           sources, sinks ? SOURCES : SOURCE_SINKS, attend_share, GGML_N_TASKS_MAX,

@@ -4,6 +4,7 @@
 #include "engine/batch_shape.h"
 #include "engine/weights_load.h"
 
+#include <assert.h>
 #include <ggml-alloc.h>
 #include <string.h>
 
@@ -18,6 +19,25 @@ enum ggml_type kv_ggml_type(enum kv_type type)
         return GGML_TYPE_Q8_0;
     }
     return GGML_TYPE_F16;
+}
+
+bool kv_cache_is_pool(const struct kv_cache *kv)
+{
+    return kv->map.n_extents > 0;
+}
+
+bool kv_cache_is_ring(const struct kv_cache *kv, uint32_t layer)
+{
+    return kv->layers[layer].is_windowed && kv->window_cells < kv->cells;
+}
+
+/* Of all slots. */
+static int64_t kv_tensor_cells(const struct kv_cache *kv, uint32_t layer)
+{
+    if (kv_cache_is_ring(kv, layer))
+        return (int64_t)kv->window_cells * kv->n_slots;
+    return kv_cache_is_pool(kv) ? (int64_t)kv->map.n_extents * KV_PADDING
+                                : (int64_t)kv->cells * kv->n_slots;
 }
 
 enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t type,
@@ -35,6 +55,7 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
                             .n_layers = options->n_layers,
                             .n_slots = options->n_slots,
                             .cells = kv_cells(options->context)};
+    kv->layers = heads.layers;
     kv->window_cells = kv_window_cells(heads.window, options->rows_max, options->context);
     kv->window = heads.window;
     kv->k = mem_new_array(kv->n_layers, sizeof *kv->k);
@@ -45,12 +66,19 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
         kv_cache_deinit(kv);
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the KV cache's index");
     }
+    if (options->cells) {
+        const enum error_code code =
+            kv_map_init(&kv->map, kv->n_slots, options->context, kv_cells(options->cells), err);
+        if (code) {
+            kv_cache_deinit(kv);
+            return code;
+        }
+    }
     struct ggml_init_params params = {.mem_size = 2 * (size_t)kv->n_layers * ggml_tensor_overhead(),
                                       .no_alloc = true};
     kv->context = ggml_init(params);
     for (uint32_t i = 0; i < kv->n_layers; i++) {
-        const uint32_t cells = heads.layers[i].is_windowed ? kv->window_cells : kv->cells;
-        const int64_t n_cells = (int64_t)cells * kv->n_slots;
+        const int64_t n_cells = kv_tensor_cells(kv, i);
         const int64_t n_heads = heads.layers[i].n_head_kv;
         if (!n_heads) /* it keeps a state instead (recurrent_state.h), or nothing */
             continue;
@@ -80,6 +108,8 @@ enum error_code kv_cache_alloc(struct kv_cache *kv, struct error *err)
         return error_set(err, ERROR_NO_MEMORY,
                          "not enough memory for a KV cache of %u slots of %u tokens", kv->n_slots,
                          kv->cells);
+    if (kv_cache_is_pool(kv) && !(kv->spare = mem_new(KV_PADDING * kv_cache_row_bytes(kv))))
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for an extent of a KV cache");
     weights_advise_huge_pages(kv->buffer);
     /* masked cells are multiplied by zero, and zero times a stray NaN would not be zero */
     ggml_backend_buffer_clear(kv->buffer, 0);
@@ -96,6 +126,8 @@ void kv_cache_deinit(struct kv_cache *kv)
     mem_free(kv->v);
     mem_free(kv->lengths);
     mem_free(kv->starts);
+    mem_free(kv->spare);
+    kv_map_deinit(&kv->map);
     *kv = (struct kv_cache){0};
 }
 
@@ -118,20 +150,15 @@ uint64_t kv_cache_bytes_per_cell(const struct kv_cache *kv)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < kv->n_layers; i++) {
-        if (kv_cache_layer_cells(kv, i) == kv->cells)
+        if (!kv_cache_is_ring(kv, i))
             bytes += kv_row_bytes(kv->k[i]) + kv_row_bytes(kv->v[i]);
     }
-    return bytes * kv->n_slots;
-}
-
-uint32_t kv_cache_layer_cells(const struct kv_cache *kv, uint32_t layer)
-{
-    return kv->k[layer] ? (uint32_t)kv->k[layer]->ne[1] / kv->n_slots : 0;
+    return kv_cache_is_pool(kv) ? bytes : bytes * kv->n_slots;
 }
 
 uint32_t kv_cache_layer_start(const struct kv_cache *kv, uint32_t layer, uint32_t slot)
 {
-    return kv_cache_layer_cells(kv, layer) < kv->cells ? kv->starts[slot] : 0;
+    return kv_cache_is_ring(kv, layer) ? kv->starts[slot] : 0;
 }
 
 void kv_cache_advance(struct kv_cache *kv, uint32_t slot, uint32_t end)
@@ -156,14 +183,27 @@ struct kv_piece {
     size_t n;
 };
 
-/* The run's rows from `at` on, as far as they stand together: a ring ends somewhere. */
+uint32_t kv_cache_cell(const struct kv_cache *kv, uint32_t slot, uint32_t position)
+{
+    return kv_cache_is_pool(kv) ? kv_map_cell(&kv->map, slot, position)
+                                : slot * kv->cells + position;
+}
+
+/* The run's rows from `at` on, as far as they stand together: a ring ends somewhere, and so does an
+ * extent. */
 static struct kv_piece kv_piece_at(const struct kv_cache *kv, uint32_t layer,
                                    const struct kv_run *run, uint32_t at)
 {
-    const uint32_t cells = kv_cache_layer_cells(kv, layer), cell = (run->first + at) % cells;
-    const uint32_t left = run->n_rows - at, together = cells - cell;
+    const uint32_t position = run->first + at, left = run->n_rows - at;
+    const bool ring = kv_cache_is_ring(kv, layer);
+    const uint32_t cells = ring ? kv->window_cells : kv_cache_is_pool(kv) ? KV_PADDING : kv->cells;
+    const uint32_t together = cells - position % cells;
     return (struct kv_piece){
-        .cell = (size_t)run->slot * cells + cell, .at = at, .n = left < together ? left : together};
+        .cell = ring ? (size_t)run->slot * cells + position % cells
+                     : kv_cache_cell(kv, run->slot, position),
+        .at = at,
+        .n = left < together ? left : together,
+    };
 }
 
 void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out)
@@ -184,7 +224,7 @@ void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_ru
 void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in)
 {
     const size_t k = kv_row_bytes(kv->k[layer]), v = kv_row_bytes(kv->v[layer]), n = run->n_rows;
-    const uint32_t cells = kv_cache_layer_cells(kv, layer);
+    const uint32_t cells = kv_cache_is_ring(kv, layer) ? kv->window_cells : kv->cells;
     const char *from = in;
     for (uint32_t at = n > cells ? run->n_rows - cells : 0; k && at < n;) {
         const struct kv_piece piece = kv_piece_at(kv, layer, run, at);
@@ -196,22 +236,91 @@ void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *ru
     }
 }
 
+/* ---- a pool ------------------------------------------------------------------------------- */
+
+static void kv_copy_cells(struct ggml_tensor *rows, uint32_t from, uint32_t to, void *spare)
+{
+    const size_t row = kv_row_bytes(rows), n = row * KV_PADDING;
+    if (!rows)
+        return;
+    ggml_backend_tensor_get(rows, spare, from * row, n);
+    ggml_backend_tensor_set(rows, spare, to * row, n);
+}
+
+static void kv_copy_extent(struct kv_cache *kv, const struct kv_claim *claim)
+{
+    for (uint32_t i = 0; i < kv->n_layers && claim->from != claim->to; i++) {
+        if (kv_cache_is_ring(kv, i))
+            continue;
+        kv_copy_cells(kv->k[i], claim->from * KV_PADDING, claim->to * KV_PADDING, kv->spare);
+        kv_copy_cells(kv->v[i], claim->from * KV_PADDING, claim->to * KV_PADDING, kv->spare);
+    }
+}
+
+enum error_code kv_cache_claim(struct kv_cache *kv, uint32_t slot, uint32_t first, uint32_t end,
+                               struct error *err)
+{
+    struct kv_claim claim;
+    const uint32_t held = kv_cache_is_pool(kv) ? kv->map.n_held[slot] : 0;
+    if (!kv_cache_is_pool(kv) || first == end)
+        return ERROR_NONE;
+    if (first > held * KV_PADDING)
+        first = held * KV_PADDING;
+    if (kv_map_need(&kv->map, slot, first, end) > kv->map.n_unused)
+        return error_set(err, ERROR_NO_MEMORY,
+                         "the KV cache's %u cells are taken: slot %u has no room for %u tokens",
+                         kv->map.n_extents * KV_PADDING, slot, end);
+    for (uint32_t i = first / KV_PADDING; i < kv_map_extents(end); i++) {
+        const bool there = kv_map_claim(&kv->map, slot, i, &claim);
+        assert(there); /* as counted */
+        kv_copy_extent(kv, &claim);
+    }
+    return ERROR_NONE;
+}
+
+void kv_cache_cut(struct kv_cache *kv, uint32_t slot)
+{
+    if (kv_cache_is_pool(kv))
+        kv_map_cut(&kv->map, slot, kv->lengths[slot]);
+}
+
+/* Whole extents are shared; the first position that is still to be copied. */
+static enum error_code kv_cache_share(struct kv_cache *kv, uint32_t from, uint32_t to,
+                                      uint32_t length, uint32_t *copied_from, struct error *err)
+{
+    *copied_from = 0;
+    if (!kv_cache_is_pool(kv))
+        return ERROR_NONE;
+    kv_map_share(&kv->map, from, to, length);
+    *copied_from = length / KV_PADDING * KV_PADDING;
+    const enum error_code code = kv_cache_claim(kv, to, *copied_from, length, err);
+    if (code)
+        kv_map_cut(&kv->map, to, 0);
+    return code;
+}
+
+/* ---- copies of slots ---------------------------------------------------------------------- */
+
 enum error_code kv_cache_copy(struct kv_cache *kv, uint32_t from, uint32_t to, uint32_t length,
                               struct error *err)
 {
+    uint32_t copied_from;
     void *bytes = mem_new((length ? length : 1) * kv_cache_row_bytes(kv));
     if (!bytes)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory to copy %u tokens of KV cache",
                          length);
-    for (uint32_t i = 0; i < kv->n_layers; i++) {
-        const uint32_t first = kv_cache_layer_start(kv, i, from);
+    const enum error_code code = kv_cache_share(kv, from, to, length, &copied_from, err);
+    for (uint32_t i = 0; i < kv->n_layers && !code; i++) {
+        const uint32_t first =
+            kv_cache_is_ring(kv, i) ? kv_cache_layer_start(kv, i, from) : copied_from;
         struct kv_run run = {.slot = from, .first = first};
         run.n_rows = length > first ? length - first : 0;
         kv_cache_read(kv, i, &run, bytes);
         run.slot = to;
         kv_cache_write(kv, i, &run, bytes);
     }
-    kv->starts[to] = kv->starts[from];
+    if (!code)
+        kv->starts[to] = kv->starts[from];
     mem_free(bytes);
-    return ERROR_NONE;
+    return code;
 }

@@ -5,12 +5,16 @@
  * written by one set_rows. A slot's cells beyond its length hold old values that no mask lets
  * in.
  *
+ * Or, with stage_options.cells: a pool, [row width, cells], of which slots have extents
+ * (kv_map.h). Our own attention reads those; ggml's needs rows side by side.
+ *
  * Windowed layers have fewer cells a slot, n <= cells (kv_window_cells()): position p is row
  * s * n + p % n, over what was n positions before. `starts` says from which position on they have a
  * slot's rows. */
 #pragma once
 
 #include "base/error.h"
+#include "engine/kv_map.h"
 #include "engine/stage.h"
 #include "model/architecture.h"
 
@@ -23,7 +27,10 @@ struct kv_cache {
     ggml_backend_buffer_type_t type;
     struct ggml_tensor **k; /* [n_layers] */
     struct ggml_tensor **v; /* [n_layers]; each NULL where a value is the beginning of its key */
+    const struct layer_form *layers; /* [n_layers] */
     uint32_t n_layers, n_slots, cells;
+    struct kv_map map;             /* of a pool; zeroed: each slot has its cells to itself */
+    void *spare;                   /* of a pool: room for an extent of a layer */
     uint32_t window, window_cells; /* of the model's windowed layers; 0 and `cells`: it has none */
     uint32_t *lengths;             /* [n_slots] */
     uint32_t *starts;              /* [n_slots]: the first position that windowed layers have */
@@ -45,11 +52,20 @@ uint64_t kv_cache_bytes(const struct kv_cache *kv);
 enum error_code kv_cache_alloc(struct kv_cache *kv, struct error *err);
 void kv_cache_deinit(struct kv_cache *kv);
 
-/* What one more token of context takes, in all slots. */
+/* What one more token of context takes, in all slots; in a pool, what one more cell takes. */
 uint64_t kv_cache_bytes_per_cell(const struct kv_cache *kv);
 
-/* Of one slot; 0: the layer has no cache. */
-uint32_t kv_cache_layer_cells(const struct kv_cache *kv, uint32_t layer);
+bool kv_cache_is_pool(const struct kv_cache *kv);
+/* The layer keeps a window of each slot. */
+bool kv_cache_is_ring(const struct kv_cache *kv, uint32_t layer);
+/* Where the slot's row of this position is, in layers that are no rings. */
+uint32_t kv_cache_cell(const struct kv_cache *kv, uint32_t slot, uint32_t position);
+/* Gives the slot the extents for positions `first` to `end` - 1. ERROR_NO_MEMORY: the pool has too
+ * few. Without a pool there is nothing to do, here and in kv_cache_cut(). */
+enum error_code kv_cache_claim(struct kv_cache *kv, uint32_t slot, uint32_t first, uint32_t end,
+                               struct error *err);
+/* The slot has no more than its present length. */
+void kv_cache_cut(struct kv_cache *kv, uint32_t slot);
 /* The first position of the slot that the layer has. */
 uint32_t kv_cache_layer_start(const struct kv_cache *kv, uint32_t layer, uint32_t slot);
 /* The slot's rows up to `end` - 1 are about to be written; 0: it is emptied. */
@@ -65,6 +81,7 @@ uint64_t kv_cache_row_bytes(const struct kv_cache *kv);
  */
 void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out);
 void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in);
-/* Positions 0 .. length - 1 of a slot; of windowed layers all that they have. */
+/* Positions 0 .. length - 1 of a slot; of windowed layers all that they have. In a pool, whole
+ * extents are shared. */
 enum error_code kv_cache_copy(struct kv_cache *kv, uint32_t from, uint32_t to, uint32_t length,
                               struct error *err);

@@ -53,6 +53,20 @@ static enum error_code check_windows(const struct stage *stage, const struct bat
     return ERROR_NONE;
 }
 
+/* On failure of one, those before keep what they were given: it is theirs when they go on. */
+static enum error_code claim_cells(struct stage *stage, const struct batch *batch,
+                                   struct error *err)
+{
+    enum error_code code = ERROR_NONE;
+    for (uint32_t i = 0, n; i < batch->n_rows && !code; i += n) {
+        const struct batch_row *row = &batch->rows[i];
+        for (n = 1; i + n < batch->n_rows && row[n].slot == row->slot;)
+            n++;
+        code = kv_cache_claim(&stage->kv, row->slot, row->position, row->position + n, err);
+    }
+    return code;
+}
+
 /* What a slot held before is another sequence's. */
 static void clear_new_states(struct stage *stage, const struct batch *batch)
 {
@@ -97,6 +111,8 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
     if (!code)
         code = check_windows(stage, batch, err);
     if (!code)
+        code = claim_cells(stage, batch, err);
+    if (!code)
         code = prepare_graph(stage, &shape, err);
     if (code)
         return code;
@@ -132,6 +148,7 @@ void stage_kv_truncate(struct stage *stage, uint32_t slot, uint32_t length)
         stage->kv.lengths[slot] = stage->state.n_recurrent ? 0 : length;
     if (!stage->kv.lengths[slot])
         kv_cache_advance(&stage->kv, slot, 0);
+    kv_cache_cut(&stage->kv, slot);
 }
 
 enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
@@ -193,6 +210,8 @@ enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, co
                                struct error *err)
 {
     enum error_code code = check_run(stage, run, stage->options.context, err);
+    if (!code)
+        code = kv_cache_claim(&stage->kv, run->slot, run->first, run->first + run->n_rows, err);
     if (!code)
         kv_cache_write(&stage->kv, run->layer - stage->options.first_layer, run, in);
     return code;

@@ -6,8 +6,9 @@
  *
  * Layers with a recurrence keep a state (recurrent_state.h) with the same life as the KV cache.
  *
- * KV cache: `n_slots` slots of `context` tokens, allocated when the stage opens. A slot holds
- * one sequence from position 0 on, without gaps: the rows of a batch must continue it.
+ * KV cache: `n_slots` slots of `context` tokens, allocated when the stage opens, or a pool that
+ * they share. A slot holds one sequence from position 0 on, without gaps: the rows of a batch must
+ * continue it.
  *
  * Memory is computed before anything is allocated (stage_measure), and what it says is what
  * stage_open() takes.
@@ -36,6 +37,8 @@ struct stage_options {
     uint32_t n_layers;
     uint32_t n_slots;  /* sequences at once */
     uint32_t context;  /* tokens per slot */
+    uint32_t cells;    /* tokens of all slots together, rounded up to 256: a pool (kv_map.h), where
+                          attention is our own; at least a context. 0: each slot has its own */
     uint32_t rows_max; /* rows of one batch */
     enum kv_type kv_type;
     enum flash_mode flash;
@@ -105,7 +108,8 @@ uint32_t batch_output_count(const struct batch *batch);
 /* Computes the batch. `in`: hidden rows, NULL for the first stage. `out`: room for n_rows x
  * stage_width() floats, or on the last stage batch_output_count() x stage_output_width()
  * (x stage_width() for embeddings); NULL when there is nothing to give. On failure the slots
- * keep their length; those of a stage with recurrent layers are empty then. */
+ * keep their length; those of a stage with recurrent layers are empty then. ERROR_NO_MEMORY also
+ * when a pool has no cells left. */
 enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in,
                               float *out, struct error *err);
 

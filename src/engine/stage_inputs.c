@@ -75,7 +75,7 @@ void stage_inputs_set(const struct graph *graph, const struct batch *batch,
                       const float *hidden)
 {
     int32_t *tokens = host_data(graph->tokens), *positions = host_data(graph->positions);
-    int32_t *outputs = host_data(graph->outputs);
+    int32_t *outputs = host_data(graph->outputs), *sequences = host_data(graph->sequences);
     int64_t *cells = host_data(graph->cells), *cells_window = host_data(graph->cells_window);
     set_slots(host_data(graph->slots));
     set_slopes(host_data(graph->slopes), hyperparameters->n_head);
@@ -89,10 +89,12 @@ void stage_inputs_set(const struct graph *graph, const struct batch *batch,
         if (temperatures)
             temperatures[i] = temperature(hyperparameters, row->position);
         if (cells)
-            cells[i] = (int64_t)row->slot * kv->cells + row->position;
+            cells[i] = kv_cache_cell(kv, row->slot, row->position);
         if (cells_window)
             cells_window[i] =
                 (int64_t)row->slot * kv->window_cells + row->position % kv->window_cells;
+        if (sequences)
+            sequences[i] = (int32_t)row->slot;
         if (outputs && row->output)
             *outputs++ = (int32_t)i;
     }

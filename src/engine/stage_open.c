@@ -32,6 +32,9 @@ static enum error_code check_options(const struct model *model, const struct sta
                          "a context of %u tokens: beyond %u tokens this family attends in chunks, "
                          "which Medley does not compute; use a shorter --context",
                          o->context, most);
+    if (o->cells && (o->cells < o->context || o->cells > LIMIT_POOL_CELLS))
+        return error_set(err, ERROR_INVALID, "%u cells; a context of %u to %d are possible",
+                         o->cells, o->context, LIMIT_POOL_CELLS);
     if (o->rows_max < 1 || o->rows_max > LIMIT_BATCH_ROWS)
         return error_set(err, ERROR_INVALID, "batches of %u rows; 1 to %d are possible",
                          o->rows_max, LIMIT_BATCH_ROWS);
@@ -86,6 +89,7 @@ static enum error_code set_attention(struct stage *stage, struct error *err)
                          stage->options.n_layers);
     const uint32_t window_cells =
         kv_window_cells(h->window, stage->options.rows_max, stage->options.context);
+    const bool is_whole = window_cells == kv_cells(stage->options.context);
     for (uint32_t i = 0; i < stage->options.n_layers; i++) {
         const struct layer_form *form = &h->layers[stage->options.first_layer + i];
         stage->attention[i] = (struct graph_attention){
@@ -100,11 +104,13 @@ static enum error_code set_attention(struct stage *stage, struct error *err)
             .dim_k = h->n_head_dim_k,
             .dim_v = h->n_head_dim_v,
             .window = form->is_windowed ? h->window : 0,
-            .ring = form->is_windowed ? window_cells : 0,
+            .ring = form->is_windowed && !is_whole ? window_cells : 0,
             .scale = h->attention_scale,
             .softcap = h->attention_softcap,
             .type = attention_type_of(stage->options.kv_type),
         };
+        if (stage->options.cells && !stage->attention[i].form.ring)
+            stage->attention[i].map = &stage->kv.map;
     }
     stage->source.attention = stage->attention;
     return ERROR_NONE;
@@ -116,6 +122,11 @@ static enum error_code choose_flash(struct stage *stage, struct error *err)
         stage->source.flash = true;
         return set_attention(stage, err);
     }
+    if (stage->options.cells)
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "%s: caches share cells only where attention is Medley's own, on the CPU "
+                         "with --flash auto or on; leave --cells out",
+                         device_info(stage->device)->id);
     bool has = stage->options.flash != FLASH_OFF && has_flash(stage);
     if (stage->options.flash == FLASH_ON && !has)
         return error_set(
@@ -301,6 +312,7 @@ static enum error_code stage_measure_graphs(struct stage *stage, struct error *e
 static enum error_code check_fits(const struct stage *stage, struct error *err)
 {
     const struct stage_memory *m = &stage->memory;
+    const struct stage_options *o = &stage->options;
     struct device_memory now = device_memory(stage->device);
     uint64_t weights, host;
     weights_bytes(&stage->weights, true, &weights, &host);
@@ -311,13 +323,14 @@ static enum error_code check_fits(const struct stage *stage, struct error *err)
     uint64_t fixed = weights + m->compute;
     uint64_t room = fixed < now.free_bytes ? now.free_bytes - fixed : 0;
     const uint64_t per_cell = kv_cache_bytes_per_cell(&stage->kv),
-                   rings = m->kv - per_cell * stage->kv.cells;
-    uint64_t context =
+                   rings = m->kv - per_cell * (o->cells ? kv_cells(o->cells) : stage->kv.cells);
+    uint64_t cells =
         per_cell && room > rings ? (room - rings) / per_cell / KV_PADDING * KV_PADDING : 0;
-    if (context) {
+    if (cells) {
         snprintf(advice, sizeof advice,
-                 "a context of %llu tokens would fit (--context, or fewer --slots)",
-                 (unsigned long long)context);
+                 o->cells ? "%llu cells would fit (--cells)"
+                          : "a context of %llu tokens would fit (--context, or fewer --slots)",
+                 (unsigned long long)cells);
     } else {
         uint64_t per_layer = needed / stage->options.n_layers;
         snprintf(advice, sizeof advice,

@@ -107,10 +107,12 @@ struct lots {
     uint32_t n_rows;   /* of a block, at most */
 };
 
-/* Where the cells of the row's sequence begin. */
+/* Where the cells of the row's sequence begin; where that is in extents, which sequence it is. */
 static int64_t first_cell(const struct attention_form *form, const struct attention_batch *batch,
                           uint32_t row)
 {
+    if (batch->extents)
+        return batch->extents->sequences[row];
     const uint32_t position = (uint32_t)batch->positions[row];
     return batch->cells[row] - (form->ring ? position % form->ring : position);
 }
@@ -186,6 +188,20 @@ static uint32_t first_seen(const struct attention_form *form, uint32_t position)
     return form->window && position + 1 > form->window ? position + 1 - form->window : 0;
 }
 
+static void find_cells(const struct attention_batch *batch, uint32_t row, uint32_t kv_head,
+                       struct attention_block *b)
+{
+    const struct attention_form *form = b->form;
+    const struct attention_extents *extents = batch->extents;
+    const int64_t first = first_cell(form, batch, row);
+    const size_t cell = extents ? 0 : (size_t)first;
+    b->extents = extents ? extents->extents + (size_t)first * extents->n_each : NULL;
+    b->k = (const char *)batch->k + cell * batch->k_cell +
+           kv_head * head_bytes(form->type, form->dim_k);
+    b->v = (const char *)batch->v + cell * batch->v_cell +
+           kv_head * head_bytes(form->type, form->dim_v);
+}
+
 /* b->n_rows rows from `row` on, of lot `lot`. */
 static void compute_block(const struct attention_kernel *kernel,
                           const struct attention_batch *batch, const struct lots *lots,
@@ -195,13 +211,9 @@ static void compute_block(const struct attention_kernel *kernel,
     const struct attention_form *form = b->form;
     const uint32_t kv_head = lot / lots->n_parts, part = lot % lots->n_parts * lots->n_heads;
     const uint32_t head = kv_head * lots->n_shared + part;
-    const int64_t cell = first_cell(form, batch, row);
     b->n_heads = lots->n_shared - part < lots->n_heads ? lots->n_shared - part : lots->n_heads;
     b->position = (uint32_t)batch->positions[row];
-    b->k = (const char *)batch->k + (size_t)cell * batch->k_cell +
-           kv_head * head_bytes(form->type, form->dim_k);
-    b->v = (const char *)batch->v + (size_t)cell * batch->v_cell +
-           kv_head * head_bytes(form->type, form->dim_v);
+    find_cells(batch, row, kv_head, b);
     gather_queries(batch, row, head, b);
 
     const uint32_t n_queries = b->n_rows * b->n_heads, end = b->position + b->n_rows;

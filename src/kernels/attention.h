@@ -39,16 +39,26 @@ struct attention_form { /* what is the same for all batches */
     enum attention_type type;
 };
 
+/* Where sequences' cells are when they do not stand together: in extents of ATTENTION_EXTENT, a
+ * multiple of a tile. */
+enum { ATTENTION_EXTENT = 256 };
+struct attention_extents {
+    const uint32_t *extents; /* [sequence][n_each]: of the cells 256 i to 256 i + 255 */
+    uint32_t n_each;
+    const int32_t *sequences; /* [row] */
+};
+
 struct attention_batch {
     const float *q;        /* [row][n_head][dim_k] */
     size_t q_row, q_head;  /* in floats */
     const void *k, *v;     /* [cell][n_head_kv][dim_k or dim_v] */
     size_t k_cell, v_cell; /* in bytes */
     const int64_t *cells; /* [row]: the row's own cell; a sequence's cells stand together, in order,
-                             or as a ring */
-    const int32_t *positions; /* [row], in the row's sequence */
-    const float *sinks;       /* [n_head]; NULL: none */
-    float *out;               /* [row][n_head][dim_v] */
+                             or as a ring. Not used with … */
+    const struct attention_extents *extents; /* … which NULL says are not; then there is no ring */
+    const int32_t *positions;                /* [row], in the row's sequence */
+    const float *sinks;                      /* [n_head]; NULL: none */
+    float *out;                              /* [row][n_head][dim_v] */
     uint32_t n_rows;
 };
 

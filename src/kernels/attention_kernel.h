@@ -24,9 +24,11 @@ struct attention_sums {
 struct attention_block {
     const struct attention_form *form;
     uint32_t n_rows, n_heads;
-    uint32_t position;         /* of the first row */
-    const char *k, *v;         /* the sequence's cell 0, of the KV head */
-    size_t k_cell, v_cell;     /* bytes from cell to cell */
+    uint32_t position; /* of the first row */
+    const char *k, *v; /* of the KV head: the sequence's cell 0, or with `extents` … */
+    const uint32_t
+        *extents;          /* … that of the cache: the sequence's. NULL: its cells stand together */
+    size_t k_cell, v_cell; /* bytes from cell to cell */
     uint32_t width_k, width_v; /* dim_k and dim_v, rounded up to ATTENTION_LANES */
     float *q;                  /* [queries][width_k], scaled */
     float *columns;            /* [width_k][TILE]: a tile of K, turned */

@@ -328,6 +328,15 @@ static void attention_kernel_weigh_all(const struct attention_block *block, uint
     }
 }
 
+/* Where the tile that begins at the sequence's cell `cell` begins. */
+static size_t attention_kernel_place(const struct attention_block *block, uint32_t cell)
+{
+    if (block->extents)
+        return (size_t)block->extents[cell / ATTENTION_EXTENT] * ATTENTION_EXTENT +
+               cell % ATTENTION_EXTENT;
+    return block->form->ring ? cell % block->form->ring : cell;
+}
+
 /* ---- the kernel's operations -------------------------------------------------------------- */
 
 static void attention_kernel_begin(const struct attention_block *block, uint32_t n_queries)
@@ -349,7 +358,7 @@ static void attention_kernel_chunk(const struct attention_block *block, uint32_t
         const uint32_t n = end - cell < ATTENTION_TILE ? end - cell : ATTENTION_TILE;
         if (cell + n <= seen)
             continue;
-        const size_t at = form->ring ? cell % form->ring : cell;
+        const size_t at = attention_kernel_place(block, cell);
         convert_tile(form->type, block->k + at * block->k_cell, block->k_cell, n, form->dim_k,
                      block->width_k, block->tile);
         turn_tile(block->tile, n, block->width_k, block->columns);

@@ -301,6 +301,53 @@ static void test_a_slot_is_like_another(void **state)
     world_deinit(&w);
 }
 
+/* The same sequence in extents that stand in no order. */
+static void test_extents_are_like_rows_side_by_side(void **state)
+{
+    (void)state;
+    enum { N = 640, EXTENTS = 4, ORDER = 3 };
+    static const uint32_t extents[2][ORDER] = {{9, 9, 9}, {2, 0, 3}};
+    int32_t ones[N], positions[N];
+    for (uint32_t i = 0; i < N; i++)
+        ones[i] = 1, positions[i] = (int32_t)i;
+    const struct attention_extents where = {&extents[0][0], ORDER, ones};
+    for (uint32_t e = 0; e < EXAMPLES; e++) {
+        const struct attention_form *f = &examples[e].form;
+        const size_t size = sizeof(float) * N * f->n_head * f->dim_v;
+        struct world w;
+        world_init(&w, f, N, examples[e].sinks);
+        char *k = malloc(w.k_cell * EXTENTS * ATTENTION_EXTENT),
+             *v = malloc(w.v_cell * EXTENTS * ATTENTION_EXTENT);
+        float *want = malloc(size), *got = malloc(size);
+        void *scratch = malloc(attention_scratch_bytes(f));
+        assert_true(k && v && want && got && scratch);
+        for (uint32_t i = 0; i < N; i++) {
+            const size_t cell =
+                extents[1][i / ATTENTION_EXTENT] * ATTENTION_EXTENT + i % ATTENTION_EXTENT;
+            memcpy(k + cell * w.k_cell, w.k + i * w.k_cell, w.k_cell);
+            memcpy(v + cell * w.v_cell, w.v + i * w.v_cell, w.v_cell);
+        }
+        const struct attention_batch batch = {.q = w.q,
+                                              .q_row = (size_t)f->n_head * f->dim_k,
+                                              .q_head = f->dim_k,
+                                              .k = k,
+                                              .v = v,
+                                              .k_cell = w.k_cell,
+                                              .v_cell = w.v_cell,
+                                              .extents = &where,
+                                              .positions = positions,
+                                              .sinks = w.sinks,
+                                              .out = got,
+                                              .n_rows = N};
+        compute(attention_kernel_best(), &w, (struct ask){.n = N, .n_threads = 1}, want);
+        for (uint32_t i = 0; i < 3; i++)
+            attention_compute(attention_kernel_best(), f, &batch, scratch, i, 3);
+        assert_memory_equal(got, want, size);
+        free(k), free(v), free(want), free(got), free(scratch);
+        world_deinit(&w);
+    }
+}
+
 /* Processors that fuse multiplications and additions agree, however wide their vectors are. */
 static void test_widths_agree(void **state)
 {
@@ -374,6 +421,7 @@ int main(void)
         cmocka_unit_test(test_is_the_formula),
         cmocka_unit_test(test_a_row_has_the_same_bits_whatever_is_beside_it),
         cmocka_unit_test(test_a_slot_is_like_another),
+        cmocka_unit_test(test_extents_are_like_rows_side_by_side),
         cmocka_unit_test(test_widths_agree),
         cmocka_unit_test(test_every_half_is_converted_exactly),
     };

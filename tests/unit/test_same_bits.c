@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-enum { MODELS_MAX = 64, LENGTH = 540, CROWD_ROWS = 3 };
+enum { MODELS_MAX = 64, LENGTH = 540, CROWD_ROWS = 3, POOL_STEPS = 5, STEP_BACK_TO = 250 };
 
 static struct gpu *gpu;
 static struct device *cpu;
@@ -70,6 +70,7 @@ struct way {
     uint32_t steps[8];
     uint32_t
         rows_max; /* of a batch; 0: all. Few of them leave windowed layers less than all cells */
+    bool pool;    /* the slots share cells, and other sequences have been there before */
 };
 
 static struct stage *open_stage(const struct model *model, enum kv_type kv, const struct way *way)
@@ -77,6 +78,7 @@ static struct stage *open_stage(const struct model *model, enum kv_type kv, cons
     const struct stage_options options = {.n_layers = model_hyperparameters(model)->n_layers,
                                           .n_slots = 3,
                                           .context = LENGTH,
+                                          .cells = way->pool ? 3 * LENGTH : 0,
                                           .rows_max = way->rows_max ? way->rows_max
                                                                     : LENGTH + 1 + CROWD_ROWS,
                                           .kv_type = kv};
@@ -104,15 +106,58 @@ static uint32_t add_rows(struct batch_row *rows, const struct stage *stage, uint
     return n;
 }
 
+static void forward(struct stage *stage, const struct batch_row *rows, uint32_t n, float *out)
+{
+    struct error err = {0};
+    if (stage_forward(stage, &(struct batch){.rows = rows, .n_rows = n}, NULL, out, &err))
+        fail_msg("%s", err.text);
+}
+
+/* So that what the sequence gets of a pool is in no order. */
+static void use_pool(struct stage *stage, struct batch_row *rows, uint32_t n_vocab)
+{
+    for (uint32_t i = 0; i < POOL_STEPS; i++)
+        forward(stage, rows, add_rows(rows, stage, 2, 60, n_vocab), NULL);
+    forward(stage, rows, add_rows(rows, stage, 0, 2, n_vocab), NULL);
+    stage_kv_truncate(stage, 2, 0);
+}
+
+/* What the sequence has is shared with slot 2, and then it goes on from before the end of what is
+ * shared: slot 2 must not see that. */
+static uint32_t share_and_step_back(struct stage *stage, uint32_t at)
+{
+    struct error err = {0};
+    if (stage_kv_copy(stage, 1, 2, at, &err))
+        fail_msg("%s", err.text);
+    stage_kv_truncate(stage, 1, STEP_BACK_TO);
+    return STEP_BACK_TO;
+}
+
+static void check_shared(struct stage *stage, const float *logits, uint32_t n_vocab)
+{
+    const uint32_t at = stage_kv_length(stage, 2);
+    const struct batch_row row = {
+        .slot = 2, .position = at, .token = (int32_t)((at * 31 + 7) % n_vocab), .output = true};
+    float *out = malloc(sizeof(float) * n_vocab);
+    assert_non_null(out);
+    forward(stage, &row, 1, out);
+    if (memcmp(out, logits + (size_t)at * n_vocab, n_vocab * sizeof *out) != 0)
+        fail_msg("a sequence that shares cells was written over at token %u", at);
+    free(out);
+}
+
 /* All logits of the sequence; NULL where the model cannot have this cache. */
 static float *run(const struct model *model, enum kv_type kv, const struct way *way)
 {
     static struct batch_row rows[LENGTH + 1 + CROWD_ROWS];
     const uint32_t n_vocab = model_hyperparameters(model)->n_vocab;
     struct stage *stage = open_stage(model, kv, way);
-    struct error err = {0};
+    bool shares = way->pool && !hyperparameters_has_states(model_hyperparameters(model));
+    const bool shared = shares;
     if (!stage)
         return NULL;
+    if (way->pool)
+        use_pool(stage, rows, n_vocab);
     float *out = malloc(sizeof(float) * LENGTH * n_vocab);
     assert_non_null(out);
     for (uint32_t at = 0, step = 0, n; at < LENGTH; at += n) {
@@ -121,11 +166,15 @@ static float *run(const struct model *model, enum kv_type kv, const struct way *
         n = LENGTH - at < way->steps[step] ? LENGTH - at : way->steps[step];
         n_rows += add_rows(rows + n_rows, stage, 1, n, n_vocab);
         n_rows += crowd ? add_rows(rows + n_rows, stage, 2, CROWD_ROWS, n_vocab) : 0;
-        if (stage_forward(stage, &(struct batch){.rows = rows, .n_rows = n_rows}, NULL,
-                          out + (size_t)at * n_vocab, &err))
-            fail_msg("%s", err.text);
+        forward(stage, rows, n_rows, out + (size_t)at * n_vocab);
         step += way->steps[step + 1] != 0;
+        if (shares && at + n > 300) {
+            at = share_and_step_back(stage, at + n) - n;
+            shares = false;
+        }
     }
+    if (shared)
+        check_shared(stage, out, n_vocab);
     stage_close(stage);
     return out;
 }
@@ -136,6 +185,7 @@ static void check(const char *name, const struct model *model, enum kv_type kv)
     static const struct way ways[] = {
         {.n_threads = 3, .crowd = true, .steps = {7, 40, 1, 64}, .rows_max = 68},
         {.n_threads = 1, .steps = {1, 1, 100, 418, 1}, .rows_max = 418},
+        {.n_threads = 2, .crowd = true, .steps = {7, 40, 1, 64}, .rows_max = 68, .pool = true},
     };
     const uint32_t n_vocab = model_hyperparameters(model)->n_vocab;
     float *want = run(model, kv, &whole);
