@@ -64,6 +64,11 @@ static void driver_publish(struct driver *driver)
     stats->generated_tokens_total += gain->generated_tokens;
     stats->steps_total += gain->steps;
     stats->rows_total += gain->rows;
+    stats->parked_total += gain->n_parked;
+    stats->parked = 0;
+    for (uint32_t i = 0; i < driver->slots.n_slots && driver->options.cells; i++)
+        stats->parked += driver->slots.slots[i].parked;
+    stats->cells_free = driver->slots.map.n_unused * KV_PADDING;
     driver->gain = (struct driver_gain){0};
     assert(stats->slots_busy <= stats->slots_total);
 }
@@ -492,8 +497,8 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
     driver->pipeline.stages = mem_new_array(n_stages, sizeof *driver->pipeline.stages);
     if (!driver->pipeline.stages)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u stages", n_stages);
-    enum error_code code =
-        slot_table_init(&driver->slots, driver->options.n_slots, driver->options.context, err);
+    enum error_code code = slot_table_init(&driver->slots, driver->options.n_slots,
+                                           driver->options.context, driver->options.cells, err);
     driver->slots.window = model_hyperparameters(model)->window;
     driver->slots.window_cells =
         kv_window_cells(driver->slots.window, driver->options.batch_rows, driver->options.context);
@@ -539,6 +544,7 @@ enum error_code driver_open_far(const struct model *model, const struct stage_pl
     driver->last_number = driver->pipeline.far.numbers_after;
     enum error_code code = pipeline_check(model, stages, n_stages, options, &driver->options, err);
     driver->stats.slots_total = driver->options.n_slots;
+    driver->stats.cells_total = driver->stats.cells_free = driver->options.cells;
     if (!code)
         code = driver_build(driver, model, stages, n_stages, err);
     if (code) {

@@ -6,7 +6,8 @@
  * tokens to the requests. Several micro-batches are in flight when there are several stages.
  *
  * Prefix reuse: a new request takes the free slot whose cached tokens share the longest
- * prefix with its prompt, or copies that prefix from a busy slot when that is longer.
+ * prefix with its prompt, or copies that prefix from a busy slot when that is longer. Slots that
+ * share cells share those of the prefix, too.
  *
  * Replay: what a request would generate depends only on its prompt and parameters, so
  * submitting prompt + generated so far continues with the same tokens.
@@ -40,6 +41,9 @@ struct stage_plan {        /* one stage: which layers on which device (plan.h) *
 struct driver_options {
     uint32_t n_slots;    /* sequences at once; 0: 1 */
     uint32_t context;    /* tokens per sequence; 0: the model's own, at most 4096 */
+    uint32_t cells;      /* tokens of all sequences together, which share them as they need them
+                            (step_cells.c); rounded up to 256. 0: each slot has the whole context to
+                            itself. Every stage's attention must be Medley's own (engine/stage.h) */
     uint32_t batch_rows; /* rows of a micro-batch; 0: 512 */
     uint32_t queue_max;  /* requests waiting for a slot; 0: LIMIT_QUEUED_REQUESTS */
     enum kv_type kv_type;

@@ -13,6 +13,7 @@
  * milliseconds. Otherwise, and for new and cancelled requests, the driver's own thread does it. */
 #pragma once
 
+#include "pipeline/answers.h"
 #include "pipeline/driver.h"
 #include "pipeline/memory_watch.h"
 #include "pipeline/pipeline.h"
@@ -25,7 +26,7 @@
 
 /* What a step has added to the statistics. */
 struct driver_gain {
-    uint32_t n_admitted;
+    uint32_t n_admitted, n_parked;
     uint64_t prompt_tokens, cached_tokens, generated_tokens, steps, rows;
 };
 
@@ -47,6 +48,7 @@ struct driver {
 
     /* the baton holder's */
     struct slot_table slots;
+    struct answers answers;
     struct sequence *queue, **queue_end; /* without a slot */
     struct microbatch *unused;
     struct cache_operation *operations; /* for the next micro-batch */
@@ -98,6 +100,31 @@ struct driver_seeds {
 void step_complete(struct driver *driver, struct microbatch *microbatch);
 /* Ends what was cancelled, gives slots to those who wait, sends micro-batches. */
 void step_advance(struct driver *driver, const struct driver_wishes *wishes);
+
+/* ---- step.c and step_cells.c, for each other ---- */
+
+void step_push_operation(struct driver *driver, struct cache_operation operation);
+bool step_operations_are_full(const struct driver *driver);
+/* Slot and stages forget what is in it. */
+void step_empty_slot(struct driver *driver, uint32_t index);
+
+/* Whether there will probably be cells for the sequence to its end: for its prompt, and as many
+ * tokens as answers have had of late. `choice`: which slot's cells it begins with. Always, when no
+ * other needs any. */
+bool step_cells_admit(struct driver *driver, const struct sequence *sequence,
+                      const struct slot_choice *choice);
+/* A sequence that is being computed is about to have much more of the prompt than any has yet. */
+bool step_cells_is_coming(const struct driver *driver, const struct sequence *sequence,
+                          uint32_t reusable, const struct slot_choice *choice);
+/* Those that wait for cells go on, the oldest first, as far as there are likely to be enough; false
+ * when some still wait. */
+bool step_cells_resume(struct driver *driver);
+/* Makes room for what is to be computed: what nobody uses is given back, the longest unused first.
+ * False: that is not enough, and the youngest sequence has been parked; schedule again. */
+bool step_cells_make_room(struct driver *driver, const struct schedule *schedule,
+                          const uint32_t *slots);
+/* What no sequence uses is given back, and computed again if it is asked for; the extents. */
+uint32_t step_cells_give_back_idle(struct driver *driver);
 
 /* ---- driver.c: for step.c ---- */
 

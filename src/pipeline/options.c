@@ -1,6 +1,7 @@
 #include "pipeline/driver.h"
 
 #include "base/limits.h"
+#include "engine/batch_shape.h"
 #include "model/model.h"
 
 enum error_code driver_options_fill(const struct driver_options *given, const struct model *model,
@@ -22,9 +23,17 @@ enum error_code driver_options_fill(const struct driver_options *given, const st
     if (out->context > LIMIT_CONTEXT)
         return error_set(err, ERROR_INVALID, "a context of %u tokens; the limit is %d",
                          out->context, LIMIT_CONTEXT);
+    if (given->cells > LIMIT_POOL_CELLS)
+        return error_set(err, ERROR_INVALID, "%u cells; the limit is %d", given->cells,
+                         LIMIT_POOL_CELLS);
     if (out->batch_rows > LIMIT_BATCH_ROWS)
         return error_set(err, ERROR_INVALID, "a batch of %u rows; the limit is %d", out->batch_rows,
                          LIMIT_BATCH_ROWS);
+    if (out->cells)
+        out->cells = kv_cells(out->cells);
+    if (out->cells && out->cells < kv_cells(out->context))
+        return error_set(err, ERROR_INVALID, "%u cells; one sequence of the context takes %u",
+                         given->cells, kv_cells(out->context));
     uint64_t rows = (uint64_t)out->n_slots * out->context;
     if (rows < out->batch_rows) /* more can never come together */
         out->batch_rows = (uint32_t)rows;

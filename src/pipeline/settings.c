@@ -74,7 +74,7 @@ void pipeline_settings_init(struct pipeline_settings *settings, const struct mod
         .n_vocab = n_vocab,
         .n_embd = n_embd,
         .rows = options->batch_rows,
-        .operations = 4 * options->n_slots + 4,
+        .operations = 6 * options->n_slots + 4,
         .output_floats = outputs * (n_vocab > n_embd ? n_vocab : n_embd),
     };
     settings->sizes = (struct microbatch_sizes){

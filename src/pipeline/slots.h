@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "engine/kv_map.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +21,7 @@ struct slot {
     uint32_t
         epoch;   /* counts how often the slot has been emptied: rows of an older epoch are void */
     bool broken; /* a stage failed on it: to be emptied before it is used again */
+    bool parked; /* its sequence has no cells and waits for some (step_cells.c) */
     uint64_t cache_key; /* of the request whose tokens these are (request.h) */
     uint64_t served;    /* number of the micro-batch that last had rows of it */
 };
@@ -29,16 +31,27 @@ struct slot_table {
     uint32_t n_slots;
     int32_t *tokens;               /* of all slots */
     uint32_t window, window_cells; /* of windowed layers (kv_window_cells()); 0: there are none */
+    struct kv_map map;             /* of the cells that slots share; zeroed: they do not */
+    bool *marks;                   /* [map.n_extents] */
     bool whole_only; /* a state (engine/recurrent_state.h) cannot be cut: a prompt begins with all
                         that a slot has, or is computed from its start */
 };
 
+/* `cells`: that the slots share; 0: each has its own. */
 enum error_code slot_table_init(struct slot_table *table, uint32_t n_slots, uint32_t context,
-                                struct error *err);
+                                uint32_t cells, struct error *err);
 void slot_table_deinit(struct slot_table *table);
 
-/* The slot has `n` tokens more; none: it is emptied. */
+bool slot_table_is_pool(const struct slot_table *table);
+
+/* The slot has `n` tokens more, for which there are cells; none: it is emptied. */
 void slot_table_place(struct slot_table *table, uint32_t slot, uint32_t n);
+/* The slot's first `length` tokens stay. */
+void slot_table_cut(struct slot_table *table, uint32_t slot, uint32_t length);
+/* The empty slot `to` begins like `from`. */
+void slot_table_copy(struct slot_table *table, uint32_t from, uint32_t to, uint32_t length);
+/* Of a copy, what there are cells for: at least its whole extents. */
+uint32_t slot_table_copyable(const struct slot_table *table, uint32_t length);
 
 enum {
     /* A copy is a pass over the cache of every stage; shorter prefixes are as quickly computed. */
@@ -61,3 +74,8 @@ struct slot_choice {
  * prefix whose window has been written over counts for nothing. */
 bool slot_table_choose(const struct slot_table *table, const int32_t *prompt, uint32_t reusable,
                        uint64_t cache_key, struct slot_choice *out);
+
+/* A slot that shares the longest prefix with a prompt, other than `except`, as slot_table_choose()
+ * counts; `under_way`: also with what is to be computed. The prefix; 0: none. */
+uint32_t slot_table_source(const struct slot_table *table, uint32_t except, const int32_t *prompt,
+                           uint32_t reusable, uint64_t cache_key, bool under_way, uint32_t *source);

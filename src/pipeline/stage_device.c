@@ -263,6 +263,7 @@ static void device_stage_run_opening(struct device_job *job)
         .n_layers = stage->n_layers,
         .n_slots = options->n_slots,
         .context = options->context,
+        .cells = options->cells,
         .rows_max = options->batch_rows,
         .kv_type = options->kv_type,
         .flash = options->flash,

@@ -39,8 +39,12 @@ static void step_finish(struct driver *driver, struct sequence *sequence, enum f
     usage.queued_ns = admitted_ns - sequence->submitted_ns;
     usage.prefill_ns = first_ns - admitted_ns;
     usage.decode_ns = now_ns - first_ns;
-    if (sequence->slot != SLOT_NONE)
+    if (sequence->slot != SLOT_NONE) {
         driver->slots.slots[sequence->slot].sequence = NULL;
+        driver->slots.slots[sequence->slot].parked = false;
+    }
+    if (sequence->generated && (reason == FINISH_STOP || reason == FINISH_LENGTH))
+        answers_note(&driver->answers, sequence->generated);
     driver->n_ended++;
     driver_retire(driver, sequence);
     sequence->request.handlers.done(sequence->request.arg, reason, &usage,
@@ -72,7 +76,7 @@ static void step_cancel(struct driver *driver)
 
 /* ---- slots ---------------------------------------------------------------------------- */
 
-static void step_push_operation(struct driver *driver, struct cache_operation operation)
+void step_push_operation(struct driver *driver, struct cache_operation operation)
 {
     assert(driver->n_operations < driver->pipeline.shape.operations);
     driver->operations[driver->n_operations++] = operation;
@@ -91,7 +95,7 @@ static void step_push_setup(struct driver *driver, uint32_t slot, const struct r
                     request->n_top_logprobs);
 }
 
-static void step_empty_slot(struct driver *driver, uint32_t index)
+void step_empty_slot(struct driver *driver, uint32_t index)
 {
     struct slot *slot = &driver->slots.slots[index];
     if (slot->n_placed || slot->broken)
@@ -112,15 +116,14 @@ static void step_occupy(struct driver *driver, struct sequence *sequence,
     } else if (choice->keep < slot->n_placed) {
         step_push_operation(driver,
                             (struct cache_operation){.slot = choice->slot, .length = choice->keep});
-        slot->n_placed = choice->keep;
+        slot_table_cut(&driver->slots, choice->slot, choice->keep);
     }
     if (choice->copy) {
         step_push_operation(driver, (struct cache_operation){.slot = choice->slot,
                                                              .from = choice->copy_from,
                                                              .length = choice->copy,
                                                              .copy = true});
-        slot->n_placed = choice->copy;
-        slot->start = driver->slots.slots[choice->copy_from].start;
+        slot_table_copy(&driver->slots, choice->copy_from, choice->slot, choice->copy);
     }
     if (sequence->request.n_predict)
         step_push_setup(driver, choice->slot, &sequence->request);
@@ -137,15 +140,17 @@ static void step_occupy(struct driver *driver, struct sequence *sequence,
     sequence->admitted_ns = clock_now_ns();
 }
 
-/* An admission takes two operations at most; one a slot is kept back for sequences that start
- * over. */
-static bool step_operations_are_full(const struct driver *driver)
+/* An admission takes two operations at most; two a slot are kept back for sequences that start over
+ * and for slots that are given back. */
+bool step_operations_are_full(const struct driver *driver)
 {
-    return driver->n_operations + 2 + driver->slots.n_slots > driver->pipeline.shape.operations;
+    return driver->n_operations + 2 + 2 * driver->slots.n_slots > driver->pipeline.shape.operations;
 }
 
 static void step_admit(struct driver *driver)
 {
+    if (!step_operations_are_full(driver) && !step_cells_resume(driver))
+        return;
     while (driver->queue && !step_operations_are_full(driver)) {
         struct sequence *sequence = driver->queue;
         /* The last prompt token is always computed: its logits are needed. */
@@ -154,6 +159,11 @@ static void step_admit(struct driver *driver)
         if (!slot_table_choose(&driver->slots, sequence->request.prompt,
                                reuses ? sequence->request.n_prompt - 1 : 0,
                                sequence->request.cache_key, &choice))
+            return;
+        choice.copy = slot_table_copyable(&driver->slots, choice.copy);
+        if (step_cells_is_coming(driver, sequence, reuses ? sequence->request.n_prompt - 1 : 0,
+                                 &choice) ||
+            !step_cells_admit(driver, sequence, &choice))
             return;
         step_unqueue(driver, sequence);
         step_occupy(driver, sequence, &choice);
@@ -181,7 +191,7 @@ static uint32_t step_describe(const struct driver *driver, struct schedule_item 
     uint32_t n = 0;
     for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
         const struct slot *slot = &driver->slots.slots[i];
-        if (!slot->sequence)
+        if (!slot->sequence || slot->parked)
             continue;
         uint32_t waiting = slot->n_known - slot->n_placed;
         items[n] = (struct schedule_item){
@@ -233,9 +243,7 @@ static uint32_t step_batch_rows(struct driver *driver)
 /* Fills `microbatch` with what is to be done next; false when that is nothing. */
 static bool step_form(struct driver *driver, struct microbatch *microbatch)
 {
-    struct schedule_item items[LIMIT_SEQUENCES];
     uint32_t slots[LIMIT_SEQUENCES];
-    uint32_t n_items = step_describe(driver, items, slots);
     uint64_t embedding_rows = driver->pipeline.shape.output_floats / driver->pipeline.shape.n_embd;
     struct schedule_limits limits = {
         .rows = step_batch_rows(driver),
@@ -245,7 +253,11 @@ static bool step_form(struct driver *driver, struct microbatch *microbatch)
         .embedding_rows = embedding_rows < UINT32_MAX ? (uint32_t)embedding_rows : UINT32_MAX,
     };
     struct schedule schedule;
-    schedule_next(items, n_items, &limits, &schedule);
+    do {
+        struct schedule_item items[LIMIT_SEQUENCES];
+        const uint32_t n_items = step_describe(driver, items, slots);
+        schedule_next(items, n_items, &limits, &schedule);
+    } while (!step_cells_make_room(driver, &schedule, slots));
     if (!schedule.n_shares && !step_operations_are_full(driver))
         return false;
     microbatch_clear(microbatch);
@@ -276,6 +288,8 @@ static void step_begin_anew(struct driver *driver, const struct error *why)
         slot_table_place(&driver->slots, i, 0);
         slot->broken = true;
         slot->epoch++;
+        if (slot_table_is_pool(&driver->slots))
+            step_empty_slot(driver, i); /* what a stage may still hold is nobody's */
     }
 }
 
@@ -284,11 +298,14 @@ static void step_begin_anew(struct driver *driver, const struct error *why)
 static void step_come_to_rest(struct driver *driver)
 {
     assert(!driver->n_in_flight && !driver->n_cached);
+    uint32_t n_extents = 0; /* the successor has them one by one */
     for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
         struct slot *slot = &driver->slots.slots[i];
         if (!slot->sequence)
             continue;
-        if (!slot->broken && slot->n_placed)
+        n_extents += kv_map_extents(slot->n_placed);
+        if (!slot->broken && slot->n_placed &&
+            (!driver->options.cells || n_extents <= driver->slots.map.n_extents))
             driver->cached[driver->n_cached++] =
                 (struct cached_slot){i, slot->n_placed, slot->tokens, slot->cache_key};
         step_finish(driver, slot->sequence, FINISH_CANCELLED, NULL);
@@ -301,6 +318,17 @@ static void step_come_to_rest(struct driver *driver)
     driver->has_settled = true;
 }
 
+/* What was to be done with a slot is not, for it has been filled. */
+static void step_drop_operations(struct driver *driver, uint32_t slot)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < driver->n_operations; i++) {
+        if (driver->operations[i].slot != slot)
+            driver->operations[kept++] = driver->operations[i];
+    }
+    driver->n_operations = kept;
+}
+
 static void step_take_seeds(struct driver *driver, const struct driver_seeds *seeds)
 {
     for (uint32_t i = 0; i < seeds->n; i++) {
@@ -308,10 +336,21 @@ static void step_take_seeds(struct driver *driver, const struct driver_seeds *se
         struct slot *slot = &driver->slots.slots[seed->slot];
         assert(!slot->sequence);
         memcpy(slot->tokens, seed->tokens, seed->n_tokens * sizeof *slot->tokens);
-        slot->n_known = slot->n_placed = seed->n_tokens;
+        const bool is_known =
+            seed->n_tokens &&
+            (!driver->options.cells || kv_map_need(&driver->slots.map, seed->slot, 0,
+                                                   seed->n_tokens) <= driver->slots.map.n_unused);
+        slot->broken = !is_known;
+        if (!is_known) { /* given back at once: stages may hold more than is counted here */
+            slot->n_known = 0;
+            step_empty_slot(driver, seed->slot);
+            continue;
+        }
+        step_drop_operations(driver, seed->slot);
+        slot_table_place(&driver->slots, seed->slot, seed->n_tokens);
+        slot->n_known = seed->n_tokens;
         slot->start = kv_window_start(driver->slots.window, seed->n_tokens);
         slot->cache_key = seed->cache_key;
-        slot->broken = seed->n_tokens == 0;
         slot->epoch++;
     }
 }
@@ -406,11 +445,13 @@ static void step_deliver(struct driver *driver, struct sequence *sequence,
     const struct request *request = &sequence->request;
     uint32_t end = share->position + share->n_rows;
     assert(end <= driver->slots.slots[share->slot].n_known);
-    if (share->gives_rows) {
-        for (uint32_t i = 0; i < share->n_rows; i++)
+    for (uint32_t i = 0; i < share->n_rows && share->gives_rows; i++) {
+        if (share->position + i >= sequence->n_rows_given)
             request->handlers.row(request->arg, share->position + i, outputs + (size_t)i * width,
                                   width);
     }
+    if (share->gives_rows && end > sequence->n_rows_given)
+        sequence->n_rows_given = end;
     if (end < driver->slots.slots[share->slot].n_known)
         return;
     if (share->pick)

@@ -42,6 +42,7 @@ static uint64_t plan_compute_measure_stage(struct measuring *self, uint32_t firs
         .n_layers = n_layers,
         .n_slots = self->options->n_slots,
         .context = self->options->context,
+        .cells = self->options->cells,
         .rows_max = self->options->batch_rows,
         .kv_type = self->options->kv_type,
         .flash = self->options->flash,

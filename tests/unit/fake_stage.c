@@ -2,6 +2,8 @@
 
 #include "base/mem.h"
 #include "base/random.h"
+#include "engine/batch_shape.h"
+#include "engine/kv_map.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -20,6 +22,7 @@ struct stage {
     uint32_t *lengths; /* by slot */
     uint64_t *states;  /* layer x slot x position */
     uint64_t n_forwards;
+    struct kv_map map; /* counted, nothing more; a driver must not ask for what is not there */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -173,17 +176,21 @@ enum error_code stage_open(struct device *device, const struct model *model,
     uint32_t *lengths = mem_new_array(options->n_slots, sizeof *lengths);
     uint64_t *states = mem_new_array(
         (size_t)options->n_layers * options->n_slots * options->context, sizeof *states);
-    if (!stage || !lengths || !states) {
-        mem_free(stage);
-        mem_free(lengths);
-        mem_free(states);
-        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a toy");
-    }
+    if (!stage || !lengths || !states)
+        goto no_memory;
     *stage =
         (struct stage){.device = device, .options = *options, .lengths = lengths, .states = states};
+    if (options->cells &&
+        kv_map_init(&stage->map, options->n_slots, options->context, options->cells, NULL))
+        goto no_memory;
     atomic_fetch_add(&stages_open, 1);
     *out = stage;
     return ERROR_NONE;
+no_memory:
+    mem_free(stage);
+    mem_free(lengths);
+    mem_free(states);
+    return error_set(err, ERROR_NO_MEMORY, "not enough memory for a toy");
 }
 
 void stage_close(struct stage *stage)
@@ -191,6 +198,7 @@ void stage_close(struct stage *stage)
     assert(fake_device_current() == stage->device);
     mem_free(stage->lengths);
     mem_free(stage->states);
+    kv_map_deinit(&stage->map);
     mem_free(stage);
     atomic_fetch_sub(&stages_open, 1);
 }
@@ -262,6 +270,16 @@ static uint32_t check_batch(struct stage *stage, const struct batch *batch, cons
     return n_alone;
 }
 
+static void claim_cells(struct stage *stage, uint32_t slot, uint32_t end)
+{
+    struct kv_claim claim;
+    for (uint32_t i = stage->lengths[slot] / KV_PADDING;
+         stage->options.cells && i < kv_map_extents(end); i++) {
+        const bool there = kv_map_claim(&stage->map, slot, i, &claim);
+        assert(there || faults_now().strangers);
+    }
+}
+
 static void note(const struct batch *batch, uint32_t n_alone)
 {
     uint32_t n_outputs = batch_output_count(batch);
@@ -322,6 +340,7 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
             hash = layer_state(before, hash, stage->options.first_layer + layer);
             *state_at(stage, layer, row->slot, row->position) = hash;
         }
+        claim_cells(stage, row->slot, row->position + 1);
         stage->lengths[row->slot] = row->position + 1;
         if (stage_is_last(stage) && !row->output)
             continue;
@@ -345,6 +364,8 @@ void stage_kv_truncate(struct stage *stage, uint32_t slot, uint32_t length)
     assert(fake_device_current() == stage->device && slot < stage->options.n_slots);
     if (length < stage->lengths[slot])
         stage->lengths[slot] = length;
+    if (stage->options.cells)
+        kv_map_cut(&stage->map, slot, stage->lengths[slot]);
 }
 
 enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
@@ -362,6 +383,11 @@ enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, u
     for (uint32_t layer = 0; layer < stage->options.n_layers; layer++)
         memcpy(state_at(stage, layer, to, 0), state_at(stage, layer, from, 0),
                length * sizeof(uint64_t));
+    if (stage->options.cells) {
+        kv_map_share(&stage->map, from, to, length);
+        stage->lengths[to] = length / KV_PADDING * KV_PADDING;
+        claim_cells(stage, to, length);
+    }
     stage->lengths[to] = length;
     pthread_mutex_lock(&lock);
     trace.copies += stage_is_first(stage);
@@ -436,6 +462,7 @@ enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, co
 void stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length)
 {
     assert(fake_device_current() == stage->device && slot < stage->options.n_slots);
+    claim_cells(stage, slot, length);
     stage->lengths[slot] = length;
 }
 

@@ -4,6 +4,7 @@
 #include "far_world.h"
 
 #include "base/random.h"
+#include "engine/batch_shape.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,11 +24,14 @@ struct scenario {
     struct far_world far; /* with stages on other machines, or only its `world` */
     bool is_far;
     uint32_t context;
+    uint32_t predict; /* of a request, less than this */
     uint32_t n_clients;
     struct client clients[CLIENTS_MAX];
     bool accepted[CLIENTS_MAX];
     bool cancelled[CLIENTS_MAX];
 };
+
+static uint64_t n_parked; /* in all scenarios */
 
 static uint32_t draw(struct scenario *scenario, uint32_t below)
 {
@@ -50,6 +54,13 @@ static void open_world(struct scenario *scenario)
         .batch_rows = 1 + draw(scenario, chance(scenario, 50) ? 8 : 200),
         .no_prefix_reuse = chance(scenario, 10),
     };
+    scenario->predict = 60;
+    if (chance(scenario, 50)) { /* a context and a little more, for all */
+        options.context = scenario->context = 300 + draw(scenario, 200);
+        options.n_slots = 2 + draw(scenario, 10);
+        options.cells = scenario->context + draw(scenario, 3 * KV_PADDING);
+        scenario->predict = 400;
+    }
     static const char *const splits[] = {"1", "01", "10", "012", "0110", "1201", "0123"};
     scenario->is_far = chance(scenario, 40);
     if (scenario->is_far)
@@ -62,7 +73,7 @@ static void open_world(struct scenario *scenario)
 static void draw_client(struct scenario *scenario, struct client *client)
 {
     uint32_t n_prompt = 1 + draw(scenario, scenario->context - 1);
-    client_init(client, draw(scenario, 3), n_prompt, draw(scenario, 60));
+    client_init(client, draw(scenario, 3), n_prompt, draw(scenario, scenario->predict));
     if (chance(scenario, 70)) {
         uint32_t at = draw(scenario, n_prompt);
         client->prompt[at] = (int32_t)draw(scenario, FAKE_VOCAB);
@@ -132,6 +143,8 @@ static void check(struct scenario *scenario, bool may_fail)
     assert_int_equal(stats.slots_busy, 0);
     assert_int_equal(stats.queued, 0);
     assert_int_equal(stats.requests_total, scenario->n_clients);
+    assert_int_equal(stats.parked, 0);
+    n_parked += stats.parked_total;
 }
 
 /* After everything: the driver is as good as new. */
@@ -193,6 +206,7 @@ static void test_undisturbed(void **state)
 {
     (void)state;
     run_all(1, 0, false);
+    assert_true(n_parked > 0 || getenv("MEDLEY_SEEDS")); /* else the pools were no test */
 }
 
 static void test_cancelled(void **state)

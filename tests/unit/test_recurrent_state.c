@@ -147,7 +147,7 @@ static void test_only_whole_slots_are_reused(void **state)
     int32_t prompt[64];
     for (int32_t i = 0; i < 64; i++)
         prompt[i] = i;
-    assert_int_equal(slot_table_init(&table, 2, 64, NULL), ERROR_NONE);
+    assert_int_equal(slot_table_init(&table, 2, 64, 0, NULL), ERROR_NONE);
     memcpy(table.slots[0].tokens, prompt, sizeof prompt);
     table.slots[0].n_known = table.slots[0].n_placed = 40;
     for (int whole = 0; whole < 2; whole++) {
