@@ -20,7 +20,7 @@ MAGIC, VERSION, ALIGNMENT = b"GGUF", 3, 32
 Q8_BLOCK = 32
 
 # The numbers of value types and tensor types are the format's.
-VALUE_U32, VALUE_I32, VALUE_F32, VALUE_BOOL, VALUE_STRING, VALUE_ARRAY, VALUE_U64 = 4, 5, 6, 7, 8, 9, 10
+VALUE_U8, VALUE_U32, VALUE_I32, VALUE_F32, VALUE_BOOL, VALUE_STRING, VALUE_ARRAY, VALUE_U64 = 0, 4, 5, 6, 7, 8, 9, 10
 TENSOR_TYPES = {"F32": 0, "F16": 1, "Q8_0": 8}
 FILE_TYPES = {"F32": 0, "F16": 1, "Q8_0": 7}  # general.file_type: what most of the tensors are
 
@@ -105,6 +105,10 @@ class Writer:
         if key in self.metadata:
             raise ValueError(f"metadata key {key!r} is there already")
         self.metadata[key] = value_bytes(value)
+
+    def add_bytes(self, key, content):
+        """An array of unsigned bytes."""
+        self.metadata[key] = struct.pack("<IIQ", VALUE_ARRAY, VALUE_U8, len(content)) + content
 
     def add_tensor(self, name, weights, kind):
         """weights: [rows, columns] or [columns]; a column is what lies side by side in memory."""

@@ -98,7 +98,8 @@ static void inspect_json_add_model(yyjson_mut_doc *doc, yyjson_mut_val *root,
     yyjson_mut_obj_add_uint(doc, root, "n_vocab", h->n_vocab);
     yyjson_mut_obj_add_uint(doc, root, "n_experts", h->n_experts);
     yyjson_mut_obj_add_uint(doc, root, "n_experts_used", h->n_experts_used);
-    yyjson_mut_obj_add_bool(doc, root, "tied_output", !model_tensor(model, TENSOR_OUTPUT, 0));
+    yyjson_mut_obj_add_bool(doc, root, "tied_output",
+                            model_head(model) == model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0));
     if (h->window)
         yyjson_mut_obj_add_uint(doc, root, "sliding_window", h->window);
     else

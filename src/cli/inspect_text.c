@@ -184,7 +184,7 @@ static void cost_row(const char *what, const struct layer_cost *cost, const char
 static void print_cost(const struct model *model)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
-    bool tied = !model_tensor(model, TENSOR_OUTPUT, 0);
+    bool tied = model_head(model) == model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0);
     printf("\n  %-12s%12s%12s%13s%14s%12s  %s\n", "LAYER", "SIZE", "READ/TOKEN", "FLOP/TOKEN",
            "FLOP/CONTEXT", "KV/TOKEN", "ATTENTION");
     struct layer_cost cost = model_input_cost(model);

@@ -50,9 +50,8 @@ const struct layer_form *graph_layer_form(const struct graph_build *b, uint32_t 
     return &b->h->layers[b->source->weights->first_layer + index];
 }
 
-/* The family's norm of the block's and the output's inputs; `bias` may be NULL. */
-static struct ggml_tensor *block_norm(struct graph_build *b, struct ggml_tensor *x,
-                                      struct ggml_tensor *weight, struct ggml_tensor *bias)
+struct ggml_tensor *graph_block_norm(struct graph_build *b, struct ggml_tensor *x,
+                                     struct ggml_tensor *weight, struct ggml_tensor *bias)
 {
     struct ggml_tensor *y = b->h->norm == NORM_LAYER
                                 ? ggml_mul(b->ctx, ggml_norm(b->ctx, x, b->h->norm_epsilon), weight)
@@ -117,6 +116,8 @@ static void make_inputs(struct graph_build *b)
     else
         graph->hidden = input(b, GGML_TYPE_F32, b->h->n_embd, t, "hidden_in");
     graph->positions = input(b, GGML_TYPE_I32, t, 1, "positions");
+    if (b->source->first && b->source->weights->outside[TENSOR_TYPE_EMBEDDING])
+        graph->types = input(b, GGML_TYPE_I32, t, 1, "types");
     const bool any_full = any_layer(b, false), any_windowed = any_layer(b, true);
     if (any_cache(b, false))
         graph->cells = input(b, GGML_TYPE_I64, t, 1, "cells");
@@ -152,6 +153,8 @@ static struct ggml_tensor *embed(struct graph_build *b)
         return b->graph->hidden;
     struct ggml_tensor *x = ggml_get_rows(
         b->ctx, b->source->weights->outside[TENSOR_TOKEN_EMBEDDING], b->graph->tokens);
+    if (b->architecture->is_sum_normed)
+        return graph_encoder_inputs(b, x);
     return b->h->embedding_scale != 1.0f ? ggml_scale(b->ctx, x, b->h->embedding_scale) : x;
 }
 
@@ -165,7 +168,7 @@ static struct ggml_tensor *add_residual(struct graph_build *b, struct ggml_tenso
     return ggml_add(b->ctx, branch, x);
 }
 
-static struct ggml_tensor *pick_rows(struct graph_build *b, struct ggml_tensor *x)
+struct ggml_tensor *graph_pick_rows(struct graph_build *b, struct ggml_tensor *x)
 {
     return b->graph->outputs ? ggml_get_rows(b->ctx, x, b->graph->outputs) : x;
 }
@@ -176,12 +179,12 @@ static struct ggml_tensor *parallel_layer(struct graph_build *b, uint32_t index,
 {
     struct ggml_tensor **w = b->source->weights->layers[index];
     struct ggml_tensor *normed =
-        block_norm(b, x, w[TENSOR_ATTENTION_NORM], w[TENSOR_ATTENTION_NORM_BIAS]);
+        graph_block_norm(b, x, w[TENSOR_ATTENTION_NORM], w[TENSOR_ATTENTION_NORM_BIAS]);
     struct ggml_tensor *y = graph_attention(b, index, normed);
     if (very_last) {
-        x = pick_rows(b, x);
-        y = pick_rows(b, y);
-        normed = pick_rows(b, normed);
+        x = graph_pick_rows(b, x);
+        y = graph_pick_rows(b, y);
+        normed = graph_pick_rows(b, normed);
     }
     y = ggml_add(b->ctx, y, graph_ffn(b, index, normed));
     return add_residual(b, x, y);
@@ -194,14 +197,14 @@ static struct ggml_tensor *serial_layer(struct graph_build *b, uint32_t index,
     struct ggml_tensor *y =
         b->architecture->post_norm_only
             ? x
-            : block_norm(b, x, w[TENSOR_ATTENTION_NORM], w[TENSOR_ATTENTION_NORM_BIAS]);
+            : graph_block_norm(b, x, w[TENSOR_ATTENTION_NORM], w[TENSOR_ATTENTION_NORM_BIAS]);
     if (b->architecture->is_residual_normed)
         x = y;
     y = graph_layer_form(b, index)->is_recurrent ? graph_recurrence(b, index, y)
                                                  : graph_attention(b, index, y);
     if (very_last) { /* from here on rows are independent: go on with those that are wanted */
-        x = pick_rows(b, x);
-        y = pick_rows(b, y);
+        x = graph_pick_rows(b, x);
+        y = graph_pick_rows(b, y);
     }
     if (w[TENSOR_ATTENTION_POST_NORM] && !b->architecture->ffn_norm_is_post)
         y = graph_norm(b, y, w[TENSOR_ATTENTION_POST_NORM]);
@@ -209,7 +212,8 @@ static struct ggml_tensor *serial_layer(struct graph_build *b, uint32_t index,
 
     enum tensor_role norm =
         b->architecture->ffn_norm_is_post ? TENSOR_ATTENTION_POST_NORM : TENSOR_FFN_NORM;
-    y = b->architecture->post_norm_only ? x : block_norm(b, x, w[norm], w[TENSOR_FFN_NORM_BIAS]);
+    y = b->architecture->post_norm_only ? x
+                                        : graph_block_norm(b, x, w[norm], w[TENSOR_FFN_NORM_BIAS]);
     if (b->architecture->is_residual_normed)
         x = y;
     y = graph_ffn(b, index, y);
@@ -225,13 +229,13 @@ static struct ggml_tensor *one_branch_layer(struct graph_build *b, uint32_t inde
     const struct layer_form *form = graph_layer_form(b, index);
     struct ggml_tensor **w = b->source->weights->layers[index];
     struct ggml_tensor *y =
-        block_norm(b, x, w[TENSOR_ATTENTION_NORM], w[TENSOR_ATTENTION_NORM_BIAS]);
+        graph_block_norm(b, x, w[TENSOR_ATTENTION_NORM], w[TENSOR_ATTENTION_NORM_BIAS]);
     y = form->is_recurrent   ? graph_recurrence(b, index, y)
         : form->has_no_mixer ? graph_ffn(b, index, y)
                              : graph_attention(b, index, y);
     if (very_last) {
-        x = pick_rows(b, x);
-        y = pick_rows(b, y);
+        x = graph_pick_rows(b, x);
+        y = graph_pick_rows(b, y);
     }
     return add_residual(b, x, y);
 }
@@ -239,6 +243,8 @@ static struct ggml_tensor *one_branch_layer(struct graph_build *b, uint32_t inde
 static struct ggml_tensor *layer(struct graph_build *b, uint32_t index, struct ggml_tensor *x)
 {
     bool very_last = b->source->last && index + 1 == b->source->weights->n_layers;
+    if (b->architecture->is_sum_normed)
+        return graph_encoder_layer(b, index, x, very_last);
     if (b->architecture->is_one_branch)
         return one_branch_layer(b, index, x, very_last);
     return b->architecture->is_parallel ? parallel_layer(b, index, x, very_last)
@@ -249,8 +255,11 @@ static struct ggml_tensor *layer(struct graph_build *b, uint32_t index, struct g
 static struct ggml_tensor *head(struct graph_build *b, struct ggml_tensor *x)
 {
     struct ggml_tensor *const *outside = b->source->weights->outside;
-    x = block_norm(b, x, outside[TENSOR_OUTPUT_NORM], outside[TENSOR_OUTPUT_NORM_BIAS]);
-    if (b->graph->shape.embeddings)
+    if (outside[TENSOR_OUTPUT_NORM])
+        x = graph_block_norm(b, x, outside[TENSOR_OUTPUT_NORM], outside[TENSOR_OUTPUT_NORM_BIAS]);
+    if (b->h->pooling == POOLING_RANK)
+        return graph_rank(b, x);
+    if (b->graph->shape.embeddings || !b->source->weights->head)
         return x;
     x = graph_linear(b, b->source->weights->head, outside[TENSOR_OUTPUT_BIAS], x);
     if (b->h->logit_scale != 1.0f)

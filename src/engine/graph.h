@@ -49,6 +49,7 @@ struct graph {
     struct ggml_tensor *tokens;       /* I32 [t]          the first stage */
     struct ggml_tensor *hidden;       /* F32 [n_embd, t]  the others */
     struct ggml_tensor *positions;    /* I32 [t] */
+    struct ggml_tensor *types;        /* I32 [t]          of tokens, all 0; or NULL */
     struct ggml_tensor *cells;        /* I64 [t]          where K and V go; NULL when every layer is
                                          a ring */
     struct ggml_tensor *cells_window; /* I64 [t]          in rings; NULL without them */
@@ -101,3 +102,17 @@ struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struc
 /* What stands in attention's place in a layer with a state. */
 struct ggml_tensor *graph_recurrence(struct graph_build *b, uint32_t index, struct ggml_tensor *x);
 struct ggml_tensor *graph_ffn(struct graph_build *b, uint32_t index, struct ggml_tensor *x);
+/* The family's norm of a block's or the output's inputs; `bias` may be NULL. */
+struct ggml_tensor *graph_block_norm(struct graph_build *b, struct ggml_tensor *x,
+                                     struct ggml_tensor *weight, struct ggml_tensor *bias);
+/* ---- graph_encoder.c ---- */
+/* What an encoder's first block takes: the embeddings x of tokens, plus those of types and
+ * positions, normed; [n_embd, t] */
+struct ggml_tensor *graph_encoder_inputs(struct graph_build *b, struct ggml_tensor *x);
+/* A block whose sums are normed. */
+struct ggml_tensor *graph_encoder_layer(struct graph_build *b, uint32_t index,
+                                        struct ggml_tensor *x, bool very_last);
+/* Scores of each row, and zeros up to its width: [n_embd, t] */
+struct ggml_tensor *graph_rank(struct graph_build *b, struct ggml_tensor *x);
+/* The rows that are wanted, where not all are. */
+struct ggml_tensor *graph_pick_rows(struct graph_build *b, struct ggml_tensor *x);

@@ -228,8 +228,8 @@ static struct ggml_tensor *attend_flash(struct graph_build *b, struct ggml_tenso
                                         struct ggml_tensor *k, struct ggml_tensor *v,
                                         struct ggml_tensor *mask, struct ggml_tensor *sinks)
 {
-    struct ggml_tensor *o = ggml_flash_attn_ext(b->ctx, q, k, v, mask, b->h->attention_scale, 0.0f,
-                                                b->h->attention_softcap);
+    struct ggml_tensor *o = ggml_flash_attn_ext(b->ctx, q, k, v, mask, b->h->attention_scale,
+                                                b->h->alibi_max, b->h->attention_softcap);
     if (sinks)
         ggml_flash_attn_ext_add_sinks(o, sinks);
     ggml_prec_set_acc(o, GGML_PREC_F32);
@@ -248,7 +248,7 @@ static struct ggml_tensor *attend_plain(struct graph_build *b, struct ggml_tenso
         scores = ggml_scale(b->ctx, scores, cap);
         scale = 1.0f;
     }
-    scores = ggml_soft_max_ext(b->ctx, scores, mask, scale, 0.0f);
+    scores = ggml_soft_max_ext(b->ctx, scores, mask, scale, b->h->alibi_max);
     if (sinks)
         ggml_soft_max_add_sinks(scores, sinks);
     if (ggml_is_quantized(v->type)) /* cannot be transposed as blocks */

@@ -39,7 +39,7 @@ static struct ggml_tensor *dense(struct graph_build *b, struct ggml_tensor **w,
     struct ggml_tensor *y;
     if (b->architecture->has_no_gate)
         y = activate_ungated(b, up);
-    else if (b->architecture->fused_gate_up) /* [2 n_ff, t]: gate, then up */
+    else if (b->h->has_fused_gate) /* [2 n_ff, t]: gate, then up */
         y = b->architecture->activation == ACT_GELU ? ggml_geglu(b->ctx, up)
                                                     : ggml_swiglu(b->ctx, up);
     else

@@ -53,6 +53,19 @@ static enum error_code check_windows(const struct stage *stage, const struct bat
     return ERROR_NONE;
 }
 
+/* Where tokens see those behind them, too, a text is one run of rows from its beginning. */
+static enum error_code check_whole(const struct stage *stage, const struct batch *batch,
+                                   struct error *err)
+{
+    for (uint32_t i = 0; stage->h->reads_whole && i < batch->n_rows; i++) {
+        const uint32_t slot = batch->rows[i].slot;
+        if (stage->kv.lengths[slot])
+            return error_set(err, ERROR_INVALID,
+                             "slot %u cannot go on: this model reads a text at once", slot);
+    }
+    return ERROR_NONE;
+}
+
 /* On failure of one, those before keep what they were given: it is theirs when they go on. */
 static enum error_code claim_cells(struct stage *stage, const struct batch *batch,
                                    struct error *err)
@@ -110,6 +123,8 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
     }
     if (!code)
         code = check_windows(stage, batch, err);
+    if (!code)
+        code = check_whole(stage, batch, err);
     if (!code)
         code = claim_cells(stage, batch, err);
     if (!code)
@@ -284,6 +299,11 @@ bool stage_is_last(const struct stage *stage)
     return stage->source.last;
 }
 
+bool stage_reads_whole(const struct stage *stage)
+{
+    return stage->h->reads_whole;
+}
+
 uint32_t stage_width(const struct stage *stage)
 {
     return stage->h->n_embd;
@@ -291,5 +311,5 @@ uint32_t stage_width(const struct stage *stage)
 
 uint32_t stage_output_width(const struct stage *stage)
 {
-    return stage->source.last ? stage->h->n_vocab : stage->h->n_embd;
+    return stage->source.last && !stage->h->gives_no_logits ? stage->h->n_vocab : stage->h->n_embd;
 }

@@ -85,6 +85,8 @@ struct stage_streaming stage_streaming(const struct stage *stage);
 struct stage_memory stage_memory(const struct stage *stage);
 bool stage_is_first(const struct stage *stage);
 bool stage_is_last(const struct stage *stage);
+/* A text's rows must come in one batch, from its first on: each sees those behind it. */
+bool stage_reads_whole(const struct stage *stage);
 uint32_t stage_width(const struct stage *stage); /* n_embd: floats of one hidden row */
 uint32_t stage_output_width(
     const struct stage *stage); /* floats of one output row: n_vocab on the last, else n_embd */

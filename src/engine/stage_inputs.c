@@ -29,6 +29,29 @@ static void set_mask(struct ggml_tensor *tensor, const struct batch *batch)
     }
 }
 
+/* Where a text is seen whole: its rows, which stand together, see all cells up to its last, with a
+ * bias by distance where the family has one (Press et al. 2021, arXiv:2108.12409). */
+static void set_mask_whole(struct ggml_tensor *tensor, const struct batch *batch, bool has_bias)
+{
+    ggml_fp16_t *mask = host_data(tensor);
+    if (!mask)
+        return;
+    const ggml_fp16_t hidden = ggml_fp32_to_fp16(-INFINITY);
+    const uint32_t n_kv = (uint32_t)tensor->ne[0];
+    for (uint32_t row = 0, end = 0; row < batch->n_rows; row++, mask += n_kv) {
+        const struct batch_row *at = &batch->rows[row];
+        for (end = end > row ? end : row; end < batch->n_rows && batch->rows[end].slot == at->slot;
+             end++)
+            ;
+        const uint32_t last = batch->rows[end - 1].position;
+        for (uint32_t c = 0; c < n_kv; c++) {
+            const float distance =
+                c > at->position ? (float)(c - at->position) : (float)(at->position - c);
+            mask[c] = c <= last ? ggml_fp32_to_fp16(has_bias ? -distance : 0.0f) : hidden;
+        }
+    }
+}
+
 /* Going back from position p, its window lies in as many cells of the ring; a batch's later rows
  * are written where none of them is. */
 static void set_mask_window(struct ggml_tensor *tensor, const struct batch *batch, uint32_t window,
@@ -76,6 +99,7 @@ void stage_inputs_set(const struct graph *graph, const struct batch *batch,
 {
     int32_t *tokens = host_data(graph->tokens), *positions = host_data(graph->positions);
     int32_t *outputs = host_data(graph->outputs), *sequences = host_data(graph->sequences);
+    int32_t *types = host_data(graph->types);
     int64_t *cells = host_data(graph->cells), *cells_window = host_data(graph->cells_window);
     set_slots(host_data(graph->slots));
     set_slopes(host_data(graph->slopes), hyperparameters->n_head);
@@ -84,6 +108,8 @@ void stage_inputs_set(const struct graph *graph, const struct batch *batch,
         const struct batch_row *row = &batch->rows[i];
         if (tokens)
             tokens[i] = row->token;
+        if (types)
+            types[i] = 0;
         if (positions)
             positions[i] = (int32_t)row->position;
         if (temperatures)
@@ -100,6 +126,9 @@ void stage_inputs_set(const struct graph *graph, const struct batch *batch,
     }
     if (graph->hidden)
         ggml_backend_tensor_set(graph->hidden, hidden, 0, ggml_nbytes(graph->hidden));
-    set_mask(graph->mask, batch);
+    if (hyperparameters->reads_whole)
+        set_mask_whole(graph->mask, batch, hyperparameters->alibi_max != 0);
+    else
+        set_mask(graph->mask, batch);
     set_mask_window(graph->mask_window, batch, hyperparameters->window, kv->window_cells);
 }

@@ -29,8 +29,8 @@ static enum error_code check_options(const struct model *model, const struct sta
     const uint32_t most = model_hyperparameters(model)->n_context_max;
     if (most && o->context > most)
         return error_set(err, ERROR_UNSUPPORTED,
-                         "a context of %u tokens: beyond %u tokens this family attends in chunks, "
-                         "which Medley does not compute; use a shorter --context",
+                         "a context of %u tokens: this model computes %u at most; use a shorter "
+                         "--context",
                          o->context, most);
     if (o->cells && (o->cells < o->context || o->cells > LIMIT_POOL_CELLS))
         return error_set(err, ERROR_INVALID, "%u cells; a context of %u to %d are possible",
@@ -55,8 +55,8 @@ static bool has_flash(const struct stage *stage)
     struct ggml_tensor *v =
         ggml_new_tensor_4d(ctx, type, h->n_head_dim_v, KV_PADDING, h->n_head_kv, 1);
     struct ggml_tensor *mask = ggml_new_tensor_4d(ctx, GGML_TYPE_F16, KV_PADDING, 1, 1, 1);
-    struct ggml_tensor *o =
-        ggml_flash_attn_ext(ctx, q, k, v, mask, h->attention_scale, 0.0f, h->attention_softcap);
+    struct ggml_tensor *o = ggml_flash_attn_ext(ctx, q, k, v, mask, h->attention_scale,
+                                                h->alibi_max, h->attention_softcap);
     bool yes = ggml_backend_dev_supports_op(device_ggml_dev(stage->device), o);
     ggml_free(ctx);
     return yes;
@@ -118,7 +118,7 @@ static enum error_code set_attention(struct stage *stage, struct error *err)
 
 static enum error_code choose_flash(struct stage *stage, struct error *err)
 {
-    if (stage->options.flash != FLASH_OFF && is_cpu(stage)) {
+    if (stage->options.flash != FLASH_OFF && is_cpu(stage) && !stage->h->reads_whole) {
         stage->source.flash = true;
         return set_attention(stage, err);
     }

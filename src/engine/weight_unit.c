@@ -21,6 +21,8 @@ static enum ggml_op operation_of(enum tensor_role role, uint32_t n_dims)
 {
     switch ((int)role) {
     case TENSOR_TOKEN_EMBEDDING:
+    case TENSOR_POSITION_EMBEDDING:
+    case TENSOR_TYPE_EMBEDDING:
         return GGML_OP_GET_ROWS;
     case TENSOR_ROPE_FREQS:
     case TENSOR_ROPE_FACTORS_LONG:
@@ -141,32 +143,27 @@ static void declare_role(struct weight_unit *unit, enum tensor_role role, bool r
             unit_declare(unit, source, operation_of(role, source->n_dims), repack);
 }
 
+/* What makes logits of hidden states; the embedding again where the two are tied. */
 static void declare_head(struct weight_unit *unit)
 {
-    declare_role(unit, TENSOR_OUTPUT_NORM, false);
-    declare_role(unit, TENSOR_OUTPUT_NORM_BIAS, false);
-    declare_role(unit, TENSOR_OUTPUT_BIAS, false);
-    const struct gguf_tensor *head = model_tensor(unit->model, TENSOR_OUTPUT, 0);
-    if (!head)
-        head = model_tensor(unit->model, TENSOR_TOKEN_EMBEDDING, 0);
-    unit->head = unit_declare(unit, head, GGML_OP_MUL_MAT, unit->repack);
+    const struct gguf_tensor *head = model_head(unit->model);
+    if (head)
+        unit->head = unit_declare(unit, head, GGML_OP_MUL_MAT, unit->repack);
 }
 
 static void declare_all(struct weight_unit *unit)
 {
-    static const enum tensor_role everywhere[] = {TENSOR_ROPE_FREQS, TENSOR_ROPE_FACTORS_LONG,
-                                                  TENSOR_ROPE_FACTORS_SHORT};
-    if (unit->layer == WEIGHT_UNIT_FIRST)
-        declare_role(unit, TENSOR_TOKEN_EMBEDDING, false);
-    else if (unit->layer == WEIGHT_UNIT_LAST)
-        declare_head(unit);
-    for (size_t i = 0;
-         unit->layer == WEIGHT_UNIT_ROPE && i < sizeof everywhere / sizeof everywhere[0]; i++)
-        declare_role(unit, everywhere[i], false);
-    for (int role = 0; unit->layer < LIMIT_LAYERS && role < TENSOR_ROLE_COUNT; role++) {
-        if (tensor_role_per_layer((enum tensor_role)role))
-            declare_role(unit, (enum tensor_role)role, unit->repack);
+    const enum tensor_place place = unit->layer == WEIGHT_UNIT_FIRST  ? PLACE_FIRST
+                                    : unit->layer == WEIGHT_UNIT_LAST ? PLACE_LAST
+                                    : unit->layer == WEIGHT_UNIT_ROPE ? PLACE_EVERYWHERE
+                                                                      : PLACE_LAYER;
+    for (int i = 0; i < TENSOR_ROLE_COUNT; i++) {
+        const enum tensor_role role = (enum tensor_role)i;
+        if (tensor_role_place(role) == place && role != TENSOR_OUTPUT)
+            declare_role(unit, role, place == PLACE_LAYER && unit->repack);
     }
+    if (place == PLACE_LAST)
+        declare_head(unit);
 }
 
 /* ---- who uses what ---- */

@@ -17,6 +17,15 @@ static struct weight_unit *weights_take(struct stage_weights *weights, uint32_t 
     return unit;
 }
 
+static void weights_take_place(struct stage_weights *weights, const struct weight_unit *unit,
+                               enum tensor_place place)
+{
+    for (int i = 0; i < TENSOR_ROLE_COUNT; i++) {
+        if (tensor_role_place((enum tensor_role)i) == place)
+            weights->outside[i] = unit->tensors[i];
+    }
+}
+
 /* What every stage has, then what the first and the last have. */
 static bool take_ends(struct stage_weights *weights, bool repack)
 {
@@ -29,13 +38,11 @@ static bool take_ends(struct stage_weights *weights, bool repack)
     const struct weight_unit *begin =
         rope && first ? weights_take(weights, WEIGHT_UNIT_FIRST, repack) : NULL;
     if (begin)
-        weights->outside[TENSOR_TOKEN_EMBEDDING] = begin->tensors[TENSOR_TOKEN_EMBEDDING];
+        weights_take_place(weights, begin, PLACE_FIRST);
     const struct weight_unit *end =
         rope && last ? weights_take(weights, WEIGHT_UNIT_LAST, repack) : NULL;
     if (end) {
-        weights->outside[TENSOR_OUTPUT_NORM] = end->tensors[TENSOR_OUTPUT_NORM];
-        weights->outside[TENSOR_OUTPUT_NORM_BIAS] = end->tensors[TENSOR_OUTPUT_NORM_BIAS];
-        weights->outside[TENSOR_OUTPUT_BIAS] = end->tensors[TENSOR_OUTPUT_BIAS];
+        weights_take_place(weights, end, PLACE_LAST);
         weights->head = end->head;
     }
     return rope && (begin || !first) && (end || !last);

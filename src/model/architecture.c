@@ -9,6 +9,9 @@ enum tensor_dim {
     DIM_NONE,
     DIM_EMBD,
     DIM_VOCAB,
+    DIM_POSITIONS,
+    DIM_TOKEN_TYPES,
+    DIM_LABELS,
     DIM_Q,   /* n_head x head_dim_k */
     DIM_K,   /* n_head_kv x head_dim_k */
     DIM_V,   /* n_head_kv x head_dim_v */
@@ -54,10 +57,19 @@ static const struct {
     bool is_elementwise; /* F32, and dimensions of 1 may be anywhere in its shape */
 } roles[TENSOR_ROLE_COUNT] = {
     [TENSOR_TOKEN_EMBEDDING] = {"token_embd.weight", false, {DIM_EMBD, DIM_VOCAB}},
+    [TENSOR_POSITION_EMBEDDING] = {"position_embd.weight", false, {DIM_EMBD, DIM_POSITIONS}},
+    [TENSOR_TYPE_EMBEDDING] = {"token_types.weight", false, {DIM_EMBD, DIM_TOKEN_TYPES}},
+    [TENSOR_EMBEDDING_NORM] = {"token_embd_norm.weight", false, {DIM_EMBD}},
+    [TENSOR_EMBEDDING_NORM_BIAS] = {"token_embd_norm.bias", false, {DIM_EMBD}},
     [TENSOR_OUTPUT_NORM] = {"output_norm.weight", false, {DIM_EMBD}, "token_embd_norm.weight"},
     [TENSOR_OUTPUT_NORM_BIAS] = {"output_norm.bias", false, {DIM_EMBD}},
     [TENSOR_OUTPUT] = {"output.weight", false, {DIM_EMBD, DIM_VOCAB}},
     [TENSOR_OUTPUT_BIAS] = {"output.bias", false, {DIM_VOCAB}},
+    [TENSOR_RANK_DENSE] = {"cls.weight", false, {DIM_EMBD, DIM_EMBD}},
+    [TENSOR_RANK_DENSE_BIAS] = {"cls.bias", false, {DIM_EMBD}},
+    [TENSOR_RANK_NORM] = {"cls.norm.weight", false, {DIM_EMBD}},
+    [TENSOR_RANK_OUT] = {"cls.output.weight", false, {DIM_EMBD, DIM_LABELS}},
+    [TENSOR_RANK_OUT_BIAS] = {"cls.output.bias", false, {DIM_LABELS}},
     [TENSOR_ROPE_FREQS] = {"rope_freqs.weight", false, {DIM_ROT_PAIRS}},
     [TENSOR_ROPE_FACTORS_LONG] = {"rope_factors_long.weight", false, {DIM_ROT_PAIRS}},
     [TENSOR_ROPE_FACTORS_SHORT] = {"rope_factors_short.weight", false, {DIM_ROT_PAIRS}},
@@ -82,6 +94,9 @@ static const struct {
                                     true,
                                     {DIM_EMBD},
                                     "blk.%u.attn_output_norm.weight"},
+    [TENSOR_ATTENTION_POST_NORM_BIAS] = {"blk.%u.attn_output_norm.bias", true, {DIM_EMBD}},
+    [TENSOR_ATTENTION_SECOND_NORM] = {"blk.%u.attn_norm_2.weight", true, {DIM_EMBD}},
+    [TENSOR_ATTENTION_SECOND_NORM_BIAS] = {"blk.%u.attn_norm_2.bias", true, {DIM_EMBD}},
     [TENSOR_LATENT_Q_DOWN] = {"blk.%u.attn_q_a.weight", true, {DIM_EMBD, DIM_LATENT_Q}},
     [TENSOR_LATENT_Q_NORM] = {"blk.%u.attn_q_a_norm.weight", true, {DIM_LATENT_Q}},
     [TENSOR_LATENT_Q_UP] = {"blk.%u.attn_q_b.weight", true, {DIM_LATENT_Q, DIM_LATENT_Q_HEADS}},
@@ -106,6 +121,7 @@ static const struct {
                               true,
                               {DIM_EMBD},
                               "blk.%u.layer_output_norm.weight"},
+    [TENSOR_FFN_POST_NORM_BIAS] = {"blk.%u.layer_output_norm.bias", true, {DIM_EMBD}},
     [TENSOR_ROUTER] = {"blk.%u.ffn_gate_inp.weight", true, {DIM_EMBD, DIM_EXPERTS}},
     [TENSOR_ROUTER_BIAS] = {"blk.%u.ffn_gate_inp.bias", true, {DIM_EXPERTS}},
     [TENSOR_CHOICE_BIAS] = {"blk.%u.exp_probs_b.bias", true, {DIM_EXPERTS}, "blk.%u.exp_probs_b"},
@@ -203,6 +219,24 @@ bool tensor_role_per_layer(enum tensor_role role)
     return roles[role].per_layer;
 }
 
+enum tensor_place tensor_role_place(enum tensor_role role)
+{
+    switch ((int)role) {
+    case TENSOR_ROPE_FREQS:
+    case TENSOR_ROPE_FACTORS_LONG:
+    case TENSOR_ROPE_FACTORS_SHORT:
+        return PLACE_EVERYWHERE;
+    case TENSOR_TOKEN_EMBEDDING:
+    case TENSOR_POSITION_EMBEDDING:
+    case TENSOR_TYPE_EMBEDDING:
+    case TENSOR_EMBEDDING_NORM:
+    case TENSOR_EMBEDDING_NORM_BIAS:
+        return PLACE_FIRST;
+    default:
+        return roles[role].per_layer ? PLACE_LAYER : PLACE_LAST;
+    }
+}
+
 bool tensor_role_is_elementwise(enum tensor_role role)
 {
     return roles[role].is_elementwise;
@@ -262,6 +296,12 @@ static int64_t dim_size(const struct architecture *a, const struct hyperparamete
         return h->n_embd;
     case DIM_VOCAB:
         return h->n_vocab;
+    case DIM_POSITIONS:
+        return h->n_context_train;
+    case DIM_TOKEN_TYPES:
+        return h->n_token_types;
+    case DIM_LABELS:
+        return h->n_labels;
     case DIM_Q:
         return h->n_latent_kv ? n_head * h->n_latent_dim_k : a->has_query_gate ? 2 * q : q;
     case DIM_K:
@@ -281,7 +321,7 @@ static int64_t dim_size(const struct architecture *a, const struct hyperparamete
     case DIM_FF:
         return h->n_ff;
     case DIM_FF_UP:
-        return a->fused_gate_up ? 2 * (int64_t)h->n_ff : h->n_ff;
+        return h->has_fused_gate ? 2 * (int64_t)h->n_ff : h->n_ff;
     case DIM_FF_EXPERT:
         return h->n_ff_expert;
     case DIM_FF_SHARED:
@@ -383,10 +423,10 @@ static const role_set roles_of_heads =
     ROLE_BIT(TENSOR_Q_NORM) | ROLE_BIT(TENSOR_K_NORM) | ROLE_BIT(TENSOR_ATTENTION_SINKS) |
     ROLE_BIT(TENSOR_ATTENTION_GATE) | ROLE_BIT(TENSOR_ATTENTION_HEAD_GATE);
 
-static role_set roles_of_dense(const struct architecture *a)
+static role_set roles_of_dense(const struct architecture *a, const struct hyperparameters *h)
 {
     role_set needed = ROLE_BIT(TENSOR_FFN_UP) | ROLE_BIT(TENSOR_FFN_DOWN);
-    return a->fused_gate_up || a->has_no_gate ? needed : needed | ROLE_BIT(TENSOR_FFN_GATE);
+    return h->has_fused_gate || a->has_no_gate ? needed : needed | ROLE_BIT(TENSOR_FFN_GATE);
 }
 
 /* Those of a mixture that families name in `needs` and `may_have`. */
@@ -406,7 +446,11 @@ static role_set roles_of_experts(const struct architecture *a)
 
 static role_set roles_of_norms(const struct architecture *a, const struct layer_form *form)
 {
-    role_set needed = a->post_norm_only ? 0 : ROLE_BIT(TENSOR_ATTENTION_NORM);
+    if (a->is_sum_normed)
+        return ROLE_BIT(TENSOR_EMBEDDING_NORM) | ROLE_BIT(TENSOR_ATTENTION_POST_NORM) |
+               ROLE_BIT(TENSOR_FFN_POST_NORM);
+    role_set needed =
+        ROLE_BIT(TENSOR_OUTPUT_NORM) | (a->post_norm_only ? 0 : ROLE_BIT(TENSOR_ATTENTION_NORM));
     if (!a->post_norm_only && !a->ffn_norm_is_post && !a->is_parallel && !a->is_one_branch &&
         !form->has_no_ffn)
         needed |= ROLE_BIT(TENSOR_FFN_NORM);
@@ -420,8 +464,9 @@ role_set architecture_roles_needed(const struct architecture *architecture,
     role_set needed = architecture->needs;
     needed &= form->is_recurrent ? ~roles_of_heads : ~roles_of_some_states;
     needed &= form->has_no_mixer ? ~(roles_of_heads | roles_of_some_states) : ~(role_set)0;
-    needed |= ROLE_BIT(TENSOR_TOKEN_EMBEDDING) | ROLE_BIT(TENSOR_OUTPUT_NORM) |
-              roles_of_norms(architecture, form);
+    needed |= ROLE_BIT(TENSOR_TOKEN_EMBEDDING) | roles_of_norms(architecture, form);
+    if (hyperparameters->pooling == POOLING_RANK)
+        needed |= ROLE_BIT(TENSOR_RANK_OUT);
     if (form->is_recurrent)
         needed |= roles_of_recurrence[architecture->recurrence];
     else if (!form->has_no_mixer)
@@ -430,8 +475,8 @@ role_set architecture_roles_needed(const struct architecture *architecture,
         needed &= ~roles_of_mixture;
     if (form->has_no_ffn)
         return needed;
-    return needed |
-           (form->is_mixture ? roles_of_experts(architecture) : roles_of_dense(architecture));
+    return needed | (form->is_mixture ? roles_of_experts(architecture)
+                                      : roles_of_dense(architecture, hyperparameters));
 }
 
 static role_set roles_allowed_in_ffn(const struct layer_form *form)
@@ -457,8 +502,16 @@ role_set architecture_roles_allowed(const struct architecture *architecture,
         allowed &= ~roles_of_heads;
     if (!form->is_recurrent)
         allowed &= ~roles_of_some_states;
-    allowed |= ROLE_BIT(TENSOR_OUTPUT) | ROLE_BIT(TENSOR_ROPE_FREQS) |
-               ROLE_BIT(TENSOR_ROPE_FACTORS_LONG) | ROLE_BIT(TENSOR_ROPE_FACTORS_SHORT);
+    if (hyperparameters->pooling == POOLING_RANK)
+        allowed |= ROLE_BIT(TENSOR_RANK_DENSE) | ROLE_BIT(TENSOR_RANK_DENSE_BIAS) |
+                   ROLE_BIT(TENSOR_RANK_NORM) | ROLE_BIT(TENSOR_RANK_OUT_BIAS);
+    if (architecture->is_sum_normed)
+        allowed |= ROLE_BIT(TENSOR_TYPE_EMBEDDING) | ROLE_BIT(TENSOR_EMBEDDING_NORM_BIAS) |
+                   ROLE_BIT(TENSOR_ATTENTION_POST_NORM_BIAS) | ROLE_BIT(TENSOR_FFN_POST_NORM_BIAS);
+    if (!architecture->is_encoder)
+        allowed |= ROLE_BIT(TENSOR_OUTPUT);
+    allowed |= ROLE_BIT(TENSOR_ROPE_FREQS) | ROLE_BIT(TENSOR_ROPE_FACTORS_LONG) |
+               ROLE_BIT(TENSOR_ROPE_FACTORS_SHORT);
     if (attends)
         allowed |= ROLE_BIT(TENSOR_ATTENTION_OUT_BIAS);
     if (attends && !hyperparameters->n_latent_kv)

@@ -24,6 +24,16 @@ enum gating {
     GATE_SIGMOID,           /* of each by itself */
     GATE_SQRT_SOFTPLUS      /* sqrt(ln(1 + e^x)) of each by itself */
 };
+/* What becomes of the hidden states of a text's tokens when its vector is asked for; the
+ * format's key `pooling_type` counts from POOLING_NONE on. */
+enum pooling {
+    POOLING_UNSAID,
+    POOLING_NONE, /* one vector a token */
+    POOLING_MEAN,
+    POOLING_FIRST, /* the first token's, which is CLS */
+    POOLING_LAST,
+    POOLING_RANK /* a score: a classifier on the first token's, or the last's in causal models */
+};
 /* The chosen experts' weights: divided by their sum, or as they are. */
 enum expert_sum { EXPERT_SUM_ONE, EXPERT_SUM_KEPT };
 /* What stands in the place of attention in layers that keep a state of fixed size instead of keys
@@ -46,10 +56,19 @@ enum rope_scaling {
 /* Every tensor that a family may have. Names and shapes are in the role table of architecture.c. */
 enum tensor_role {
     TENSOR_TOKEN_EMBEDDING,
+    TENSOR_POSITION_EMBEDDING,
+    TENSOR_TYPE_EMBEDDING,
+    TENSOR_EMBEDDING_NORM,
+    TENSOR_EMBEDDING_NORM_BIAS,
     TENSOR_OUTPUT_NORM,
     TENSOR_OUTPUT_NORM_BIAS,
     TENSOR_OUTPUT,
     TENSOR_OUTPUT_BIAS,
+    TENSOR_RANK_DENSE,
+    TENSOR_RANK_DENSE_BIAS,
+    TENSOR_RANK_NORM,
+    TENSOR_RANK_OUT,
+    TENSOR_RANK_OUT_BIAS,
     TENSOR_ROPE_FREQS,
     TENSOR_ROPE_FACTORS_LONG,
     TENSOR_ROPE_FACTORS_SHORT,
@@ -71,6 +90,9 @@ enum tensor_role {
     TENSOR_ATTENTION_GATE,
     TENSOR_ATTENTION_HEAD_GATE,
     TENSOR_ATTENTION_POST_NORM,
+    TENSOR_ATTENTION_POST_NORM_BIAS,
+    TENSOR_ATTENTION_SECOND_NORM,
+    TENSOR_ATTENTION_SECOND_NORM_BIAS,
     TENSOR_LATENT_Q_DOWN,
     TENSOR_LATENT_Q_NORM,
     TENSOR_LATENT_Q_UP,
@@ -88,6 +110,7 @@ enum tensor_role {
     TENSOR_FFN_UP_BIAS,
     TENSOR_FFN_DOWN_BIAS,
     TENSOR_FFN_POST_NORM,
+    TENSOR_FFN_POST_NORM_BIAS,
     TENSOR_ROUTER,
     TENSOR_ROUTER_BIAS,
     TENSOR_CHOICE_BIAS,
@@ -146,6 +169,13 @@ struct architecture {
     const char *description; /* for people */
     role_set needs;          /* roles that this family has beyond the plain block's (ROLE_BIT) */
     role_set may_have;       /* roles that some of its files have and others lack */
+
+    /* Encoders (BERT, arXiv:1810.04805): every token sees all of its text, which goes through the
+     * model at once; vectors come out, no logits. Nothing generates. */
+    bool is_encoder;
+    bool is_sum_normed; /* bert: norm(x + branch(x)), no norms before branches or at the end */
+    float alibi_max;    /* jina-bert-v2: attention's bias by distance (arXiv:2108.12409); 0: none */
+    bool may_fuse_gate; /* some of its files have ffn_gate, others hold it in ffn_up */
 
     /* norms and the way through the block */
     enum norm_kind norm;
@@ -246,7 +276,13 @@ struct hyperparameters {
     uint32_t window_period;
     uint32_t n_latent_q, n_latent_kv;        /* latent attention; 0: none (q: not compressed) */
     uint32_t n_latent_dim_k, n_latent_dim_v; /* a head's, unpacked */
-    bool is_latent_absorbed; /* the caches hold the latent itself, one head for all */
+    float alibi_max;                         /* of the bias by distance; 0: none */
+    bool reads_whole;     /* a token sees those behind it, too: a text goes through at once */
+    bool gives_no_logits; /* vectors or scores alone */
+    bool has_fused_gate;  /* ffn_up holds gate and up */
+    enum pooling pooling;
+    uint32_t n_token_types, n_labels; /* of a rank head: scores that it gives */
+    bool is_latent_absorbed;          /* the caches hold the latent itself, one head for all */
     enum norm_kind norm;
     float norm_epsilon;
     float rope_base, rope_base_window;
@@ -295,6 +331,9 @@ bool tensor_role_other_name(enum tensor_role role, uint32_t layer, char *out, si
 /* One matrix an expert. */
 bool tensor_role_is_of_experts(enum tensor_role role);
 bool tensor_role_per_layer(enum tensor_role role);
+/* Which stages have the role's tensor. */
+enum tensor_place { PLACE_LAYER, PLACE_EVERYWHERE, PLACE_FIRST, PLACE_LAST };
+enum tensor_place tensor_role_place(enum tensor_role role);
 /* Added, multiplied or convolved with, never a product's matrix: F32. */
 bool tensor_role_is_elementwise(enum tensor_role role);
 

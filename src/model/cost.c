@@ -62,11 +62,11 @@ struct layer_cost model_input_cost(const struct model *model)
 
 struct layer_cost model_output_cost(const struct model *model)
 {
-    const struct gguf_tensor *head = model_tensor(model, TENSOR_OUTPUT, 0);
     struct layer_cost cost = {0};
     add_weights(&cost, model, TENSOR_OUTPUT_NORM, model_tensor(model, TENSOR_OUTPUT_NORM, 0));
-    add_weights(&cost, model, TENSOR_OUTPUT,
-                head ? head : model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0));
+    add_weights(&cost, model, TENSOR_RANK_DENSE, model_tensor(model, TENSOR_RANK_DENSE, 0));
+    add_weights(&cost, model, TENSOR_RANK_OUT, model_tensor(model, TENSOR_RANK_OUT, 0));
+    add_weights(&cost, model, TENSOR_OUTPUT, model_head(model));
     return cost;
 }
 

@@ -222,8 +222,9 @@ static void read_mixture(struct hyperparameters_reader *reader, const struct arc
     hyperparameters_read_count_or(reader, "moe_latent_size", 0, FF_MAX, &h->n_latent_expert, 0);
     hyperparameters_read_count_or(reader, "leading_dense_block_count", 0, h->n_layers,
                                   &h->n_leading_dense, 0);
-    hyperparameters_read_count_or(reader, "interleave_moe_layer_step", 0, h->n_layers,
-                                  &h->mixture_period, 1);
+    hyperparameters_read_count_or(
+        reader, a->is_encoder ? "moe_every_n_layers" : "interleave_moe_layer_step", 0, h->n_layers,
+        &h->mixture_period, 1);
     h->mixture_period += !h->mixture_period;
     read_gating(reader, a, h);
     if (!reader->code)
@@ -280,6 +281,9 @@ static void read_ffn(struct hyperparameters_reader *reader, const struct archite
 {
     enum { FF_MAX = 1 << 24, EXPERTS_MAX = 4096 };
     h->n_expert_groups = h->n_expert_groups_used = h->mixture_period = 1;
+    h->has_fused_gate =
+        a->fused_gate_up ||
+        (a->may_fuse_gate && !gguf_file_find_tensor(reader->file, "blk.0.ffn_gate.weight"));
     h->expert_weight_scale = 1.0f;
     if (a->is_one_branch)
         read_ffn_layers(reader, h, FF_MAX);
@@ -549,7 +553,9 @@ enum error_code hyperparameters_read(const struct architecture *architecture,
             LIMIT_VOCAB);
     h.n_vocab = (uint32_t)embedding->ne[1];
     read_sizes(&reader, architecture, &h);
-    h.n_context_max = architecture->context_max;
+    h.n_context_max = architecture->needs & ROLE_BIT(TENSOR_POSITION_EMBEDDING)
+                          ? h.n_context_train
+                          : architecture->context_max;
     if (h.n_context_max && h.n_context_train > h.n_context_max)
         h.n_context_train = h.n_context_max;
     read_ffn(&reader, architecture, &h);
@@ -561,6 +567,7 @@ enum error_code hyperparameters_read(const struct architecture *architecture,
     read_query_scale(&reader, architecture, &h);
     read_scales(&reader, architecture, &h);
     set_rotations(&reader, architecture, &h);
+    hyperparameters_read_pooling(&reader, architecture, &h);
     if (reader.code)
         return reader.code;
     *out = h;

@@ -26,6 +26,11 @@ void hyperparameters_read_count_or(struct hyperparameters_reader *reader, const 
 void hyperparameters_read_number_or(struct hyperparameters_reader *reader, const char *suffix,
                                     float *out, float otherwise);
 
+/* Causal or not, pooling, labels. After windows, states and latents. */
+void hyperparameters_read_pooling(struct hyperparameters_reader *reader,
+                                  const struct architecture *architecture,
+                                  struct hyperparameters *h);
+
 /* Which layers keep a state, and of what shape. After heads and feed-forward. */
 void hyperparameters_read_recurrence(struct hyperparameters_reader *reader,
                                      const struct architecture *architecture,

@@ -24,6 +24,14 @@ const struct gguf_tensor *model_tensor(const struct model *model, enum tensor_ro
     return layer < model->hyperparameters.n_layers ? model->layers[layer][role] : NULL;
 }
 
+const struct gguf_tensor *model_head(const struct model *model)
+{
+    if (model->hyperparameters.gives_no_logits)
+        return NULL;
+    const struct gguf_tensor *head = model->outside[TENSOR_OUTPUT];
+    return head ? head : model->outside[TENSOR_TOKEN_EMBEDDING];
+}
+
 /* Biases of experts are matrices by their shape, but are added like vectors. */
 static bool is_bias(enum tensor_role role)
 {
@@ -174,7 +182,7 @@ static enum error_code find_architecture(struct model *model, struct error *err)
     model->architecture = architecture_find(name);
     if (model->architecture)
         return ERROR_NONE;
-    char known[640] = "";
+    char known[800] = "";
     for (uint32_t i = 0; i < architecture_count(); i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",

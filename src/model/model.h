@@ -33,6 +33,9 @@ model_name(const struct model *model); /* general.name, else the file's name wit
  * `layer` is ignored for the roles outside the layers. */
 const struct gguf_tensor *model_tensor(const struct model *model, enum tensor_role role,
                                        uint32_t layer);
+/* What makes logits of hidden states, which may be the token embedding; NULL: the model generates
+ * nothing. */
+const struct gguf_tensor *model_head(const struct model *model);
 
 /* "Q4_K", "F32", …: the type that most of the weights' bytes have. */
 const char *model_type_name(const struct model *model);

@@ -23,8 +23,6 @@ enum error_code tokenizer_given_up(struct error *err)
 static const struct {
     const char *model, *family;
 } unsupported[] = {
-    {"bert", "WordPiece"},
-    {"t5", "Unigram"},
     {"rwkv", "RWKV trie"},
     {"plamo2", "PLaMo-2"},
     {"none", "no"},
@@ -40,8 +38,8 @@ static enum error_code refuse_model(const char *model, size_t size, struct error
         if (strlen(unsupported[i].model) == size && memcmp(unsupported[i].model, model, size) == 0)
             return error_set(err, ERROR_UNSUPPORTED,
                              "tokenizer.ggml.model is '%s' (%s vocabulary); Medley knows BPE "
-                             "('gpt2', 'gemma4') and "
-                             "SPM ('llama')",
+                             "('gpt2', 'gemma4'), SPM ('llama'), WordPiece ('bert') and Unigram "
+                             "('t5')",
                              unsupported[i].model, unsupported[i].family);
     }
     return error_set(err, ERROR_UNSUPPORTED, "unknown tokenizer.ggml.model '%.*s'",
@@ -88,6 +86,7 @@ static enum error_code choose_family(struct tokenizer *tokenizer, const struct g
     if (code)
         return code;
     tokenizer->bos = tokenizer->eos = tokenizer->eot = tokenizer->unknown = TOKEN_NONE;
+    tokenizer->separator = TOKEN_NONE;
     if (strcmp(model, "llama") == 0) {
         tokenizer->family = FAMILY_SPM;
         tokenizer->bos = 1;
@@ -95,6 +94,21 @@ static enum error_code choose_family(struct tokenizer *tokenizer, const struct g
         tokenizer->unknown = 0;
         tokenizer->adds_bos = true;
         tokenizer->add_space_prefix = true;
+        return ERROR_NONE;
+    }
+    if (strcmp(model, "bert") == 0) {
+        tokenizer->family = FAMILY_WORDPIECE;
+        tokenizer->unknown = 100;
+        tokenizer->bos = 101;
+        tokenizer->separator = 102;
+        tokenizer->lowers = tokenizer->strips_accents = true;
+        return ERROR_NONE;
+    }
+    if (strcmp(model, "t5") == 0) {
+        tokenizer->family = FAMILY_UNIGRAM;
+        tokenizer->eos = 1;
+        tokenizer->unknown = 2;
+        tokenizer->adds_eos = tokenizer->add_space_prefix = true;
         return ERROR_NONE;
     }
     bool gemma4 = strcmp(model, "gemma4") == 0;
@@ -122,11 +136,17 @@ static enum error_code tokenizer_load(struct tokenizer *tokenizer, const struct 
         code = merges_load(tokenizer, file, err);
     if (code)
         return code;
-    byte_symbols_find(tokenizer);
+    if (tokenizer->family == FAMILY_BPE || tokenizer->family == FAMILY_SPM)
+        byte_symbols_find(tokenizer);
     tokenizer->words_apart = tokenizer->family == FAMILY_SPM && spm_words_are_apart(tokenizer);
     code = special_tokens_load(tokenizer, file, err);
     if (!code)
         code = special_set_load(tokenizer, err);
+    if (!code && tokenizer->family == FAMILY_UNIGRAM)
+        code = unigram_load(tokenizer, file, err);
+    if (!code && tokenizer->family == FAMILY_WORDPIECE &&
+        !token_prefixes_init(&tokenizer->prefixes, &tokenizer->texts, tokenizer->n_tokens, NULL))
+        code = tokenizer_no_memory(err);
     if (!code)
         code = pieces_load(tokenizer, err);
     return code;
@@ -157,6 +177,9 @@ void tokenizer_close(struct tokenizer *tokenizer)
         return;
     pretokenizer_close(tokenizer->pretokenizer);
     mem_free(tokenizer->pre);
+    token_prefixes_deinit(&tokenizer->prefixes);
+    mem_free(tokenizer->charsmap.units);
+    mem_free(tokenizer->charsmap.replacements);
     text_table_deinit(&tokenizer->texts);
     mem_free(tokenizer->attributes);
     mem_free(tokenizer->scores);
@@ -177,7 +200,11 @@ uint32_t tokenizer_size(const struct tokenizer *tokenizer)
 
 const char *tokenizer_family(const struct tokenizer *tokenizer)
 {
-    return tokenizer->family == FAMILY_SPM ? "spm" : "bpe";
+    static const char *const names[] = {[FAMILY_SPM] = "spm",
+                                        [FAMILY_BPE] = "bpe",
+                                        [FAMILY_WORDPIECE] = "wpm",
+                                        [FAMILY_UNIGRAM] = "ugm"};
+    return names[tokenizer->family];
 }
 
 const char *tokenizer_pre(const struct tokenizer *tokenizer)
@@ -193,6 +220,21 @@ int32_t tokenizer_bos(const struct tokenizer *tokenizer)
 int32_t tokenizer_eos(const struct tokenizer *tokenizer)
 {
     return tokenizer->eos;
+}
+
+int32_t tokenizer_end(const struct tokenizer *tokenizer)
+{
+    return tokenizer->family == FAMILY_WORDPIECE ? tokenizer->separator : tokenizer->eos;
+}
+
+int32_t tokenizer_separator(const struct tokenizer *tokenizer)
+{
+    return tokenizer->separator;
+}
+
+bool tokenizer_adds_separator(const struct tokenizer *tokenizer)
+{
+    return tokenizer->adds_separator;
 }
 
 int32_t tokenizer_eot(const struct tokenizer *tokenizer)
@@ -292,6 +334,40 @@ static enum error_code encode_spm(const struct tokenizer *tokenizer, const char 
     return code;
 }
 
+/* Words and spaces are found anew in every stretch of text. */
+static enum error_code encode_stretches(const struct tokenizer *tokenizer, const char *text,
+                                        const struct fragment_list *fragments,
+                                        struct token_list *out, struct error *err)
+{
+    enum error_code code = ERROR_NONE;
+    for (size_t i = 0; i < fragments->count && !code; i++) {
+        const struct fragment *fragment = &fragments->items[i];
+        if (fragment->token != TOKEN_NONE)
+            code = token_list_push(out, fragment->token, err);
+        else if (tokenizer->family == FAMILY_WORDPIECE)
+            code = wordpiece_encode(tokenizer, text + fragment->start, fragment->size, out, err);
+        else
+            code = unigram_encode(tokenizer, text + fragment->start, fragment->size, out, err);
+    }
+    return code;
+}
+
+static enum error_code encode_fragments(const struct tokenizer *tokenizer, const char *text,
+                                        const struct fragment_list *fragments,
+                                        struct token_list *out, struct error *err)
+{
+    switch (tokenizer->family) {
+    case FAMILY_BPE:
+        return encode_bpe(tokenizer, text, fragments, out, err);
+    case FAMILY_SPM:
+        return encode_spm(tokenizer, text, fragments, out, err);
+    case FAMILY_WORDPIECE:
+    case FAMILY_UNIGRAM:
+        return encode_stretches(tokenizer, text, fragments, out, err);
+    }
+    return ERROR_NONE;
+}
+
 enum error_code tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size,
                                  unsigned flags, struct token_list *out, struct error *err)
 {
@@ -304,12 +380,10 @@ enum error_code tokenizer_encode(const struct tokenizer *tokenizer, const char *
         partition_text(tokenizer, text, size, flags & TOKENIZE_PARSE_SPECIAL, &fragments, err);
     if (!code && (flags & TOKENIZE_ADD_SPECIAL) && tokenizer->adds_bos)
         code = token_list_push(out, tokenizer->bos, err);
-    if (!code && tokenizer->family == FAMILY_BPE)
-        code = encode_bpe(tokenizer, text, &fragments, out, err);
-    else if (!code)
-        code = encode_spm(tokenizer, text, &fragments, out, err);
+    if (!code)
+        code = encode_fragments(tokenizer, text, &fragments, out, err);
     if (!code && (flags & TOKENIZE_ADD_SPECIAL) && tokenizer->adds_eos)
-        code = token_list_push(out, tokenizer->eos, err);
+        code = token_list_push(out, tokenizer_end(tokenizer), err);
     mem_free(fragments.items);
     return code;
 }

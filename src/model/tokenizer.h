@@ -1,10 +1,10 @@
 /* Text to tokens and back: the vocabulary of a GGUF model.
  *
- * Two families: SPM (sentencepiece BPE with byte fallback, tokenizer.ggml.model = "llama")
- * and BPE (byte-level with merges, "gpt2"), the latter with the pre-tokeniser that
- * tokenizer.ggml.pre names. The rules follow llama.cpp's libllama; tests/golden/tokenizers
- * holds its answers. Other families (WordPiece, Unigram, RWKV …) and pre-tokenisers that are not in
- * pretokenizer_table.c are ERROR_UNSUPPORTED by name.
+ * Four families: WordPiece ("bert") and Unigram ("t5"), which encoders have; SPM (sentencepiece BPE
+ * with byte fallback, tokenizer.ggml.model = "llama") and BPE (byte-level with merges, "gpt2"), the
+ * latter with the pre-tokeniser that tokenizer.ggml.pre names. The rules follow llama.cpp's
+ * libllama; tests/golden/tokenizers holds its answers. Other families (RWKV …) and pre-tokenisers
+ * that are not in pretokenizer_table.c are ERROR_UNSUPPORTED by name.
  *
  * Encoding ends early, with ERROR_CANCELLED or ERROR_NO_MEMORY, where the work at hand may not go
  * on (base/work_limit.h).
@@ -29,7 +29,7 @@ enum error_code tokenizer_open(const struct gguf_file *file, struct tokenizer **
 void tokenizer_close(struct tokenizer *tokenizer);
 
 uint32_t tokenizer_size(const struct tokenizer *tokenizer);
-const char *tokenizer_family(const struct tokenizer *tokenizer); /* "bpe" or "spm" */
+const char *tokenizer_family(const struct tokenizer *tokenizer); /* "bpe", "spm", "wpm" or "ugm" */
 const char *
 tokenizer_pre(const struct tokenizer *tokenizer); /* "llama-bpe" …; "" for spm, or when not named */
 int32_t tokenizer_bos(const struct tokenizer *tokenizer); /* TOKEN_NONE when there is none */
@@ -37,6 +37,11 @@ int32_t tokenizer_eos(const struct tokenizer *tokenizer);
 int32_t tokenizer_eot(const struct tokenizer *tokenizer);
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 bool tokenizer_adds_eos(const struct tokenizer *tokenizer);
+/* What stands between a question and a text that is ranked for it. */
+int32_t tokenizer_separator(const struct tokenizer *tokenizer); /* TOKEN_NONE when there is none */
+bool tokenizer_adds_separator(const struct tokenizer *tokenizer);
+/* What stands behind a text where the model wants it (tokenizer_adds_eos()). */
+int32_t tokenizer_end(const struct tokenizer *tokenizer);
 bool tokenizer_ends_generation(const struct tokenizer *tokenizer,
                                int32_t id); /* EOS, EOT and their like */
 bool tokenizer_is_special(const struct tokenizer *tokenizer,

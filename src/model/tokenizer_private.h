@@ -5,7 +5,8 @@
  *   tokenizer_merges.c      BPE's merges
  *   tokenizer_special.c     BOS, EOS, EOT and the tokens that end generation
  *   tokenizer_partition.c   finds special tokens in a text
- *   tokenizer_bpe.c, _spm.c the two families
+ *   tokenizer_bpe.c, _spm.c, _wordpiece.c, _unigram.c
+ *                           the families
  *   tokenizer_decode.c      tokens back to text, whole or as a stream */
 #pragma once
 
@@ -14,9 +15,10 @@
 #include "model/gguf_file.h"
 #include "model/pretokenizer.h"
 #include "model/text_table.h"
+#include "model/token_prefixes.h"
 #include "model/tokenizer.h"
 
-enum tokenizer_family_kind { FAMILY_SPM, FAMILY_BPE };
+enum tokenizer_family_kind { FAMILY_SPM, FAMILY_BPE, FAMILY_WORDPIECE, FAMILY_UNIGRAM };
 
 /* Bits: libllama may make a token of another kind a control token as well. */
 enum token_attribute {
@@ -53,6 +55,14 @@ struct special_set {
     bool first_bytes[256];
 };
 
+/* What Unigram's normaliser puts in the place of what. */
+struct charsmap {
+    uint32_t *units; /* a double array */
+    uint32_t n_units;
+    char *replacements; /* each ends with a NUL */
+    size_t n_replacements;
+};
+
 struct tokenizer {
     enum tokenizer_family_kind family;
     const struct pretokenizer_rule *rule; /* BPE */
@@ -62,14 +72,19 @@ struct tokenizer {
     struct text_table
         texts; /* number < n_tokens: that token; above: what merges name but no token is */
     uint32_t n_tokens;
-    size_t longest_token; /* bytes */
-    uint16_t *attributes; /* enum token_attribute */
-    float *scores;        /* SPM */
-    size_t *piece_ends;   /* piece of token i ends here in `pieces` */
-    struct buffer pieces; /* what each token decodes to */
+    size_t longest_token;           /* bytes */
+    uint16_t *attributes;           /* enum token_attribute */
+    float *scores;                  /* SPM, Unigram */
+    float score_min;                /* Unigram: of normal tokens */
+    struct token_prefixes prefixes; /* WordPiece, Unigram */
+    struct charsmap charsmap;       /* Unigram */
+    size_t *piece_ends;             /* piece of token i ends here in `pieces` */
+    struct buffer pieces;           /* what each token decodes to */
 
-    int32_t bos, eos, eot, unknown;
-    bool adds_bos, adds_eos;
+    int32_t bos, eos, eot, unknown, separator;
+    bool adds_bos, adds_eos, adds_separator;
+    bool merges_spaces;          /* Unigram: spaces side by side are one, at the ends none */
+    bool lowers, strips_accents; /* WordPiece */
     bool add_space_prefix; /* a space goes before text at the start and after a special token */
     bool words_apart;      /* SPM: no token has a space inside, so words are merged one by one */
     bool clean_spaces;     /* decoding tidies " ." and " 's" */
@@ -127,6 +142,14 @@ enum error_code spm_session_new(const struct tokenizer *tokenizer, struct spm_se
 void spm_session_free(struct spm_session *session);
 enum error_code spm_session_encode(struct spm_session *session, const char *text, size_t size,
                                    bool space_before, struct token_list *out, struct error *err);
+enum error_code wordpiece_encode(const struct tokenizer *tokenizer, const char *text, size_t size,
+                                 struct token_list *out, struct error *err);
+
+/* Its prefixes and normaliser, once the vocabulary and its special tokens are there. */
+enum error_code unigram_load(struct tokenizer *tokenizer, const struct gguf_file *file,
+                             struct error *err);
+enum error_code unigram_encode(const struct tokenizer *tokenizer, const char *text, size_t size,
+                               struct token_list *out, struct error *err);
 /* Whether no token reaches beyond a word, so that words can be merged one by one. */
 bool spm_words_are_apart(const struct tokenizer *tokenizer);
 

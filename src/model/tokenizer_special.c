@@ -264,6 +264,31 @@ static enum error_code read_flag(const struct gguf_file *file, const char *key, 
     return gguf_file_has(file, key) ? gguf_file_bool(file, key, flag, err) : ERROR_NONE;
 }
 
+/* What encoders have: WordPiece always puts CLS before a text and SEP behind it. */
+static enum error_code load_encoder_additions(struct tokenizer *tokenizer,
+                                              const struct gguf_file *file, struct error *err)
+{
+    const bool is_wordpiece = tokenizer->family == FAMILY_WORDPIECE;
+    tokenizer->adds_separator = is_wordpiece;
+    enum error_code code =
+        read_flag(file, "tokenizer.ggml.add_sep_token", &tokenizer->adds_separator, err);
+    if (!code)
+        code = read_flag(file, "tokenizer.ggml.remove_extra_whitespaces", &tokenizer->merges_spaces,
+                         err);
+    if (!code)
+        code = read_flag(file, "tokenizer.ggml.normalizer.lowercase", &tokenizer->lowers, err);
+    if (!code)
+        code = read_flag(file, "tokenizer.ggml.normalizer.strip_accents",
+                         &tokenizer->strips_accents, err);
+    tokenizer->adds_bos |= is_wordpiece;
+    tokenizer->adds_eos |= is_wordpiece;
+    if (!code && is_wordpiece &&
+        (tokenizer->separator == TOKEN_NONE || tokenizer->unknown == TOKEN_NONE))
+        code = error_set(err, ERROR_INVALID,
+                         "a WordPiece vocabulary needs a separator and an unknown token");
+    return code;
+}
+
 static enum error_code load_additions(struct tokenizer *tokenizer, const struct gguf_file *file,
                                       struct error *err)
 {
@@ -276,11 +301,14 @@ static enum error_code load_additions(struct tokenizer *tokenizer, const struct 
             read_flag(file, "tokenizer.ggml.add_space_prefix", &tokenizer->add_space_prefix, err);
     if (code)
         return code;
+    code = load_encoder_additions(tokenizer, file, err);
+    if (code)
+        return code;
     if (tokenizer->rule && (tokenizer->rule->flags & PRE_ALWAYS_BOS))
         tokenizer->adds_bos = true;
     if (tokenizer->adds_bos && tokenizer->bos == TOKEN_NONE)
         return error_set(err, ERROR_INVALID, "the model asks for a BOS token but has none");
-    if (tokenizer->adds_eos && tokenizer->eos == TOKEN_NONE)
+    if (tokenizer->adds_eos && tokenizer_end(tokenizer) == TOKEN_NONE)
         return error_set(err, ERROR_INVALID, "the model asks for an EOS token but has none");
     return ERROR_NONE;
 }
@@ -297,6 +325,9 @@ enum error_code special_tokens_load(struct tokenizer *tokenizer, const struct gg
     if (!code)
         code = tokenizer_special_read_id(tokenizer, file, "tokenizer.ggml.unknown_token_id",
                                          &tokenizer->unknown, err);
+    if (!code)
+        code = tokenizer_special_read_id(tokenizer, file, "tokenizer.ggml.seperator_token_id",
+                                         &tokenizer->separator, err);
     if (!code)
         code = load_additions(tokenizer, file, err);
     if (!code)

@@ -132,7 +132,7 @@ enum error_code vocabulary_load(struct tokenizer *tokenizer, const struct gguf_f
     enum error_code code = load_texts(tokenizer, file, err);
     if (!code)
         code = load_kinds(tokenizer, file, err);
-    if (!code && tokenizer->family == FAMILY_SPM)
+    if (!code && (tokenizer->family == FAMILY_SPM || tokenizer->family == FAMILY_UNIGRAM))
         code = load_scores(tokenizer, file, err);
     return code;
 }

@@ -104,6 +104,21 @@ uint8_t unicode_class(uint32_t code_point)
     return class_of_category(utf8proc_category((utf8proc_int32_t)code_point));
 }
 
+uint32_t unicode_lower(uint32_t code_point)
+{
+    return (uint32_t)utf8proc_tolower((utf8proc_int32_t)code_point);
+}
+
+uint32_t unicode_base(uint32_t code_point)
+{
+    enum { PARTS_MAX = 32 }; /* canonical ones are four at most */
+    utf8proc_int32_t parts[PARTS_MAX];
+    int last = 0;
+    const utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)code_point, parts,
+                                                       PARTS_MAX, UTF8PROC_DECOMPOSE, &last);
+    return n > 0 ? (uint32_t)parts[0] : code_point;
+}
+
 /* Three runs of bytes have no visible character of their own: 0-32, 127-160 and 173. */
 enum { RUN_A = 33, RUN_B = 34, RUN_A_END = 32, RUN_B_START = 127, RUN_B_END = 160, RUN_C = 173 };
 

@@ -37,6 +37,9 @@ size_t unicode_length(char first);
 uint8_t unicode_class(uint32_t code_point);
 bool unicode_is_space(uint32_t code_point);
 bool unicode_is_han(uint32_t code_point); /* the blocks of unified and compatibility ideographs */
+/* Simple lower case; the first code point of the canonical decomposition. Most are their own. */
+uint32_t unicode_lower(uint32_t code_point);
+uint32_t unicode_base(uint32_t code_point);
 
 /* GPT-2's byte alphabet: every byte has a printable character of its own (the visible ones
  * themselves, the other 68 from U+0100 on). -1: not in the alphabet. */

@@ -12,6 +12,7 @@ struct batch_parts {
     void *arg;
     uint32_t in_width;  /* floats of a row of `in` */
     uint32_t out_width; /* of a row of `out` */
+    bool whole;         /* a slot's rows stay together: parts are of slots */
     bool outputs_only;  /* `out` has rows for the batch's outputs alone */
 };
 

@@ -319,6 +319,10 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
     struct sequence *sequence = NULL;
     enum error_code code = sequence_new(request, driver->options.context,
                                         driver->pipeline.shape.n_vocab, &sequence, err);
+    if (!code && driver->gives_no_logits && !request->embeddings)
+        code = error_set(err, ERROR_UNSUPPORTED,
+                         "this model generates no text: it makes vectors of texts or ranks them; "
+                         "ask for embeddings or a ranking");
     if (!code && memory_watch_terms(&driver->memory).refuses)
         code = memory_watch_refusal(err);
     if (code) {
@@ -503,6 +507,8 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
     driver->slots.window_cells =
         kv_window_cells(driver->slots.window, driver->options.batch_rows, driver->options.context);
     driver->slots.whole_only = hyperparameters_has_states(model_hyperparameters(model));
+    driver->reads_whole = model_hyperparameters(model)->reads_whole;
+    driver->gives_no_logits = model_hyperparameters(model)->gives_no_logits;
     if (!code && stages[n_stages - 1].device)
         code = picker_new(driver->pipeline.shape.n_vocab, driver->options.n_slots,
                           driver->options.context, &driver->pipeline.picker, err);

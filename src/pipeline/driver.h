@@ -44,7 +44,8 @@ struct driver_options {
     uint32_t cells;      /* tokens of all sequences together, which share them as they need them
                             (step_cells.c); rounded up to 256. 0: each slot has the whole context to
                             itself. Every stage's attention must be Medley's own (engine/stage.h) */
-    uint32_t batch_rows; /* rows of a micro-batch; 0: 512 */
+    uint32_t batch_rows; /* rows of a micro-batch; 0: 512. Where the model reads a text at once, at
+                            least the context, which then is 2048 unless said */
     uint32_t queue_max;  /* requests waiting for a slot; 0: LIMIT_QUEUED_REQUESTS */
     enum kv_type kv_type;
     enum flash_mode flash;

@@ -39,6 +39,8 @@ struct driver_wishes {
 };
 
 struct driver {
+    bool reads_whole;     /* the model: a sequence's prompt goes in one micro-batch */
+    bool gives_no_logits; /* the model */
     /* constant after open */
     struct driver_options options;
     uint32_t n_devices; /* different ones: as many micro-batches are under way */

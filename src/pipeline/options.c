@@ -4,17 +4,34 @@
 #include "engine/batch_shape.h"
 #include "model/model.h"
 
+enum { CONTEXT_USUAL = 4096, CONTEXT_USUAL_WHOLE = 2048, BATCH_ROWS_USUAL = 512 };
+
+/* A text that is read at once is one micro-batch. */
+static enum error_code driver_options_fit_whole(struct driver_options *options, struct error *err)
+{
+    if (options->context > LIMIT_BATCH_ROWS)
+        return error_set(err, ERROR_INVALID,
+                         "a context of %u tokens; this model reads a text at once, of %d tokens at "
+                         "most",
+                         options->context, LIMIT_BATCH_ROWS);
+    if (options->batch_rows < options->context)
+        options->batch_rows = options->context;
+    return ERROR_NONE;
+}
+
 enum error_code driver_options_fill(const struct driver_options *given, const struct model *model,
                                     struct driver_options *out, struct error *err)
 {
-    const uint32_t n_context_train = model_hyperparameters(model)->n_context_train;
+    const struct hyperparameters *h = model_hyperparameters(model);
+    const uint32_t n_context_train = h->n_context_train;
+    const uint32_t usual = h->reads_whole ? CONTEXT_USUAL_WHOLE : CONTEXT_USUAL;
     *out = *given;
     if (!out->n_slots)
         out->n_slots = 1;
     if (!out->context)
-        out->context = n_context_train < 4096 ? n_context_train : 4096;
+        out->context = n_context_train < usual ? n_context_train : usual;
     if (!out->batch_rows)
-        out->batch_rows = 512;
+        out->batch_rows = BATCH_ROWS_USUAL;
     if (!out->queue_max)
         out->queue_max = LIMIT_QUEUED_REQUESTS;
     if (out->n_slots > LIMIT_SEQUENCES)
@@ -29,6 +46,8 @@ enum error_code driver_options_fill(const struct driver_options *given, const st
     if (out->batch_rows > LIMIT_BATCH_ROWS)
         return error_set(err, ERROR_INVALID, "a batch of %u rows; the limit is %d", out->batch_rows,
                          LIMIT_BATCH_ROWS);
+    if (h->reads_whole && driver_options_fit_whole(out, err))
+        return err->code;
     if (out->cells)
         out->cells = kv_cells(out->cells);
     if (out->cells && out->cells < kv_cells(out->context))

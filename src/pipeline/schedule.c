@@ -127,6 +127,19 @@ static void schedule_take_prompt_rows(const struct schedule_item *items, const u
     }
 }
 
+/* Texts that are read at once: as many as fit, and the longest waiting in any case. */
+static void schedule_take_whole(const struct schedule_item *items, const uint32_t *order,
+                                uint32_t n_order, uint32_t budget, struct schedule *out)
+{
+    for (uint32_t i = 0; i < n_order; i++) {
+        const uint32_t rows = items[order[i]].waiting;
+        if (out->n_shares && rows > budget)
+            continue;
+        schedule_take(out, order[i], rows);
+        budget -= smaller(budget, rows);
+    }
+}
+
 void schedule_next(const struct schedule_item *items, uint32_t n_items,
                    const struct schedule_limits *limits, struct schedule *out)
 {
@@ -149,6 +162,9 @@ void schedule_next(const struct schedule_item *items, uint32_t n_items,
     uint32_t n_decoding = schedule_count_decoding(items, n_items);
     n_order = schedule_take_decode_rows(items, order, kept, n_decoding, limits, out);
     uint32_t budget = schedule_prompt_budget(items, order, n_order, n_decoding, limits, out);
-    schedule_take_prompt_rows(items, order, n_order, budget, limits->output_all_rows, out);
-    assert(out->n_rows <= limits->rows && out->n_shares <= n_items);
+    if (items[order[0]].whole)
+        schedule_take_whole(items, order, n_order, budget, out);
+    else
+        schedule_take_prompt_rows(items, order, n_order, budget, limits->output_all_rows, out);
+    assert((out->n_rows <= limits->rows || out->n_shares == 1) && out->n_shares <= n_items);
 }

@@ -65,6 +65,10 @@ void pipeline_settings_init(struct pipeline_settings *settings, const struct mod
     uint64_t outputs = options->n_slots + OUTPUT_ALL_ROWS;
     if (outputs > options->batch_rows)
         outputs = options->batch_rows;
+    if (hyperparameters->reads_whole) /* every row of a text may come out */
+        outputs = options->batch_rows;
+    const uint32_t widest =
+        !hyperparameters->gives_no_logits && n_vocab > n_embd ? n_vocab : n_embd;
     settings->n_microbatches = pipeline_count_devices(stages, n_stages);
     assert(settings->n_microbatches && settings->n_microbatches <= n_stages);
     settings->shape = (struct wire_shape){
@@ -75,7 +79,7 @@ void pipeline_settings_init(struct pipeline_settings *settings, const struct mod
         .n_embd = n_embd,
         .rows = options->batch_rows,
         .operations = 6 * options->n_slots + 4,
-        .output_floats = outputs * (n_vocab > n_embd ? n_vocab : n_embd),
+        .output_floats = outputs * widest,
     };
     settings->sizes = (struct microbatch_sizes){
         .rows = options->batch_rows,

@@ -123,6 +123,7 @@ static enum error_code device_stage_run_parts(struct microbatch *microbatch,
         .in_width = stage_width(stage->stage),
         .out_width = last && !batch->embeddings ? stage_output_width(stage->stage)
                                                 : stage_width(stage->stage),
+        .whole = stage_reads_whole(stage->stage),
         .outputs_only = last,
     };
     const enum error_code code =

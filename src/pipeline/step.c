@@ -198,6 +198,7 @@ static uint32_t step_describe(const struct driver *driver, struct schedule_item 
             .waiting = waiting,
             .decoding = slot->sequence->generated && waiting <= 1,
             .embeddings = slot->sequence->request.embeddings,
+            .whole = driver->reads_whole,
             .output_all = slot->sequence->request.want_all_logits,
             .served = slot->served,
         };

@@ -55,6 +55,8 @@ static enum error_code context_raise(struct plan *out, const struct model *model
                                      struct driver_options *options, struct error *err)
 {
     const uint32_t usual = options->context;
+    if (model_hyperparameters(model)->reads_whole) /* its batches would grow, too */
+        return ERROR_NONE;
     options->context = plan_context_modest(&out->problem, &out->solution.placement, usual,
                                            plan_context_most(model));
     if (options->context == usual)

@@ -69,12 +69,14 @@ static enum error_code plan_model_add_ends(struct placement_model *out, const st
                                            bool embedding_counts, struct error *err)
 {
     const struct gguf_tensor *embedding = model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0);
-    const struct gguf_tensor *head = model_tensor(model, TENSOR_OUTPUT, 0);
-    enum error_code code = plan_model_add_tensor(out, &out->output, model, TENSOR_OUTPUT_NORM,
-                                                 model_tensor(model, TENSOR_OUTPUT_NORM, 0), err);
+    static const enum tensor_role ends[] = {TENSOR_OUTPUT_NORM, TENSOR_RANK_DENSE, TENSOR_RANK_OUT};
+    const struct gguf_tensor *head = model_head(model);
+    enum error_code code = ERROR_NONE;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0] && !code; i++)
+        code = plan_model_add_tensor(out, &out->output, model, ends[i],
+                                     model_tensor(model, ends[i], 0), err);
     if (!code)
-        code = plan_model_add_tensor(out, &out->output, model, TENSOR_OUTPUT,
-                                     head ? head : embedding, err);
+        code = plan_model_add_tensor(out, &out->output, model, TENSOR_OUTPUT, head, err);
     if (code || !embedding_counts)
         return code;
     uint32_t type;

@@ -7,7 +7,7 @@
 
 #include <assert.h>
 
-static const uint64_t matrix_roles =
+static const role_set matrix_roles =
     ROLE_BIT(TENSOR_TOKEN_EMBEDDING) | ROLE_BIT(TENSOR_OUTPUT) | ROLE_BIT(TENSOR_Q) |
     ROLE_BIT(TENSOR_K) | ROLE_BIT(TENSOR_V) | ROLE_BIT(TENSOR_QKV) |
     ROLE_BIT(TENSOR_ATTENTION_OUT) | ROLE_BIT(TENSOR_ATTENTION_GATE) |
@@ -40,10 +40,7 @@ void weight_choice_deinit(struct weight_choice *choice)
 bool weight_choice_is_matrix(const struct model *model, uint64_t tensor, bool *is_head)
 {
     const struct gguf_tensor *wanted = gguf_file_tensor(model_file(model), tensor);
-    const struct gguf_tensor *head = model_tensor(model, TENSOR_OUTPUT, 0);
-    if (!head)
-        head = model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0);
-    *is_head = wanted == head;
+    *is_head = wanted == model_head(model);
     const uint32_t n_layers = model_hyperparameters(model)->n_layers;
     for (int i = 0; i < TENSOR_ROLE_COUNT; i++) {
         const enum tensor_role role = (enum tensor_role)i;

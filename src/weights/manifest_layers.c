@@ -44,18 +44,14 @@ static void add_role(struct layer_adding *adding, enum tensor_role role, uint32_
 
 static void manifest_layers_add_ends(struct layer_adding *adding, bool first, bool last)
 {
-    add_role(adding, TENSOR_ROPE_FREQS, 0);
-    add_role(adding, TENSOR_ROPE_FACTORS_LONG, 0);
-    add_role(adding, TENSOR_ROPE_FACTORS_SHORT, 0);
-    if (first)
-        add_role(adding, TENSOR_TOKEN_EMBEDDING, 0);
-    if (!last)
-        return;
-    add_role(adding, TENSOR_OUTPUT_NORM, 0);
-    add_role(adding, TENSOR_OUTPUT_NORM_BIAS, 0);
-    add_role(adding, TENSOR_OUTPUT, 0);
-    add_role(adding, TENSOR_OUTPUT_BIAS, 0);
-    if (!model_tensor(adding->model, TENSOR_OUTPUT, 0))
+    for (int i = 0; i < TENSOR_ROLE_COUNT; i++) {
+        const enum tensor_place place = tensor_role_place((enum tensor_role)i);
+        if (place == PLACE_EVERYWHERE || (first && place == PLACE_FIRST) ||
+            (last && place == PLACE_LAST))
+            add_role(adding, (enum tensor_role)i, 0);
+    }
+    if (last && !model_hyperparameters(adding->model)->gives_no_logits &&
+        !model_tensor(adding->model, TENSOR_OUTPUT, 0))
         add_role(adding, TENSOR_TOKEN_EMBEDDING, 0);
 }
 

@@ -354,6 +354,12 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
     return ERROR_NONE;
 }
 
+bool stage_reads_whole(const struct stage *stage)
+{
+    (void)stage;
+    return false;
+}
+
 uint32_t stage_kv_length(const struct stage *stage, uint32_t slot)
 {
     return stage->lengths[slot];
