@@ -1,36 +1,8 @@
-/* /v1/embeddings: the mean of the hidden states of an input's tokens, scaled to length 1. */
-#include "api/exchange.h"
-#include "api/internal.h"
-#include "api/model_use.h"
-#include "api/request_work.h"
-#include "api/response_json.h"
+/* Requests of many texts: reading, submitting each, and the answer when all are there. */
+#include "api/embeddings.h"
+
 #include "base/mem.h"
-#include "model/model.h"
 #include "request/generator.h"
-
-#include <math.h>
-#include <string.h>
-
-struct embedding {
-    struct inbox_item item;
-    struct embeddings_job *job;
-    uint64_t driver_id;
-    bool running;
-};
-
-struct embeddings_job {
-    struct request_work work;
-    struct embeddings_request request;
-    struct model_use use;
-    size_t n_body; /* bytes */
-    bool busy;     /* a function up the stack uses it: do not free */
-    struct token_list *prompts;
-    struct embedding *embeddings;
-    uint32_t n_made; /* embeddings that there are */
-    uint32_t n_running;
-    uint64_t prompt_tokens;
-    struct buffer answer;
-};
 
 static struct embeddings_job *embeddings_job_of(struct request_work *work)
 {
@@ -41,13 +13,14 @@ static struct embeddings_job *embeddings_job_of(struct request_work *work)
 static void embeddings_release(struct request_work *work)
 {
     struct embeddings_job *job = embeddings_job_of(work);
-    for (uint32_t i = 0; job->prompts && i < job->request.n_inputs; i++)
+    for (uint32_t i = 0; job->prompts && i < job->n_texts; i++)
         token_list_deinit(&job->prompts[i]);
     mem_free(job->embeddings);
     mem_free(job->prompts);
     buffer_deinit(&job->work.body);
     buffer_deinit(&job->answer);
     embeddings_request_deinit(&job->request);
+    rerank_request_deinit(&job->rerank);
     mem_free(job);
 }
 
@@ -98,7 +71,7 @@ static void embeddings_ready(struct inbox_item *item);
 
 static void embeddings_make(struct embeddings_job *job)
 {
-    const uint32_t n = job->request.n_inputs;
+    const uint32_t n = job->n_texts;
     job->prompts = mem_new_array(n, sizeof *job->prompts);
     job->embeddings = mem_new_array(n, sizeof *job->embeddings);
     if (!job->prompts || !job->embeddings) {
@@ -118,7 +91,7 @@ static void embeddings_parse(struct request_work *work)
 {
     struct embeddings_job *job = embeddings_job_of(work);
     const char *body = work->body.data ? work->body.data : "";
-    if (embeddings_request_parse(body, work->body.size, &job->request, &work->err))
+    if (job->kind->parse(job, body, work->body.size))
         embeddings_make(job);
     buffer_deinit(&work->body);
 }
@@ -126,51 +99,36 @@ static void embeddings_parse(struct request_work *work)
 static void embeddings_prepare(struct request_work *work)
 {
     struct embeddings_job *job = embeddings_job_of(work);
-    const struct api_model *model = job->use.model;
-    if (!embeddings_request_check(&job->request, model_hyperparameters(model->model)->n_vocab,
-                                  &work->err))
-        return;
-    for (uint32_t i = 0; i < job->request.n_inputs; i++) {
-        if (!server_encode_prompt(model, &job->request.inputs[i], &job->prompts[i], &work->err))
-            return;
-        if (job->prompts[i].count == 0) {
-            api_error_field(&work->err, "input", "element %u of 'input' has no tokens", i);
-            return;
-        }
-    }
+    job->kind->prepare(job);
+}
+
+const struct hyperparameters *embeddings_hyperparameters(const struct embeddings_job *job)
+{
+    return model_hyperparameters(job->use.model->model);
+}
+
+bool embeddings_too_long(struct embeddings_job *job, const char *field, uint32_t index)
+{
+    const bool whole = embeddings_hyperparameters(job)->reads_whole;
+    return api_error_set(&job->work.err, 400, "invalid_request_error", "context_length_exceeded",
+                         "element %u of '%s' has more tokens than this model's context here, which "
+                         "is %u tokens%s",
+                         index, field, generator_context(job->use.model->generator),
+                         whole ? "; it reads a text at once: shorten or split it" : "");
 }
 
 static uint32_t n_embd_of(const struct embeddings_job *job)
 {
-    return model_hyperparameters(job->use.model->model)->n_embd;
-}
-
-/* The norm is taken in double: squares of hidden states may leave a float's range. */
-static void embeddings_normalise(const struct embedding *embedding, float *out, uint32_t n)
-{
-    double squares = 0;
-    for (uint32_t k = 0; k < n; k++)
-        squares += (double)embedding->item.sum[k] * (double)embedding->item.sum[k];
-    double scale = squares > 0 ? 1 / sqrt(squares) : 0; /* the mean's divisor falls out */
-    for (uint32_t k = 0; k < n; k++)
-        out[k] = (float)(embedding->item.sum[k] * scale);
+    return embeddings_hyperparameters(job)->n_embd;
 }
 
 /* A step: the driver is done with all. */
 static void embeddings_write(struct request_work *work)
 {
     struct embeddings_job *job = embeddings_job_of(work);
-    uint32_t n = job->request.n_inputs, n_embd = n_embd_of(job);
-    float *vectors = mem_new_array((size_t)n * n_embd, sizeof *vectors);
-    for (uint32_t i = 0; i < n && vectors; i++)
-        embeddings_normalise(&job->embeddings[i], vectors + (size_t)i * n_embd, n_embd);
-    if (vectors)
-        response_embeddings(job->use.model->id, vectors, n, n_embd, job->request.base64,
-                            job->prompt_tokens, &job->answer);
-    if (!vectors || job->answer.failed)
-        api_error_set(&work->err, 503, "server_error", "no_memory",
-                      "not enough memory for the answer");
-    mem_free(vectors);
+    job->kind->write(job);
+    if (job->answer.failed && !work->err.status)
+        embeddings_no_memory(job);
 }
 
 static void embeddings_written(struct request_work *work)
@@ -186,7 +144,7 @@ static void embeddings_written(struct request_work *work)
 static void embeddings_answer(struct embeddings_job *job)
 {
     enum { NUMBER_BYTES = 16 }; /* and a microsecond or two: a number is tried in several lengths */
-    const uint32_t n = job->request.n_inputs;
+    const uint32_t n = job->n_texts;
     for (uint32_t i = 0; i < n; i++)
         job->prompt_tokens += job->prompts[i].count;
     job->work.server->metrics.embedded_tokens += job->prompt_tokens;
@@ -224,6 +182,19 @@ static void embeddings_ready(struct inbox_item *item)
     embeddings_free_when_over(job);
 }
 
+/* Of which tokens the hidden states are summed. */
+static void embeddings_pool(const struct embeddings_job *job, const struct token_list *prompt,
+                            struct inbox_item *item)
+{
+    const struct hyperparameters *h = embeddings_hyperparameters(job);
+    const bool is_last =
+        h->pooling == POOLING_LAST || (h->pooling == POOLING_RANK && !h->reads_whole);
+    const bool is_first =
+        h->pooling == POOLING_FIRST || (h->pooling == POOLING_RANK && h->reads_whole);
+    item->first_row = is_last ? (uint32_t)prompt->count - 1 : 0;
+    item->last_row = is_first ? 0 : UINT32_MAX;
+}
+
 static bool submit_one(struct embedding *embedding, const struct token_list *prompt,
                        struct api_error *err)
 {
@@ -231,6 +202,7 @@ static bool submit_one(struct embedding *embedding, const struct token_list *pro
     struct error cause;
     embedding->item.sum_size = n_embd_of(job);
     embedding->item.sum = mem_new_array(embedding->item.sum_size, sizeof *embedding->item.sum);
+    embeddings_pool(job, prompt, &embedding->item);
     if (!embedding->item.sum)
         return api_error_set(err, 503, "server_error", "no_memory",
                              "not enough memory for the request");
@@ -286,10 +258,10 @@ static void embeddings_parsed(struct request_work *work)
     }
     job->use.owner = job;
     job->use.opened = embeddings_opened;
-    model_use_begin(&job->use, work->exchange, job->request.model);
+    model_use_begin(&job->use, work->exchange, job->model);
 }
 
-void embeddings_handle(struct exchange *exchange)
+void embeddings_begin(struct exchange *exchange, const struct embeddings_kind *kind)
 {
     struct embeddings_job *job = mem_new(sizeof *job);
     struct api_error err;
@@ -298,6 +270,7 @@ void embeddings_handle(struct exchange *exchange)
         exchange_fail(exchange, &err);
         return;
     }
+    job->kind = kind;
     request_work_begin(&job->work, exchange, embeddings_gone, job);
     job->n_body = job->work.body.size;
     request_work_step(&job->work, &(struct request_step){.bytes = job->n_body,

@@ -138,15 +138,15 @@ static void inbox_on_logits(void *arg, uint32_t position, const float *logits, u
 /* Rows are summed here, on the driver's thread: n_embd additions a token. */
 static void inbox_on_row(void *arg, uint32_t position, const float *values, uint32_t n_values)
 {
-    (void)position;
     struct inbox_item *item = arg;
     if (n_values != item->sum_size) {
         inbox_misfit(item, n_values, item->sum_size);
         return;
     }
-    for (uint32_t i = 0; i < n_values; i++)
+    const bool counts = position >= item->first_row && position <= item->last_row;
+    for (uint32_t i = 0; counts && i < n_values; i++)
         item->sum[i] += values[i];
-    item->sum_rows++;
+    item->sum_rows += counts;
 }
 
 static void inbox_on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,

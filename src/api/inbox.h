@@ -49,9 +49,9 @@ struct inbox_item {
     enum finish_reason reason;
     struct request_usage usage;
     struct error err;
-    float *sum; /* of an embeddings request: the rows' sum, sum_size values, made before the request
-                   is submitted */
-    uint32_t sum_size, sum_rows;
+    float *sum; /* of an embeddings request: the sum of rows first_row to last_row, sum_size values,
+                   made before the request is submitted */
+    uint32_t sum_size, sum_rows, first_row, last_row;
     /* of a request whose prompt is scored too; made before it is submitted */
     struct sampler *scorer;
     const int32_t *prompt; /* the owner's */

@@ -102,6 +102,7 @@ bool server_encode_prompt(const struct api_model *model, const struct prompt_inp
 void completion_handle(struct exchange *exchange);      /* /v1/completions */
 void chat_completion_handle(struct exchange *exchange); /* /v1/chat/completions */
 void embeddings_handle(struct exchange *exchange);
+void rerank_handle(struct exchange *exchange);
 void tokenize_handle(struct exchange *exchange);
 void detokenize_handle(struct exchange *exchange);
 void history_handle(struct exchange *exchange); /* /api/history */

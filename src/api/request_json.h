@@ -57,6 +57,16 @@ struct embeddings_request {
     struct prompt_input *inputs;
     uint32_t n_inputs;
     bool base64;
+    uint32_t dimensions; /* 0: all */
+    struct yyjson_doc *doc;
+};
+
+struct rerank_request {
+    struct text model, query;
+    struct text *documents;
+    uint32_t n_documents;
+    uint32_t top_n; /* 0: all */
+    bool return_documents;
     struct yyjson_doc *doc;
 };
 
@@ -80,6 +90,8 @@ bool generation_request_parse(enum generation_kind kind, const char *body, size_
                               struct generation_request *out, struct api_error *err);
 bool embeddings_request_parse(const char *body, size_t size, struct embeddings_request *out,
                               struct api_error *err);
+bool rerank_request_parse(const char *body, size_t size, struct rerank_request *out,
+                          struct api_error *err);
 bool tokenize_request_parse(const char *body, size_t size, struct tokenize_request *out,
                             struct api_error *err);
 bool detokenize_request_parse(const char *body, size_t size, struct detokenize_request *out,
@@ -99,5 +111,6 @@ void generation_request_shrink(struct generation_request *request);
 
 void generation_request_deinit(struct generation_request *request);
 void embeddings_request_deinit(struct embeddings_request *request);
+void rerank_request_deinit(struct rerank_request *request);
 void tokenize_request_deinit(struct tokenize_request *request);
 void detokenize_request_deinit(struct detokenize_request *request);

@@ -23,12 +23,18 @@ static bool read_encoding_format(struct json_in *in, const char *name, yyjson_va
     return true;
 }
 
+static bool read_dimensions(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct embeddings_request *request = in->out;
+    return json_in_u32(in, name, value, 1, UINT32_MAX, &request->dimensions);
+}
+
 static const struct json_field embeddings_fields[] = {
     {"model", read_embeddings_model, true, 0},
     {"input", request_small_read_input, true, 0},
     {"encoding_format", read_encoding_format, false, 0},
     {"user", json_in_ignored_text, false, 0},
-    {"dimensions", json_in_unsupported, false, 0},
+    {"dimensions", read_dimensions, false, 0},
     {0},
 };
 

@@ -155,6 +155,7 @@ static const struct route routes[] = {
     {METHOD_POST, "/v1/chat/completions", ACCESS_GENERATE, chat_completion_handle},
     {METHOD_POST, "/v1/completions", ACCESS_GENERATE, completion_handle},
     {METHOD_POST, "/v1/embeddings", ACCESS_GENERATE, embeddings_handle},
+    {METHOD_POST, "/v1/rerank", ACCESS_GENERATE, rerank_handle},
     {METHOD_POST, "/tokenize", ACCESS_GENERATE, tokenize_handle},
     {METHOD_POST, "/detokenize", ACCESS_GENERATE, detokenize_handle},
     {METHOD_GET, "/health", 0, health_handle},

@@ -19,8 +19,8 @@ function run(args, env = process.env) {
 }
 
 // {port, base, client, model, stop}. The server must end with status 0: a sanitizer's report would change that.
-async function start({ slots = 8, context = 512, args = [] } = {}) {
-  const server = run(['serve', model, '--api', '127.0.0.1:0', '--devices', devices,
+async function start({ file = model, slots = 8, context = 512, args = [] } = {}) {
+  const server = run(['serve', file, '--api', '127.0.0.1:0', '--devices', devices,
     '--slots', String(slots), '--context', String(context), ...args]);
   const line = /listening on http:\/\/127\.0\.0\.1:(\d+)/;
   const port = await new Promise((resolve, reject) => {

@@ -123,6 +123,20 @@ static void fuzz_small(unsigned which, const char *body, size_t size)
     }
 }
 
+static void fuzz_rerank(const char *body, size_t size)
+{
+    struct api_error err = {0};
+    struct rerank_request rerank;
+    if (!rerank_request_parse(body, size, &rerank, &err)) {
+        check_error(&err);
+        return;
+    }
+    check_text(rerank.query);
+    for (uint32_t i = 0; i < rerank.n_documents; i++)
+        check_text(rerank.documents[i]);
+    rerank_request_deinit(&rerank);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!size)
@@ -137,5 +151,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_generation(which ? GENERATION_COMPLETION : GENERATION_CHAT, body, size - 1);
     else
         fuzz_small(which - 2, body, size - 1);
+    if (which == 2)
+        fuzz_rerank(body, size - 1);
     return 0;
 }

@@ -41,6 +41,43 @@ bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
     return true;
 }
 
+bool tokenizer_adds_eos(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return false;
+}
+
+int32_t tokenizer_end(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return FAKE_EOS;
+}
+
+int32_t tokenizer_separator(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return TOKEN_NONE;
+}
+
+bool tokenizer_adds_separator(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return false;
+}
+
+const char *tokenizer_family(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return "bpe";
+}
+
+/* It has no file: nothing that asks it may be asked of it. */
+const struct gguf_file *model_file(const struct model *model)
+{
+    (void)model;
+    abort();
+}
+
 bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id)
 {
     (void)tokenizer;

@@ -292,6 +292,37 @@ static void test_too_many_prompts(void **state)
     buffer_deinit(&body);
 }
 
+static void test_rerank(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *param;
+    } bad[] = {
+        {"{\"model\":\"m\",\"documents\":[\"a\"]}", "query"},
+        {"{\"model\":\"m\",\"query\":\"q\"}", "documents"},
+        {"{\"model\":\"m\",\"query\":\"q\",\"documents\":\"a\"}", "documents"},
+        {"{\"model\":\"m\",\"query\":\"q\",\"documents\":[]}", "documents"},
+        {"{\"model\":\"m\",\"query\":\"q\",\"documents\":[{}]}", "documents"},
+        {"{\"model\":\"m\",\"query\":\"q\",\"documents\":[{\"text\":\"a\",\"b\":1}]}", "documents"},
+        {"{\"model\":\"m\",\"query\":\"q\",\"documents\":[\"a\"],\"top_n\":0}", "top_n"},
+        {"{\"model\":\"m\",\"query\":\"q\",\"documents\":[\"a\"],\"other\":0}", "other"},
+        {"{\"query\":\"q\",\"documents\":[\"a\"]}", "model"},
+    };
+    struct rerank_request request;
+    struct api_error err;
+    const char *body = "{\"model\":\"m\",\"query\":\"q\",\"documents\":[\"a\",{\"text\":\"bc\"}],"
+                       "\"top_n\":1,\"return_documents\":true}";
+    assert_true(rerank_request_parse(body, strlen(body), &request, &err));
+    assert_true(request.n_documents == 2 && request.documents[1].size == 2);
+    assert_true(request.top_n == 1 && request.return_documents);
+    rerank_request_deinit(&request);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        err = (struct api_error){0};
+        assert_false(rerank_request_parse(bad[i].body, strlen(bad[i].body), &request, &err));
+        assert_string_equal(err.param, bad[i].param);
+    }
+}
+
 static void test_small_requests(void **state)
 {
     (void)state;
@@ -302,6 +333,10 @@ static void test_small_requests(void **state)
     assert_true(e.n_inputs == 2 && e.base64);
     embeddings_request_deinit(&e);
     body = "{\"model\":\"m\",\"input\":\"a\",\"dimensions\":3}";
+    assert_true(embeddings_request_parse(body, strlen(body), &e, &err));
+    assert_int_equal(e.dimensions, 3);
+    embeddings_request_deinit(&e);
+    body = "{\"model\":\"m\",\"input\":\"a\",\"dimensions\":0}";
     assert_false(embeddings_request_parse(body, strlen(body), &e, &err));
     assert_string_equal(err.param, "dimensions");
     struct tokenize_request t;
@@ -512,6 +547,7 @@ static void test_floats_read_back_the_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rerank),
         cmocka_unit_test(test_limits_are_set_by_name),
         cmocka_unit_test(test_limits_are_documented),
         cmocka_unit_test(test_client_shares),
