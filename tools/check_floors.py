@@ -22,7 +22,7 @@ LIBRARIES = [
     (r"libwebsockets.*", {"api"}),
     (r"curl/.*", {"hub", "post"}),
     (r"yyjson\.h", {"api", "base", "cli", "clusterfile", "gpu", "hub", "library", "node",
-                     "report"}),
+                     "report", "tools"}),
     (r"zlib\.h", {"api"}),
     (r"quickjs.*|.*/quickjs.*\.h", {"model"}),
     (r"pcre2\.h", {"model"}),

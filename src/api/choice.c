@@ -44,12 +44,24 @@ static void note_failures(struct choice *choice, const struct buffer *out)
     choice->failed = choice->failed || out->failed || choice->piece.failed;
 }
 
+/* Special tokens say nothing to a client, but a format's marks say where a call begins. */
+static bool choice_shows(struct choice *choice, int32_t token)
+{
+    struct buffer *piece = &choice->piece;
+    if (!choice->traits)
+        return false;
+    buffer_clear(piece);
+    tokenizer_piece(choice->tokenizer, token, true, piece);
+    return piece->size && template_traits_show(choice->traits, piece->data, piece->size);
+}
+
 bool choice_push(struct choice *choice, const struct token_record *token,
                  const struct token_logprob *tops, struct buffer *out)
 {
     size_t before = out->size;
+    const bool special = choice_shows(choice, token->token);
     buffer_clear(&choice->piece);
-    token_stream_push(&choice->stream, choice->tokenizer, token->token, false, &choice->piece);
+    token_stream_push(&choice->stream, choice->tokenizer, token->token, special, &choice->piece);
     if (choice->logprobs)
         keep_logprob(choice, token, tops, choice->n_decoded);
     choice->n_tokens++;

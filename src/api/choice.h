@@ -8,11 +8,14 @@
 #include "api/response_json.h"
 #include "api/stop.h"
 #include "model/tokenizer.h"
+#include "tools/tool_format.h"
 
 struct choice {
     const struct tokenizer *tokenizer; /* set before use */
     struct stop_matcher stop;          /* its strings: set before use */
     bool logprobs;                     /* set before use: keep them */
+    /* set before use: special tokens that are its marks are shown; NULL: none is */
+    const struct template_traits *traits;
     struct token_stream stream;
     struct buffer piece; /* scratch */
     uint64_t n_decoded;  /* bytes that the tokens so far have given */

@@ -17,11 +17,13 @@ static void completion_release(struct request_work *work)
     for (uint32_t i = 0; i < completion->n_choices; i++) {
         choice_deinit(&completion->choices[i].text);
         buffer_deinit(&completion->choices[i].whole);
+        chat_reply_deinit(&completion->choices[i].reply);
     }
     for (uint32_t i = 0; completion->prompts && i < completion->request.n_prompts; i++)
         token_list_deinit(&completion->prompts[i]);
     for (uint32_t i = 0; completion->echoes && i < completion->request.n_prompts; i++)
         buffer_deinit(&completion->echoes[i]);
+    tool_table_deinit(&completion->tools);
     mem_free(completion->choices);
     mem_free(completion->prompts);
     mem_free(completion->echoes);

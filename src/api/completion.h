@@ -8,6 +8,7 @@
  * the preparer and the driver have both let go of it. Private to the api room. */
 #pragma once
 
+#include "api/chat_reply.h"
 #include "api/choice.h"
 #include "api/internal.h"
 #include "api/model_use.h"
@@ -22,6 +23,8 @@ struct completion_choice {
     bool running; /* the driver has it */
     struct choice text;
     struct buffer whole; /* of an answer that is not streamed */
+    struct chat_reply reply;
+    bool enough; /* it has made all the calls that are wanted */
     const char *finish_reason;
     struct stream_position position; /* of a stream */
     struct stream_position before;   /* what the client has had; no events: nothing */
@@ -42,6 +45,8 @@ struct completion {
     struct metrics_model *figures; /* NULL: its model is not open */
     struct request_record *record; /* NULL: none, or it has ended */
     struct token_list *prompts;
+    struct template_traits traits; /* of a chat */
+    struct tool_table tools;
     struct buffer *echoes; /* the prompts' texts, where they are asked for; else NULL */
     struct buffer answer;  /* not streamed, in the making */
     struct completion_choice *choices;
@@ -65,6 +70,7 @@ void completion_choice_ready(struct inbox_item *item);
 
 /* completion_answer.c: what goes to the client. */
 void completion_begin_answer(struct completion *completion);
+void completion_reply_event(void *self, const struct reply_event *event); /* of a choice */
 void completion_take_tokens(struct completion_choice *choice, const struct token_batch *batch);
 void completion_end_choice(struct completion_choice *choice);
 void completion_end_answer(struct completion *completion);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static struct response_head head_of(const struct completion *completion)
 {
@@ -94,19 +95,17 @@ static void send_event(struct completion_choice *choice, struct text text)
 
 /* One event; without text, logprobs or a reason to finish there is nothing to say, except at
  * first. */
-static void send_chunk(struct completion_choice *choice, struct text text, bool first)
+static void completion_send_part(struct completion_choice *choice, struct response_choice shown)
 {
     struct completion *completion = choice->completion;
     struct response_head head = head_of(completion);
     struct logprob_list logprobs = choice_logprobs(&choice->text);
-    if (!first && !text.size && !logprobs.n_tokens && !choice->finish_reason)
+    const struct text text = shown.text;
+    if (!shown.first && !text.size && !logprobs.n_tokens && !choice->finish_reason)
         return;
-    struct response_choice shown = {
-        .index = choice->index,
-        .first = first,
-        .text = text,
-        .logprobs = completion->request.logprobs && logprobs.n_tokens ? &logprobs : NULL,
-        .finish_reason = choice->finish_reason};
+    shown.index = choice->index;
+    shown.logprobs = completion->request.logprobs && logprobs.n_tokens ? &logprobs : NULL;
+    shown.finish_reason = choice->finish_reason;
     buffer_clear(&completion->json);
     response_chunk(&head, &shown, completion->request.include_usage, &completion->json);
     choice_drop_logprobs(&choice->text, logprobs.n_tokens);
@@ -116,12 +115,62 @@ static void send_chunk(struct completion_choice *choice, struct text text, bool 
         send_event(choice, text);
 }
 
+static void send_chunk(struct completion_choice *choice, struct text text, bool first)
+{
+    completion_send_part(choice, (struct response_choice){.text = text, .first = first});
+}
+
 /* What a request keeps of its answer is counted to it. */
 static void keep_text_of(struct completion_choice *choice, const struct buffer *text)
 {
     work_limit_join(&choice->completion->work.job.limit);
     buffer_append(&choice->whole, text->data, text->size);
     work_limit_leave();
+}
+
+static void keep_event_of(struct completion_choice *choice, const struct reply_event *event)
+{
+    work_limit_join(&choice->completion->work.job.limit);
+    if (event->part == REPLY_CONTENT)
+        buffer_append(&choice->whole, event->text, event->size);
+    else
+        chat_reply_keep(&choice->reply, event);
+    work_limit_leave();
+}
+
+/* The model's own id of a call, or one that comes from the request's. */
+static void name_call(struct completion_choice *choice, const struct reply_event *event)
+{
+    struct chat_reply *reply = &choice->reply;
+    char purpose[LIMIT_REQUEST_ID_BYTES + 32];
+    if (event->id_size && event->id_size < sizeof reply->call_id) {
+        snprintf(reply->call_id, sizeof reply->call_id, "%.*s", (int)event->id_size, event->id);
+        return;
+    }
+    snprintf(purpose, sizeof purpose, "%s.%u.%u", choice->completion->id, choice->index,
+             event->call);
+    chat_call_id(reply->reply.format, request_id_number(purpose, 0), reply->call_id);
+}
+
+void completion_reply_event(void *self, const struct reply_event *event)
+{
+    struct completion_choice *choice = self;
+    const struct completion *completion = choice->completion;
+    const uint32_t most = completion->request.one_call ? 1 : LIMIT_TOOLS;
+    choice->enough |= event->part == REPLY_CALL && event->call >= most;
+    if (choice->enough || !completion->work.exchange)
+        return;
+    if (event->part == REPLY_CALL) {
+        name_call(choice, event);
+        choice->reply.n_calls = event->call + 1;
+    }
+    if (completion->request.stream)
+        completion_send_part(choice, (struct response_choice){.text = {event->text, event->size},
+                                                              .part = event->part,
+                                                              .call = event->call,
+                                                              .call_id = choice->reply.call_id});
+    else
+        keep_event_of(choice, event);
 }
 
 static bool keep_token(struct completion_choice *choice, const struct token_record *token,
@@ -140,10 +189,18 @@ static bool keep_token(struct completion_choice *choice, const struct token_reco
 static void send_text(struct completion_choice *choice, const struct buffer *text)
 {
     struct completion *completion = choice->completion;
-    if (completion->request.stream)
+    if (choice->reply.reply.format)
+        reply_reader_push(&choice->reply.reply, text->data, text->size);
+    else if (completion->request.stream)
         send_chunk(choice, (struct text){text->data, text->size}, false);
     else
         keep_text_of(choice, text);
+}
+
+static bool choice_ran_out_of_memory(const struct completion_choice *choice)
+{
+    return choice->text.failed || choice->whole.failed || choice->reply.failed ||
+           choice->reply.reply.failed;
 }
 
 /* A whole answer gets it when it is written. */
@@ -209,11 +266,11 @@ void completion_take_tokens(struct completion_choice *choice, const struct token
         buffer_clear(&completion->out);
         measure_token(choice);
         bool stopped = keep_token(choice, token, own_tops);
-        if (choice->text.failed || choice->whole.failed) {
+        if (choice_ran_out_of_memory(choice)) {
             completion_answer_out_of_memory(completion);
         } else {
             send_text(choice, &completion->out);
-            if (stopped && completion->work.exchange) {
+            if ((stopped || choice->enough) && completion->work.exchange) {
                 completion_end_choice(choice);
                 return;
             }
@@ -229,7 +286,7 @@ void completion_end_choice(struct completion_choice *choice)
     const struct inbox_item *item = &choice->item;
     struct api_error err = {0};
     buffer_clear(&completion->out);
-    bool stopped = choice_finish(&choice->text, &completion->out);
+    bool stopped = choice_finish(&choice->text, &completion->out) || choice->enough;
     if (!stopped && item->reason == FINISH_ERROR)
         api_error_from(&err, &item->err);
     else if (choice->text.failed || (!stopped && item->no_memory))
@@ -241,10 +298,14 @@ void completion_end_choice(struct completion_choice *choice)
         return;
     }
     send_text(choice, &completion->out);
+    if (choice->reply.reply.format)
+        reply_reader_finish(&choice->reply.reply);
     if (!completion->work.exchange)
         return;
     completion_cancel_choice(choice); /* a stop string: the driver would go on */
-    choice->finish_reason = !stopped && item->reason == FINISH_LENGTH ? "length" : "stop";
+    choice->finish_reason = !stopped && item->reason == FINISH_LENGTH ? "length"
+                            : choice->reply.n_calls                   ? "tool_calls"
+                                                                      : "stop";
     if (completion->request.stream)
         send_chunk(choice, (struct text){"", 0}, false);
 }
@@ -259,7 +320,10 @@ static size_t whole_bytes(const struct completion *completion)
     for (uint32_t i = 0; i < completion->n_choices; i++) {
         const struct completion_choice *choice = &completion->choices[i];
         const struct buffer *echoes = completion->echoes;
-        bytes += choice->whole.size + (echoes ? echoes[choice->prompt].size : 0) +
+        for (uint32_t k = 0; choice->reply.calls && k < choice->reply.n_calls; k++)
+            bytes += choice->reply.calls[k].arguments.size + TOKEN_BYTES;
+        bytes += choice->reply.reasoning.size + choice->whole.size +
+                 (echoes ? echoes[choice->prompt].size : 0) +
                  TOKEN_BYTES * (1 + choice->text.n_shown + choice->text.n_tops);
     }
     return bytes;
@@ -289,6 +353,7 @@ static void completion_write_choices(struct completion *completion, struct respo
         logprobs[i] = choice_logprobs(&choice->text);
         shown[i] =
             (struct response_choice){.index = i,
+                                     .reply = &choice->reply,
                                      .logprobs = completion->request.logprobs ? &logprobs[i] : NULL,
                                      .finish_reason = choice->finish_reason};
         if (!whole_text(completion, choice, &joined[i], &shown[i].text)) {

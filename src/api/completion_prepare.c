@@ -1,10 +1,13 @@
 /* On the preparer: a request's JSON becomes a struct, its texts become tokens. */
 #include "api/completion.h"
 
+#include "api/chat_prompt.h"
 #include "base/mem.h"
 #include "model/chat_template.h"
 #include "model/model.h"
 #include "request/generator.h"
+
+#include <string.h>
 
 static void init_choice(struct completion *completion, uint32_t index)
 {
@@ -58,22 +61,64 @@ static bool completion_prepare_encode(struct completion *completion,
     return out->count || api_error_field(err, field, "'%s' has no tokens", field);
 }
 
-static void render_and_encode(struct completion *completion)
+/* The prompt's end may have opened the reasoning already. */
+static bool prompt_opens_thought(const struct think_marks *think, const struct buffer *prompt)
 {
-    struct buffer text = {0};
+    size_t end = prompt->size;
+    const size_t size = think ? strlen(think->begin) : 0;
+    while (end && (prompt->data[end - 1] == '\n' || prompt->data[end - 1] == ' '))
+        end--;
+    return size && end >= size && memcmp(prompt->data + end - size, think->begin, size) == 0;
+}
+
+/* How the choices' texts are to be read. */
+static void completion_prepare_replies(struct completion *completion, const struct buffer *prompt)
+{
+    const struct template_traits *traits = &completion->traits;
+    const bool thinks_first = prompt_opens_thought(traits->think, prompt);
+    for (uint32_t i = 0; i < completion->n_choices; i++) {
+        struct completion_choice *choice = &completion->choices[i];
+        choice->text.traits = traits;
+        choice->reply.reply =
+            (struct reply_reader){.format = traits->format,
+                                  .think = traits->think,
+                                  .thinks_first = thinks_first,
+                                  .tools = tool_table_for_reply(&completion->tools),
+                                  .event = completion_reply_event,
+                                  .self = choice};
+    }
+}
+
+static void completion_render(struct completion *completion, const struct buffer *input,
+                              struct buffer *text)
+{
     struct error cause;
     struct api_error *err = &completion->work.err;
-    const struct buffer *input = &completion->request.chat_json;
-    if (chat_template_render(completion->use.model->chat_template, input->data, input->size, &text,
+    if (chat_template_render(completion->use.model->chat_template, input->data, input->size, text,
                              &cause) != ERROR_NONE) {
         api_error_from(err, &cause);
         if (cause.code == ERROR_INVALID ||
             cause.code == ERROR_BUSY) /* the template refused, or ran into its limits */
             api_error_field(err, "messages", "the model's chat template: %s", cause.text);
     } else {
-        struct prompt_input prompt = {.text = {text.data, text.size}};
+        struct prompt_input prompt = {.text = {text->data, text->size}};
         completion_prepare_encode(completion, &prompt, &completion->prompts[0]);
     }
+}
+
+static void render_and_encode(struct completion *completion)
+{
+    struct buffer text = {0}, input = {0};
+    const struct generation_request *request = &completion->request;
+    struct api_error *err = &completion->work.err;
+    completion->traits = chat_prompt_traits(completion->use.model);
+    if (request->tools && request->tool_choice != TOOL_CHOICE_NONE &&
+        !tool_table_make(&completion->tools, request->tools))
+        api_error_set(err, 503, "server_error", "no_memory", "not enough memory for the tools");
+    else if (chat_prompt_write(request, &completion->traits, &input, err))
+        completion_render(completion, &input, &text);
+    completion_prepare_replies(completion, &text);
+    buffer_deinit(&input);
     buffer_deinit(&text);
 }
 

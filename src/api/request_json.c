@@ -2,20 +2,12 @@
 
 #include "api/chat_messages.h"
 #include "api/json_in.h"
+#include "api/request_tools.h"
 #include "base/mem.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool is_one_of(yyjson_val *value, const char *const *allowed)
-{
-    for (; *allowed; allowed++) {
-        if (yyjson_equals_str(value, *allowed))
-            return true;
-    }
-    return false;
-}
 
 static bool read_model(struct json_in *in, const char *name, yyjson_val *value)
 {
@@ -239,17 +231,6 @@ static bool read_response_format(struct json_in *in, const char *name, yyjson_va
                            "'response_format' is not supported beyond {\"type\": \"text\"}");
 }
 
-static bool read_service_tier(struct json_in *in, const char *name, yyjson_val *value)
-{
-    static const char *const neutral[] = {"auto", "default", NULL};
-    return is_one_of(value, neutral) || json_in_unsupported(in, name, value);
-}
-
-static bool read_store(struct json_in *in, const char *name, yyjson_val *value)
-{
-    return yyjson_is_false(value) || json_in_unsupported(in, name, value);
-}
-
 enum { CHAT = 1u << GENERATION_CHAT, TEXT = 1u << GENERATION_COMPLETION };
 
 /* A field that the API does not have is of no kind of request: it is unknown there. */
@@ -277,22 +258,29 @@ static const struct json_field generation_fields[] = {
     /* fields of OpenAI's that have a value which asks for nothing */
     {"best_of", read_best_of, false, TEXT},
     {"response_format", read_response_format, false, CHAT},
-    {"service_tier", read_service_tier, false, CHAT},
-    {"store", read_store, false, CHAT},
+    {"modalities", request_read_modalities, false, CHAT},
+    {"verbosity", request_read_verbosity, false, CHAT},
+    /* fields that do not change an answer */
+    {"metadata", request_ignore_metadata, false, 0},
+    {"store", request_ignore_bool, false, 0},
+    {"service_tier", json_in_ignored_text, false, 0},
+    {"prompt_cache_key", json_in_ignored_text, false, 0},
+    {"prompt_cache_retention", json_in_ignored_text, false, 0},
+    {"safety_identifier", json_in_ignored_text, false, 0},
+    {"prediction", request_ignore_object, false, CHAT},
+    /* tools and reasoning */
+    {"tools", request_read_tools, false, CHAT},
+    {"tool_choice", request_read_tool_choice, false, CHAT},
+    {"parallel_tool_calls", request_read_parallel, false, CHAT},
+    {"reasoning_effort", request_read_effort, false, CHAT},
+    {"chat_template_kwargs", request_read_template_arguments, false, CHAT},
     /* fields of OpenAI's that Medley does not have */
     {"suffix", json_in_unsupported, false, TEXT},
-    {"tools", json_in_unsupported, false, CHAT},
-    {"tool_choice", json_in_unsupported, false, CHAT},
-    {"parallel_tool_calls", json_in_unsupported, false, CHAT},
     {"functions", json_in_unsupported, false, CHAT},
     {"function_call", json_in_unsupported, false, CHAT},
     {"audio", json_in_unsupported, false, CHAT},
-    {"modalities", json_in_unsupported, false, CHAT},
     {"prediction", json_in_unsupported, false, CHAT},
-    {"reasoning_effort", json_in_unsupported, false, CHAT},
-    {"verbosity", json_in_unsupported, false, CHAT},
     {"web_search_options", json_in_unsupported, false, CHAT},
-    {"metadata", json_in_unsupported, false, CHAT},
     {0},
 };
 _Static_assert(sizeof generation_fields / sizeof *generation_fields <= 64,
@@ -306,6 +294,8 @@ static bool check_together(struct generation_request *request, struct api_error 
                                "'stream_options' is only allowed when 'stream' is true");
     if (request->kind == GENERATION_CHAT && request->n_top_logprobs && !request->logprobs)
         return api_error_field(err, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
+    if (request->kind == GENERATION_CHAT && !request_check_tools(request, err))
+        return false;
     if (request->n_prompts * request->n > LIMIT_REQUEST_CHOICES)
         return api_error_field(err, "n", "%u prompts times n = %u are more than %d choices",
                                request->n_prompts, request->n, LIMIT_REQUEST_CHOICES);
@@ -351,6 +341,8 @@ void generation_request_shrink(struct generation_request *request)
     buffer_deinit(&request->chat_json);
     yyjson_doc_free(request->doc);
     request->doc = NULL;
+    request->tools = request->template_arguments = NULL;
+    request->tool_name = request->reasoning_effort = (struct text){0};
     request->kept = kept;
 }
 

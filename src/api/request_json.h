@@ -18,10 +18,12 @@
 #include <stdint.h>
 
 struct yyjson_doc;
+struct yyjson_val;
 
 enum {
     LIMIT_PROMPTS = 256,         /* prompts or inputs of one request */
     LIMIT_REQUEST_CHOICES = 256, /* prompts times n */
+    LIMIT_TOOLS = 128,           /* of one request, and calls of one message */
 };
 
 enum generation_kind { GENERATION_CHAT, GENERATION_COMPLETION };
@@ -31,6 +33,8 @@ struct prompt_input { /* a text, or token ids when `tokens` */
     int32_t *tokens;
     uint32_t n_tokens;
 };
+
+enum tool_choice { TOOL_CHOICE_AUTO, TOOL_CHOICE_NONE, TOOL_CHOICE_REQUIRED };
 
 struct generation_request {
     enum generation_kind kind;
@@ -48,6 +52,13 @@ struct generation_request {
     uint32_t n_stops;
     struct sampler_params sampler; /* its biases are the request's own */
     struct logit_bias *biases;
+    /* Of a chat, until its prompt is rendered: see request_tools.c. */
+    struct yyjson_val *tools; /* NULL: none */
+    enum tool_choice tool_choice;
+    struct text tool_name;        /* data NULL: any of them */
+    bool one_call;                /* parallel_tool_calls is false */
+    struct text reasoning_effort; /* data NULL: not given */
+    struct yyjson_val *template_arguments;
     struct yyjson_doc *doc;
     struct buffer kept; /* see generation_request_shrink() */
 };

@@ -1,5 +1,6 @@
 #include "api/response_json.h"
 
+#include "api/chat_reply.h"
 #include "api/json_out.h"
 #include "model/tokenizer.h"
 
@@ -130,21 +131,76 @@ static void write_text_logprobs(const struct logprob_list *list, struct buffer *
     buffer_deinit(&piece);
 }
 
+static void write_call(const char *id, struct text name, struct text arguments, struct buffer *out)
+{
+    buffer_text(out, "\"id\":");
+    json_out_text(out, id);
+    buffer_text(out, ",\"type\":\"function\",\"function\":{\"name\":");
+    json_out_string(out, name.data, name.size);
+    buffer_text(out, ",\"arguments\":");
+    json_out_string(out, arguments.data ? arguments.data : "", arguments.size);
+    buffer_text(out, "}");
+}
+
+static void write_chat_calls(const struct chat_reply *reply, struct buffer *out)
+{
+    buffer_text(out, ",\"tool_calls\":[");
+    for (uint32_t i = 0; i < reply->n_calls; i++) {
+        const struct chat_call *call = &reply->calls[i];
+        buffer_text(out, i ? ",{" : "{");
+        write_call(call->id, (struct text){call->name.data, call->name.size},
+                   (struct text){call->arguments.data, call->arguments.size}, out);
+        buffer_text(out, "}");
+    }
+    buffer_text(out, "]");
+}
+
+static void write_chat_message(const struct response_choice *choice, struct buffer *out)
+{
+    const struct chat_reply *reply = choice->reply;
+    buffer_text(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
+    if (reply && reply->n_calls && !choice->text.size)
+        buffer_text(out, "null");
+    else
+        json_out_string(out, choice->text.data, choice->text.size);
+    if (reply && reply->reasoning.size) {
+        buffer_text(out, ",\"reasoning_content\":");
+        json_out_string(out, reply->reasoning.data, reply->reasoning.size);
+    }
+    if (reply && reply->n_calls)
+        write_chat_calls(reply, out);
+    buffer_text(out, ",\"refusal\":null}");
+}
+
+static void write_call_delta(const struct response_choice *choice, struct buffer *out)
+{
+    buffer_printf(out, "\"tool_calls\":[{\"index\":%u,", choice->call);
+    if (choice->part == REPLY_CALL) {
+        write_call(choice->call_id, choice->text, (struct text){"", 0}, out);
+    } else {
+        buffer_text(out, "\"function\":{\"arguments\":");
+        json_out_string(out, choice->text.data, choice->text.size);
+        buffer_text(out, "}");
+    }
+    buffer_text(out, "}]");
+}
+
 static void write_chat_text(const struct response_head *head, const struct response_choice *choice,
                             struct buffer *out)
 {
     if (!head->stream) {
-        buffer_text(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
-        json_out_string(out, choice->text.data, choice->text.size);
-        buffer_text(out, ",\"refusal\":null}");
+        write_chat_message(choice, out);
         return;
     }
     buffer_text(out, ",\"delta\":{");
     if (choice->first)
         buffer_text(out, "\"role\":\"assistant\",");
-    /* The last chunk has an empty delta unless some text was still held back. */
-    if (choice->first || choice->text.size || !choice->finish_reason) {
-        buffer_text(out, "\"content\":");
+    if (choice->part == REPLY_CALL || choice->part == REPLY_ARGUMENTS) {
+        write_call_delta(choice, out);
+    } else if (choice->first || choice->text.size || !choice->finish_reason) {
+        /* The last chunk has an empty delta unless some text was still held back. */
+        buffer_text(out,
+                    choice->part == REPLY_REASONING ? "\"reasoning_content\":" : "\"content\":");
         json_out_string(out, choice->text.data, choice->text.size);
     }
     buffer_text(out, "}");

@@ -4,6 +4,7 @@
 
 #include "api/request_json.h"
 #include "base/buffer.h"
+#include "tools/reply.h"
 
 #include <stdint.h>
 
@@ -31,10 +32,16 @@ struct logprob_list {
     const struct tokenizer *tokenizer; /* for the tokens' texts */
 };
 
+struct chat_reply;
+
 struct response_choice {
     uint32_t index;
     bool first; /* of a chat stream: the chunk that names the role */
     struct text text;
+    enum reply_part part;           /* of a chat's stream: what the text is */
+    uint32_t call;                  /* of a call or its arguments */
+    const char *call_id;            /* of a call */
+    const struct chat_reply *reply; /* of a chat that is not streamed: its reasoning and calls */
     const struct logprob_list *logprobs; /* NULL: not asked for */
     const char *finish_reason;           /* NULL: not finished */
 };

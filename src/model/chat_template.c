@@ -15,6 +15,8 @@
 struct chat_template {
     struct jinja *jinja;
     struct template_process *process;
+    char *source; /* NULL: the fallback */
+    size_t source_size;
 };
 
 static const char *isolating_program; /* NULL: in this process */
@@ -65,8 +67,14 @@ enum error_code chat_template_open(const char *source, size_t source_size, const
     enum error_code code = ERROR_NONE;
     if (source)
         code = open_jinja(source, source_size, bos_text, eos_text, chat_template, err);
+    if (!code && source) {
+        chat_template->source = mem_copy_text(source, source_size);
+        chat_template->source_size = source_size;
+        if (!chat_template->source)
+            code = error_set(err, ERROR_NO_MEMORY, "not enough memory");
+    }
     if (code) {
-        mem_free(chat_template);
+        chat_template_close(chat_template);
         error_wrap(err, "chat template");
         return code;
     }
@@ -106,12 +114,19 @@ void chat_template_close(struct chat_template *chat_template)
         return;
     jinja_close(chat_template->jinja);
     template_process_close(chat_template->process);
+    mem_free(chat_template->source);
     mem_free(chat_template);
 }
 
 bool chat_template_is_fallback(const struct chat_template *chat_template)
 {
     return !chat_template->jinja && !chat_template->process;
+}
+
+const char *chat_template_text(const struct chat_template *chat_template, size_t *size)
+{
+    *size = chat_template->source_size;
+    return chat_template->source;
 }
 
 pid_t chat_template_pid(const struct chat_template *chat_template)

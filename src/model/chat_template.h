@@ -48,6 +48,8 @@ enum error_code chat_template_open_model(const struct gguf_file *file,
                                          struct chat_template **out, struct error *err);
 void chat_template_close(struct chat_template *chat_template);
 bool chat_template_is_fallback(const struct chat_template *chat_template);
+/* The template itself, as long as it is open; NULL: the fallback. */
+const char *chat_template_text(const struct chat_template *chat_template, size_t *size);
 pid_t chat_template_pid(const struct chat_template *chat_template); /* for tests; 0: none */
 
 /* Renders `input_json`, a JSON object {"messages": […], "tools": […]?, "add_generation_prompt":

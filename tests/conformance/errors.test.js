@@ -30,7 +30,7 @@ function refused(promise, status, param, code = null) {
 
 test('unknown and unsupported fields are named', async () => {
   await refused(chat({ colour: 'red' }), 400, 'colour');
-  await refused(chat({ tools: [{ type: 'function', function: { name: 'f' } }] }), 400, 'tools');
+  await refused(chat({ tools: [{ type: 'web_search' }] }), 400, 'tools[0]');
   await refused(chat({ response_format: { type: 'json_object' } }), 400, 'response_format');
   await refused(chat({ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:' } }] }] }), 400,
     'messages[0].content[0].type');

@@ -165,6 +165,16 @@ static bool fake_template_goes_on(bool spins)
     return work_limit_goes_on();
 }
 
+/* Of a model that writes calls as Hermes does, and reasons. */
+const char *chat_template_text(const struct chat_template *chat_template, size_t *size)
+{
+    static const char text[] = "{% if tools %}<tool_call>{{ arguments | tojson }}<think></think>"
+                               "{{ enable_thinking }}";
+    (void)chat_template;
+    *size = sizeof text - 1;
+    return text;
+}
+
 /* The last message's content; one that says "refuse" is refused. "hold" takes until nobody wants it
  * any more, "spin" takes all the processor's time that it gets. */
 enum error_code chat_template_render(struct chat_template *chat_template, const char *input_json,

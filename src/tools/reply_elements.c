@@ -1,0 +1,292 @@
+/* A call as XML-like elements: arguments become JSON. A value is a text where the tool's schema
+ * says so, or where it is no JSON. */
+#include "tools/reply_impl.h"
+
+#include <string.h>
+#include <yyjson.h>
+
+void reply_elements_begin(struct reply_reader *reply)
+{
+    reply->n_arguments = 0;
+    reply->scanned = 0;
+    reply->state = REPLY_IN_ELEMENTS_NAME;
+}
+
+/* ---- JSON ---- */
+
+static void append_escaped(struct buffer *out, const char *text, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        const unsigned char byte = (unsigned char)text[i];
+        if (byte == '"' || byte == '\\')
+            buffer_printf(out, "\\%c", byte);
+        else if (byte == '\n')
+            buffer_text(out, "\\n");
+        else if (byte < 0x20)
+            buffer_printf(out, "\\u%04x", byte);
+        else
+            buffer_append(out, text + i, 1);
+    }
+}
+
+static void elements_tell(struct reply_reader *reply, struct buffer *json)
+{
+    reply->failed |= json->failed;
+    if (!json->failed)
+        reply_tell(reply, REPLY_ARGUMENTS, json->data, json->size);
+    buffer_deinit(json);
+}
+
+static void elements_tell_text(struct reply_reader *reply, const char *text, size_t size)
+{
+    struct buffer json = {0};
+    append_escaped(&json, text, size);
+    elements_tell(reply, &json);
+}
+
+static bool elements_is_json(const char *text, size_t size)
+{
+    yyjson_doc *doc = size ? yyjson_read(text, size, 0) : NULL;
+    yyjson_doc_free(doc);
+    return doc != NULL;
+}
+
+/* What Python calls a value, as templates write it. */
+static const char *elements_word(const char *text, size_t size)
+{
+    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strlen(words[i][0]) == size && memcmp(words[i][0], text, size) == 0)
+            return words[i][1];
+    }
+    return NULL;
+}
+
+/* A whole value that may be JSON. */
+static void elements_tell_value(struct reply_reader *reply, const char *text, size_t size)
+{
+    struct buffer json = {0};
+    const char *word = elements_word(text, size);
+    if (word) {
+        buffer_text(&json, word);
+    } else if (elements_is_json(text, size)) {
+        buffer_append(&json, text, size);
+    } else {
+        buffer_text(&json, "\"");
+        append_escaped(&json, text, size);
+        buffer_text(&json, "\"");
+    }
+    elements_tell(reply, &json);
+}
+
+/* ---- elements ---- */
+
+/* Uses white space; where it must be content again, it is kept. */
+static void elements_skip_space(struct reply_reader *reply)
+{
+    const size_t left = reply_left(reply);
+    const char *rest = reply_rest(reply);
+    reply_use_space(reply);
+    if (!reply->announced)
+        buffer_append(&reply->raw, rest, left - reply_left(reply));
+}
+
+/* A name without marks around it ends before white space or a mark. */
+static size_t bare_name_size(const struct reply_reader *reply)
+{
+    const char *rest = reply_rest(reply);
+    size_t n = 0;
+    while (n < reply_left(reply) && !reply_is_space(rest[n]) && rest[n] != '<')
+        n++;
+    return n;
+}
+
+static void elements_take_name(struct reply_reader *reply, const char *text, size_t size,
+                               size_t used)
+{
+    buffer_append(&reply->name, text, size);
+    buffer_append(&reply->raw, reply_rest(reply), used);
+    reply_use(reply, used);
+    reply->scanned = 0;
+    if (!reply->name.size || size > LIMIT_TOOL_NAME_BYTES) {
+        reply_no_call(reply);
+        return;
+    }
+    reply->state = REPLY_IN_ELEMENTS;
+    reply_announce(reply);
+    reply_tell(reply, REPLY_ARGUMENTS, "{", 1);
+}
+
+static bool elements_bare_name(struct reply_reader *reply)
+{
+    const size_t size = bare_name_size(reply);
+    if (size == reply_left(reply) && size <= LIMIT_TOOL_NAME_BYTES && !reply->final)
+        return false;
+    if (size == reply_left(reply))
+        reply_no_call(reply);
+    else
+        elements_take_name(reply, reply_rest(reply), size, size);
+    return true;
+}
+
+static bool elements_name_step(struct reply_reader *reply)
+{
+    const struct tool_elements *elements = reply->format->elements;
+    elements_skip_space(reply);
+    if (!elements->name_open[0])
+        return elements_bare_name(reply);
+    const size_t open = strlen(elements->name_open);
+    const enum mark_start start = reply_starts(reply, elements->name_open);
+    if (start == MARK_MAY_COME)
+        return false;
+    if (start == MARK_IS_NOT_THERE) {
+        reply_no_call(reply);
+        return true;
+    }
+    const struct mark_place end = reply_find(reply, &elements->name_close, 1);
+    if (end.which < 0 && (reply->final || end.at > open + LIMIT_TOOL_NAME_BYTES))
+        reply_no_call(reply);
+    else if (end.which < 0)
+        return false;
+    else
+        elements_take_name(reply, reply_rest(reply) + open, end.at - open,
+                           end.at + strlen(elements->name_close));
+    return true;
+}
+
+static void elements_over(struct reply_reader *reply)
+{
+    reply_tell(reply, REPLY_ARGUMENTS, "}", 1);
+    reply->scanned = 0;
+    reply_call_over(reply);
+}
+
+/* The next argument, or the end of them. Anything else ends the call too: it is read as content. */
+static bool elements_next_step(struct reply_reader *reply)
+{
+    const struct tool_elements *elements = reply->format->elements;
+    reply_use_space(reply);
+    if (!reply_left(reply)) {
+        if (reply->final)
+            reply_call_over(reply);
+        return reply->final;
+    }
+    const enum mark_start key = reply_starts(reply, elements->key_open);
+    const enum mark_start close = reply_starts(reply, elements->close);
+    if (key == MARK_IS_THERE) {
+        reply_use(reply, strlen(elements->key_open));
+        reply->scanned = 0;
+        buffer_clear(&reply->key);
+        reply->state = REPLY_IN_ELEMENT_KEY;
+        return true;
+    }
+    if (close == MARK_IS_THERE)
+        reply_use(reply, strlen(elements->close));
+    else if (key == MARK_MAY_COME || close == MARK_MAY_COME)
+        return false;
+    elements_over(reply);
+    return true;
+}
+
+static void elements_begin_value(struct reply_reader *reply)
+{
+    struct buffer json = {0};
+    const struct buffer *key = &reply->key, *name = &reply->name;
+    const char *text = key->data ? key->data : "";
+    reply->value_is_text =
+        reply->tools.takes_text &&
+        reply->tools.takes_text(reply->tools.self, name->data, name->size, text, key->size);
+    buffer_text(&json, reply->n_arguments++ ? ", \"" : "\"");
+    append_escaped(&json, text, key->size);
+    buffer_text(&json, reply->value_is_text ? "\": \"" : "\": ");
+    elements_tell(reply, &json);
+    reply->scanned = 0;
+    reply->value_begun = false;
+    reply->state = REPLY_IN_ELEMENT_VALUE;
+}
+
+/* The key's text, and the mark that opens its value. */
+static bool elements_key_step(struct reply_reader *reply)
+{
+    const struct tool_elements *elements = reply->format->elements;
+    const struct mark_place end = reply_find(reply, &elements->key_close, 1);
+    if (end.which < 0) {
+        reply->scanned = end.at;
+        if (reply->final)
+            reply_call_over(reply); /* what is left of the key is content */
+        return reply->final;
+    }
+    size_t used = end.at + strlen(elements->key_close);
+    const size_t open = strlen(elements->value_open);
+    if (open) {
+        const char *rest = reply_rest(reply);
+        while (used < reply_left(reply) && reply_is_space(rest[used]))
+            used++;
+        if (reply_left(reply) - used < open && !reply->final)
+            return false;
+        if (reply_left(reply) - used >= open &&
+            memcmp(rest + used, elements->value_open, open) == 0)
+            used += open;
+    }
+    buffer_append(&reply->key, reply_rest(reply), end.at);
+    reply_use(reply, used);
+    elements_begin_value(reply);
+    return true;
+}
+
+/* A value's first line feed and its last belong to the elements, in formats that write it on lines
+ * of its own. False: it may still come. */
+static bool elements_open_value(struct reply_reader *reply)
+{
+    if (!reply->value_begun && reply->format->elements->value_on_lines) {
+        if (!reply_left(reply) && !reply->final)
+            return false;
+        if (reply_left(reply) && reply_rest(reply)[0] == '\n')
+            reply_use(reply, 1);
+    }
+    reply->value_begun = true;
+    return true;
+}
+
+static bool elements_value_step(struct reply_reader *reply)
+{
+    const struct tool_elements *elements = reply->format->elements;
+    if (!elements_open_value(reply))
+        return false;
+    const struct mark_place end = reply_find(reply, &elements->value_close, 1);
+    const char *rest = reply_rest(reply);
+    size_t size = end.at;
+    if (elements->value_on_lines && size && rest[size - 1] == '\n')
+        size--;
+    reply->scanned = end.at;
+    if (end.which < 0 && !reply->final && !reply->value_is_text)
+        return false;
+    if (reply->value_is_text || end.which < 0)
+        elements_tell_text(reply, rest, size);
+    else
+        elements_tell_value(reply, rest, size);
+    if (end.which < 0) {
+        reply_use(reply, reply->final ? end.at : size);
+        return size;
+    }
+    if (reply->value_is_text)
+        reply_tell(reply, REPLY_ARGUMENTS, "\"", 1);
+    reply_use(reply, end.at + strlen(elements->value_close));
+    reply->scanned = 0;
+    reply->state = REPLY_IN_ELEMENTS;
+    return true;
+}
+
+bool reply_elements_step(struct reply_reader *reply)
+{
+    switch ((int)reply->state) {
+    case REPLY_IN_ELEMENTS_NAME:
+        return elements_name_step(reply);
+    case REPLY_IN_ELEMENT_KEY:
+        return elements_key_step(reply);
+    case REPLY_IN_ELEMENT_VALUE:
+        return elements_value_step(reply);
+    default:
+        return elements_next_step(reply);
+    }
+}

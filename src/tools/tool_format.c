@@ -1,0 +1,184 @@
+#include "tools/tool_format.h"
+
+#include <string.h>
+
+/* Sources: the chat templates that the models' makers publish. */
+static const struct tool_elements coder_elements = {
+    "<function=", ">", "<parameter=", ">", "", "</parameter>", "</function>", true};
+static const struct tool_elements glm_elements = {
+    "", "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>", false};
+static const struct tool_elements minimax_elements = {
+    "<invoke name=\"", "\">", "<parameter name=\"", "\">", "", "</parameter>", "</invoke>", false};
+
+static const struct tool_format tool_formats[] = {
+    {.name = "harmony", .style = TOOL_STYLE_CHANNELS, .prefix = "functions."},
+    {.name = "deepseek",
+     .style = TOOL_STYLE_NAMED,
+     .begin = {"<｜tool▁call▁begin｜>"},
+     .gap = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "```"},
+     .separator = {"<｜tool▁sep｜>"},
+     .type = "function"},
+    {.name = "kimi",
+     .style = TOOL_STYLE_NAMED,
+     .begin = {"<|tool_call_begin|>"},
+     .gap = {"<|tool_calls_section_begin|>", "<|tool_call_end|>", "<|tool_calls_section_end|>"},
+     .separator = {"<|tool_call_argument_begin|>"},
+     .prefix = "functions."},
+    {.name = "minimax",
+     .style = TOOL_STYLE_ELEMENTS,
+     .begin = {"<minimax:tool_call>"},
+     .gap = {"</minimax:tool_call>"},
+     .elements = &minimax_elements},
+    {.name = "mistral",
+     .style = TOOL_STYLE_NAMED,
+     .begin = {"[TOOL_CALLS]"},
+     .gap = {"[CALL_ID]"},
+     .separator = {"[ARGS]"}},
+    {.name = "qwen3-coder",
+     .style = TOOL_STYLE_ELEMENTS,
+     .begin = {"<tool_call>"},
+     .gap = {"</tool_call>"},
+     .elements = &coder_elements},
+    {.name = "glm",
+     .style = TOOL_STYLE_ELEMENTS,
+     .begin = {"<tool_call>"},
+     .gap = {"</tool_call>"},
+     .elements = &glm_elements},
+    {.name = "granite",
+     .style = TOOL_STYLE_JSON,
+     .begin = {"<|tool_call|>", "<tool_call>"},
+     .gap = {"</tool_call>"}},
+    {.name = "hermes", .style = TOOL_STYLE_JSON, .begin = {"<tool_call>"}, .gap = {"</tool_call>"}},
+    {.name = "llama3",
+     .style = TOOL_STYLE_NAMED,
+     .begin = {"<|python_tag|>", "<function="},
+     .gap = {"</function>", ";", "<|eom_id|>", "<|eot_id|>"},
+     .separator = {">"},
+     .bare = true,
+     .asks_name = true},
+    {.name = "generic",
+     .style = TOOL_STYLE_JSON,
+     .begin = {"<tool_call>", "```json", "```tool_call"},
+     .gap = {"</tool_call>", "```"},
+     .bare = true,
+     .asks_name = true},
+};
+
+/* In which order texts are tried: the most telling ones first. */
+static const struct {
+    const char *has[2], *format;
+} tool_format_signs[] = {
+    {{"<|channel|>", "<|message|>"}, "harmony"},
+    {{"<｜tool▁calls▁begin｜>", NULL}, "deepseek"},
+    {{"<|tool_calls_section_begin|>", NULL}, "kimi"},
+    {{"<minimax:tool_call>", NULL}, "minimax"},
+    {{"[TOOL_CALLS]", NULL}, "mistral"},
+    {{"<function=", "<parameter="}, "qwen3-coder"},
+    {{"<arg_key>", NULL}, "glm"},
+    {{"<|tool_call|>", NULL}, "granite"},
+    {{"<tool_call>", NULL}, "hermes"},
+    {{"<|python_tag|>", NULL}, "llama3"},
+    {{"<|start_header_id|>", "tools"}, "llama3"},
+};
+
+static const struct think_marks think_marks[] = {
+    {"<think>", "</think>"},
+    {"[THINK]", "[/THINK]"},
+    {"<seed:think>", "</seed:think>"},
+};
+
+const struct tool_format *tool_format_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof tool_formats / sizeof *tool_formats; i++) {
+        if (strcmp(tool_formats[i].name, name) == 0)
+            return &tool_formats[i];
+    }
+    return NULL;
+}
+
+static bool template_has(const char *text, size_t size, const char *sign)
+{
+    const size_t length = strlen(sign);
+    for (size_t i = 0; i + length <= size; i++) {
+        const char *found = memchr(text + i, sign[0], size - length - i + 1);
+        if (!found)
+            return false;
+        i = (size_t)(found - text);
+        if (memcmp(found, sign, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+static const struct tool_format *format_of_text(const char *text, size_t size)
+{
+    for (size_t i = 0; i < sizeof tool_format_signs / sizeof *tool_format_signs; i++) {
+        const char *const *has = tool_format_signs[i].has;
+        if (template_has(text, size, has[0]) && (!has[1] || template_has(text, size, has[1])))
+            return tool_format_named(tool_format_signs[i].format);
+    }
+    return tool_format_named("generic");
+}
+
+/* A template that joins arguments to its text as they are; one that asks what they are, or writes
+ * them as JSON itself, takes an object. */
+static bool joins_arguments(const char *text, size_t size)
+{
+    static const char *const objects[] = {"arguments | tojson",
+                                          "arguments|tojson",
+                                          "arguments'] | tojson",
+                                          "arguments']|tojson",
+                                          "arguments\"] | tojson",
+                                          "arguments\"]|tojson",
+                                          "is string",
+                                          "is mapping",
+                                          "items"};
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
+        if (template_has(text, size, objects[i]))
+            return false;
+    }
+    return template_has(text, size, "'arguments'] +") || template_has(text, size, ".arguments +") ||
+           template_has(text, size, "'arguments']+");
+}
+
+struct template_traits template_traits_of(const char *text, size_t size)
+{
+    struct template_traits traits = {.format = tool_format_named("generic")};
+    if (!text)
+        return traits;
+    traits.format = format_of_text(text, size);
+    for (size_t i = 0; i < sizeof think_marks / sizeof *think_marks && !traits.think; i++) {
+        if (template_has(text, size, think_marks[i].end) ||
+            template_has(text, size, think_marks[i].begin))
+            traits.think = &think_marks[i];
+    }
+    if (traits.format->style == TOOL_STYLE_CHANNELS)
+        traits.think = NULL;
+    traits.knows_tools = template_has(text, size, "tools");
+    traits.arguments_as_text = joins_arguments(text, size);
+    traits.knows_effort = template_has(text, size, "reasoning_effort");
+    traits.knows_thinking = template_has(text, size, "enable_thinking");
+    return traits;
+}
+
+static bool is_mark(const char *const *marks, const char *text, size_t size)
+{
+    for (size_t i = 0; i < TOOL_MARKS_MAX && marks[i]; i++) {
+        if (strlen(marks[i]) == size && memcmp(marks[i], text, size) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool template_traits_show(const struct template_traits *traits, const char *text, size_t size)
+{
+    static const char *const channels[TOOL_MARKS_MAX] = {
+        "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>",
+        "<|end|>",   "<|return|>",  "<|call|>"};
+    const struct tool_format *format = traits->format;
+    const char *const think[TOOL_MARKS_MAX] = {traits->think ? traits->think->begin : NULL,
+                                               traits->think ? traits->think->end : NULL};
+    return is_mark(format->begin, text, size) || is_mark(format->gap, text, size) ||
+           is_mark(format->separator, text, size) || is_mark(think, text, size) ||
+           (format->style == TOOL_STYLE_CHANNELS && is_mark(channels, text, size));
+}

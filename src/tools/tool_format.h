@@ -1,0 +1,61 @@
+/* How a family of models writes reasoning and calls of tools, told from its chat template's text.
+ *
+ * Models are trained to write a call between marks of their own: as a JSON object, as a name and
+ * then JSON, as XML-like elements, or on a channel. A format is a row of a table that says with
+ * which marks; reply.h reads by it. Pure; everything returned is static. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum tool_style {
+    TOOL_STYLE_JSON,     /* {"name": …, "arguments": {…}}, or a list of such */
+    TOOL_STYLE_NAMED,    /* the name, a mark, the arguments as JSON */
+    TOOL_STYLE_ELEMENTS, /* the name, then an element for each argument */
+    TOOL_STYLE_CHANNELS, /* harmony: messages with headers, calls are those with a recipient */
+};
+
+enum { TOOL_MARKS_MAX = 8 };
+
+/* Elements of TOOL_STYLE_ELEMENTS, in their order; "": nothing stands there. */
+struct tool_elements {
+    const char *name_open, *name_close;
+    const char *key_open, *key_close;
+    const char *value_open, *value_close;
+    const char *close;
+    bool value_on_lines; /* a line feed after value_open and before value_close is not the value's
+                          */
+};
+
+struct tool_format {
+    const char *name;
+    enum tool_style style; /* after a mark; where '{' or '[' follows it: always as JSON */
+    const char *begin[TOOL_MARKS_MAX];     /* marks that begin a call */
+    const char *gap[TOOL_MARKS_MAX];       /* marks around calls that say nothing themselves */
+    const char *separator[TOOL_MARKS_MAX]; /* between name and arguments */
+    const char *prefix;                    /* of names, not part of them */
+    const char *type;                      /* stands where the name does, which then follows */
+    const struct tool_elements *elements;
+    bool bare;      /* a reply that begins with '{' may be a call */
+    bool asks_name; /* only what names one of the request's tools is a call */
+};
+
+struct think_marks {
+    const char *begin, *end;
+};
+
+/* What a chat template's text tells. */
+struct template_traits {
+    const struct tool_format *format;  /* never NULL */
+    const struct think_marks *think;   /* NULL: it does not reason between marks */
+    bool knows_tools;                  /* it renders `tools` by itself */
+    bool arguments_as_text;            /* calls in messages: arguments are a text, not an object */
+    bool knows_effort, knows_thinking; /* reasoning_effort, enable_thinking are its variables */
+};
+
+/* `text` NULL: the fallback's. */
+struct template_traits template_traits_of(const char *text, size_t size);
+/* By its name, for tests; NULL: there is none. */
+const struct tool_format *tool_format_named(const char *name);
+/* Whether a special token of that text is a mark that a reader of replies needs to see. */
+bool template_traits_show(const struct template_traits *traits, const char *text, size_t size);
