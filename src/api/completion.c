@@ -1,5 +1,6 @@
 #include "api/completion.h"
 
+#include "api/dialect.h"
 #include "api/exchange.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -29,6 +30,7 @@ static void completion_release(struct request_work *work)
     mem_free(completion->echoes);
     buffer_deinit(&completion->work.body);
     buffer_deinit(&completion->answer);
+    buffer_deinit(&completion->arguments);
     token_batch_deinit(&completion->batch);
     buffer_deinit(&completion->out);
     buffer_deinit(&completion->json);
@@ -181,6 +183,8 @@ static void completion_prepared(struct request_work *work)
     completion->busy = true;
     if (work->exchange && work->err.status)
         completion_fail(completion, &work->err);
+    else if (work->exchange && completion->dialect && completion->dialect->counts)
+        completion_answer_count(completion);
     else if (work->exchange)
         completion_submit(completion);
     completion->busy = was_busy;
@@ -240,7 +244,9 @@ static void use_request_id(struct completion *completion, const char *id)
     if (!completion->request.has_seed)
         completion->request.sampler.seed = request_id_number(id, PURPOSE_SEED);
     snprintf(completion->id, sizeof completion->id, "%s-%016" PRIx64 "%08" PRIx32,
-             completion->kind == GENERATION_CHAT ? "chatcmpl" : "cmpl",
+             completion->dialect                   ? completion->dialect->id
+             : completion->kind == GENERATION_CHAT ? "chatcmpl"
+                                                   : "cmpl",
              request_id_number(id, PURPOSE_NAME),
              (uint32_t)request_id_number(id, PURPOSE_NAME_TOO));
 }
@@ -257,6 +263,8 @@ static bool read_positions(struct completion *completion, struct exchange *excha
     use_request_id(completion, exchange_request_id(exchange, &has_id));
     if (!last.size)
         return true;
+    if (completion->dialect)
+        return api_error_field(err, name, "Last-Event-ID is not supported by this interface");
     if (!request->stream)
         return api_error_field(err, name,
                                "Last-Event-ID continues a stream, but 'stream' is not true");
@@ -282,14 +290,16 @@ static void completion_parsed(struct request_work *work)
         completion->use.owner = completion;
         completion->use.opened = completion_opened;
         model_use_begin(&completion->use, work->exchange, completion->request.model);
-        if (completion->use.asking && completion->request.stream)
+        const bool lines = completion->dialect && completion->dialect->lines;
+        if (completion->use.asking && completion->request.stream && !lines)
             exchange_stream_wait(exchange, "loading model");
     }
     completion->busy = false;
     completion_free_when_over(completion);
 }
 
-static void completion_handle_request(struct exchange *exchange, enum generation_kind kind)
+void completion_handle_dialect(struct exchange *exchange, enum generation_kind kind,
+                               const struct dialect *dialect)
 {
     struct completion *completion = mem_new(sizeof *completion);
     struct api_error err;
@@ -299,6 +309,7 @@ static void completion_handle_request(struct exchange *exchange, enum generation
         return;
     }
     completion->kind = kind;
+    completion->dialect = dialect;
     completion->created = (uint64_t)time(NULL);
     completion->started_ns = exchange_started_ns(exchange);
     request_work_begin(&completion->work, exchange, completion_gone, completion);
@@ -311,10 +322,10 @@ static void completion_handle_request(struct exchange *exchange, enum generation
 
 void completion_handle(struct exchange *exchange)
 {
-    completion_handle_request(exchange, GENERATION_COMPLETION);
+    completion_handle_dialect(exchange, GENERATION_COMPLETION, NULL);
 }
 
 void chat_completion_handle(struct exchange *exchange)
 {
-    completion_handle_request(exchange, GENERATION_CHAT);
+    completion_handle_dialect(exchange, GENERATION_CHAT, NULL);
 }

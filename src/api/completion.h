@@ -31,9 +31,18 @@ struct completion_choice {
     uint64_t last_token_ns;
 };
 
+struct dialect;
+
 struct completion {
     struct request_work work;
     enum generation_kind kind;
+    const struct dialect *dialect; /* NULL: OpenAI's chats and completions */
+    /* what a dialect keeps while it streams */
+    uint32_t n_blocks;
+    bool in_block;
+    enum reply_part block;
+    bool plain_prompt; /* see ollama.c */
+    struct buffer arguments;
     size_t n_body; /* bytes */
     struct generation_request request;
     struct model_use use;
@@ -75,6 +84,9 @@ void completion_take_tokens(struct completion_choice *choice, const struct token
 void completion_end_choice(struct completion_choice *choice);
 void completion_end_answer(struct completion *completion);
 void completion_fail(struct completion *completion, const struct api_error *err);
+void completion_answer_out_of_memory(struct completion *completion);
+/* The prompt is ready, and only its tokens are wanted. */
+void completion_answer_count(struct completion *completion);
 void completion_cancel_choice(struct completion_choice *choice);
 void completion_end_record(struct completion *completion,
                            enum record_outcome outcome);       /* once; completion.c */

@@ -1,6 +1,7 @@
 /* What a completion sends to its client. */
 #include "api/completion.h"
 
+#include "api/dialect.h"
 #include "api/exchange.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -32,7 +33,7 @@ static struct response_usage usage_of(const struct completion *completion)
     return usage;
 }
 
-static void completion_answer_out_of_memory(struct completion *completion)
+void completion_answer_out_of_memory(struct completion *completion)
 {
     struct api_error err;
     if (completion->work.job.limit.stop == WORK_TOO_LARGE)
@@ -101,6 +102,11 @@ static void completion_send_part(struct completion_choice *choice, struct respon
     struct response_head head = head_of(completion);
     struct logprob_list logprobs = choice_logprobs(&choice->text);
     const struct text text = shown.text;
+    if (completion->dialect) {
+        if (text.size)
+            completion->dialect->part(choice, &shown);
+        return;
+    }
     if (!shown.first && !text.size && !logprobs.n_tokens && !choice->finish_reason)
         return;
     shown.index = choice->index;
@@ -221,8 +227,13 @@ static void echo_prompt(struct completion_choice *choice)
 void completion_begin_answer(struct completion *completion)
 {
     const struct generation_request *request = &completion->request;
-    if (request->stream)
+    const struct dialect *dialect = completion->dialect;
+    if (request->stream && dialect && dialect->lines)
+        exchange_lines_begin(completion->work.exchange, "application/x-ndjson");
+    else if (request->stream)
         exchange_stream_begin(completion->work.exchange);
+    if (request->stream && dialect && dialect->begin)
+        dialect->begin(completion);
     for (uint32_t i = 0; i < completion->n_choices && completion->work.exchange; i++) {
         if (request->stream && completion->kind == GENERATION_CHAT)
             send_chunk(&completion->choices[i], (struct text){"", 0}, true);
@@ -361,7 +372,10 @@ static void completion_write_choices(struct completion *completion, struct respo
             return;
         }
     }
-    response_whole(&head, shown, completion->n_choices, &usage, &completion->answer);
+    if (completion->dialect)
+        completion->dialect->whole(completion, &shown[0], &usage, &completion->answer);
+    else
+        response_whole(&head, shown, completion->n_choices, &usage, &completion->answer);
 }
 
 /* A step: the driver is done with all choices, so that nobody else has them. */
@@ -398,6 +412,28 @@ static void completion_written(struct request_work *work)
     completion_free_when_over(completion);
 }
 
+void completion_answer_count(struct completion *completion)
+{
+    buffer_printf(&completion->answer, "{\"input_tokens\":%zu}", completion->prompts[0].count);
+    completion_end_record(completion, RECORD_DONE);
+    if (completion->answer.failed)
+        completion_answer_out_of_memory(completion);
+    else
+        request_work_answer(&completion->work, &completion->answer);
+}
+
+static void completion_end_dialect(struct completion *completion,
+                                   const struct response_usage *usage)
+{
+    completion->dialect->end(completion, usage);
+    struct exchange *exchange = completion->work.exchange;
+    completion->work.exchange = NULL;
+    if (exchange && completion->dialect->lines)
+        exchange_lines_end(exchange);
+    else if (exchange)
+        exchange_stream_close(exchange);
+}
+
 /* Every choice has ended and the driver has let go of all. */
 void completion_end_answer(struct completion *completion)
 {
@@ -409,6 +445,10 @@ void completion_end_answer(struct completion *completion)
                                                  .here_if_small = true,
                                                  .run = completion_write,
                                                  .ready = completion_written});
+        return;
+    }
+    if (completion->dialect) {
+        completion_end_dialect(completion, &usage);
         return;
     }
     if (completion->request.include_usage) {

@@ -2,6 +2,7 @@
 #include "api/completion.h"
 
 #include "api/chat_prompt.h"
+#include "api/dialect.h"
 #include "base/mem.h"
 #include "model/chat_template.h"
 #include "model/model.h"
@@ -42,12 +43,24 @@ static bool completion_make_choices(struct completion *completion)
 void completion_parse(struct request_work *work)
 {
     struct completion *completion = completion_of(work);
-    const char *body = work->body.data ? work->body.data : "";
-    if (generation_request_parse(completion->kind, body, work->body.size, &completion->request,
-                                 &work->err) &&
-        !completion_make_choices(completion))
+    struct buffer translated = {0};
+    struct text body = {work->body.data ? work->body.data : "", work->body.size};
+    if (completion->dialect &&
+        !completion->dialect->read(completion, body.data, body.size, &translated, &work->err)) {
+        buffer_deinit(&translated);
+        return;
+    }
+    if (completion->dialect)
+        body = (struct text){translated.data, translated.size};
+    if (translated.failed)
         api_error_set(&work->err, 503, "server_error", "no_memory",
                       "not enough memory for the request");
+    else if (generation_request_parse(completion->kind, body.data, body.size, &completion->request,
+                                      &work->err) &&
+             !completion_make_choices(completion))
+        api_error_set(&work->err, 503, "server_error", "no_memory",
+                      "not enough memory for the request");
+    buffer_deinit(&translated);
     buffer_deinit(&work->body);
 }
 

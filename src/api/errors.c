@@ -71,3 +71,44 @@ void api_error_write(const struct api_error *err, struct buffer *out)
     json_out_text(out, err->code);
     buffer_text(out, "}}");
 }
+
+/* https://docs.anthropic.com/en/api/errors */
+static const char *anthropic_type(unsigned status)
+{
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
+    case 404:
+        return "not_found_error";
+    case 413:
+        return "request_too_large";
+    case 429:
+        return "rate_limit_error";
+    case 503:
+        return "overloaded_error";
+    default:
+        return status < 500 ? "invalid_request_error" : "api_error";
+    }
+}
+
+void api_error_write_as(const struct api_error *err, enum api_shape shape, struct buffer *out)
+{
+    switch (shape) {
+    case API_SHAPE_OPENAI:
+        api_error_write(err, out);
+        return;
+    case API_SHAPE_ANTHROPIC:
+        buffer_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
+                      anthropic_type(err->status));
+        json_out_text(out, err->message);
+        buffer_text(out, "}}");
+        return;
+    case API_SHAPE_OLLAMA:
+        buffer_text(out, "{\"error\":");
+        json_out_text(out, err->message);
+        buffer_text(out, "}");
+        return;
+    }
+}

@@ -30,3 +30,8 @@ bool api_error_field(struct api_error *err, const char *param, const char *forma
 bool api_error_from(struct api_error *err, const struct error *cause);
 
 void api_error_write(const struct api_error *err, struct buffer *out);
+
+/* Whose clients read an answer. */
+enum api_shape { API_SHAPE_OPENAI, API_SHAPE_ANTHROPIC, API_SHAPE_OLLAMA };
+/* The same as those clients expect it. */
+void api_error_write_as(const struct api_error *err, enum api_shape shape, struct buffer *out);

@@ -271,6 +271,11 @@ static void end_waiting(struct exchange *exchange)
     exchange->waiting = NULL;
 }
 
+static enum api_shape exchange_shape(const struct exchange *exchange)
+{
+    return exchange->route ? exchange->route->shape : API_SHAPE_OPENAI;
+}
+
 /* Takes what is in *body, if there is room for it to be read slowly. */
 static void exchange_limit_answer(struct exchange *exchange, unsigned *status, struct buffer *body)
 {
@@ -280,7 +285,7 @@ static void exchange_limit_answer(struct exchange *exchange, unsigned *status, s
         return;
     preparer_free(exchange->server->preparer, body->data);
     *body = (struct buffer){0};
-    api_error_write(&err, body);
+    api_error_write_as(&err, exchange_shape(exchange), body);
     *status = err.status;
 }
 
@@ -310,17 +315,35 @@ void exchange_answer_json(struct exchange *exchange, struct buffer *body)
     exchange_answer(exchange, 200, "application/json", body);
 }
 
+static void exchange_fail_stream(struct exchange *exchange, struct buffer *body)
+{
+    switch (exchange_shape(exchange)) {
+    case API_SHAPE_OPENAI:
+        if (exchange_stream_event(exchange, NULL, body))
+            exchange_stream_end(exchange);
+        return;
+    case API_SHAPE_ANTHROPIC:
+        if (exchange_stream_named(exchange, "error", NULL, body))
+            exchange_stream_close(exchange);
+        return;
+    case API_SHAPE_OLLAMA:
+        buffer_text(body, "\n");
+        if (exchange_lines_add(exchange, body))
+            exchange_lines_end(exchange);
+        return;
+    }
+}
+
 /* Once a stream has begun, its status is sent: the error comes as an event. */
 void exchange_fail(struct exchange *exchange, const struct api_error *err)
 {
     struct buffer body = {0};
-    api_error_write(err, &body);
+    api_error_write_as(err, exchange_shape(exchange), &body);
     exchange->retry_after_s = err->retry_after_s;
     exchange->asks_token = err->status == 401;
     if (exchange->streaming) {
         exchange->gone = NULL;
-        if (exchange_stream_event(exchange, NULL, &body))
-            exchange_stream_end(exchange);
+        exchange_fail_stream(exchange, &body);
         buffer_deinit(&body);
         return;
     }
@@ -461,10 +484,17 @@ void exchange_stream_end(struct exchange *exchange)
 {
     if (exchange->dead)
         return;
+    append_chunk(exchange, NULL, NULL, "data: ", "[DONE]", 6);
+    exchange_stream_close(exchange);
+}
+
+void exchange_stream_close(struct exchange *exchange)
+{
+    if (exchange->dead)
+        return;
     exchange->gone = NULL;
     end_waiting(exchange);
     exchange_set_state(exchange, EXCHANGE_ANSWERED);
-    append_chunk(exchange, NULL, NULL, "data: ", "[DONE]", 6);
     if (!exchange->http_1_0)
         buffer_text(&exchange->out, "0\r\n\r\n");
     push_out(exchange);

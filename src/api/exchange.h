@@ -91,7 +91,8 @@ bool exchange_stream_named(struct exchange *exchange, const char *name, const st
 size_t exchange_unread(const struct exchange *exchange);
 /* It asks for the head of the answer alone. */
 bool exchange_is_head(const struct exchange *exchange);
-void exchange_stream_end(struct exchange *exchange); /* "data: [DONE]" and the end */
+void exchange_stream_end(struct exchange *exchange);   /* "data: [DONE]" and the end */
+void exchange_stream_close(struct exchange *exchange); /* the end alone */
 
 /* An answer of status 200 that comes in pieces. */
 void exchange_lines_begin(struct exchange *exchange, const char *content_type);

@@ -101,6 +101,8 @@ bool server_encode_prompt(const struct api_model *model, const struct prompt_inp
 /* The routes' handlers. */
 void completion_handle(struct exchange *exchange);      /* /v1/completions */
 void chat_completion_handle(struct exchange *exchange); /* /v1/chat/completions */
+void anthropic_handle(struct exchange *exchange);       /* /v1/messages */
+void anthropic_count_handle(struct exchange *exchange); /* /v1/messages/count_tokens */
 void embeddings_handle(struct exchange *exchange);
 void rerank_handle(struct exchange *exchange);
 void tokenize_handle(struct exchange *exchange);

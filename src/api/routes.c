@@ -156,6 +156,9 @@ static const struct route routes[] = {
     {METHOD_POST, "/v1/completions", ACCESS_GENERATE, completion_handle},
     {METHOD_POST, "/v1/embeddings", ACCESS_GENERATE, embeddings_handle},
     {METHOD_POST, "/v1/rerank", ACCESS_GENERATE, rerank_handle},
+    {METHOD_POST, "/v1/messages", ACCESS_GENERATE, anthropic_handle, API_SHAPE_ANTHROPIC},
+    {METHOD_POST, "/v1/messages/count_tokens", ACCESS_GENERATE, anthropic_count_handle,
+     API_SHAPE_ANTHROPIC},
     {METHOD_POST, "/tokenize", ACCESS_GENERATE, tokenize_handle},
     {METHOD_POST, "/detokenize", ACCESS_GENERATE, detokenize_handle},
     {METHOD_GET, "/health", 0, health_handle},
@@ -244,4 +247,9 @@ bool route_is_private(const struct route *route)
 {
     static const char before[] = "/api/";
     return route && strncmp(route->path, before, sizeof before - 1) == 0;
+}
+
+bool route_is_bridge(const struct route *route)
+{
+    return route_is_private(route) && route->shape == API_SHAPE_OPENAI;
 }

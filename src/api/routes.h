@@ -1,6 +1,8 @@
 /* The table of what the server answers. */
 #pragma once
 
+#include "api/errors.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,6 +22,7 @@ struct route {
     const char *path;        /* ending in "/…": with anything but nothing after the slash */
     uint32_t scopes;         /* any of these (enum access_scope); 0: for everybody */
     void (*handle)(struct exchange *exchange);
+    enum api_shape shape; /* of its errors */
 };
 
 /* The route of a path and method; NULL: none. *allow is then the methods that the path has, "" for
@@ -27,6 +30,8 @@ struct route {
 const struct route *route_find(enum http_method method, const char *path, const char **allow);
 
 /* Whether it is below /api/: what only this server's own page and programs may ask, not a web page
- * of another origin, --cors or not, unless it shows a token. Bodies are JSON, of at most
- * BRIDGE_BODY_BYTES, and answers are not kept by caches. NULL: no. */
+ * of another origin, --cors or not, unless it shows a token. Bodies are JSON and answers are not
+ * kept by caches. NULL: no. */
 bool route_is_private(const struct route *route);
+/* A private one whose bodies have BRIDGE_BODY_BYTES at most: not those that generate. */
+bool route_is_bridge(const struct route *route);

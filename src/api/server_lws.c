@@ -136,12 +136,12 @@ static void server_lws_read_site(struct exchange *exchange, struct head_copy *co
 static uint64_t server_lws_body_max(const struct exchange *exchange)
 {
     const uint64_t max = exchange->server->limits.body;
-    return route_is_private(exchange->route) && max > BRIDGE_BODY_BYTES ? BRIDGE_BODY_BYTES : max;
+    return route_is_bridge(exchange->route) && max > BRIDGE_BODY_BYTES ? BRIDGE_BODY_BYTES : max;
 }
 
 static bool body_too_large(const struct exchange *exchange, struct api_error *err)
 {
-    if (route_is_private(exchange->route)) {
+    if (route_is_bridge(exchange->route)) {
         api_error_set(err, 413, "invalid_request_error", "body_too_large",
                       "%s takes a body of at most %d bytes", exchange->path, BRIDGE_BODY_BYTES);
         return false;

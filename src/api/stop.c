@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* Whether a stop string stands at `at`: 1 yes, 0 no, -1 the text ends before that is known. */
-static int stop_match_at(const struct stop_matcher *matcher, const char *at, size_t size)
+static int stop_match_at(struct stop_matcher *matcher, const char *at, size_t size)
 {
     int result = 0;
     for (uint32_t i = 0; i < matcher->n_strings; i++) {
@@ -11,8 +11,10 @@ static int stop_match_at(const struct stop_matcher *matcher, const char *at, siz
         size_t length = string->size < size ? string->size : size;
         if (memcmp(at, string->data, length) != 0)
             continue;
-        if (length == string->size)
+        if (length == string->size) {
+            matcher->met = string;
             return 1;
+        }
         result = -1;
     }
     return result;

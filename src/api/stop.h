@@ -27,6 +27,7 @@ struct stop_matcher {
     uint32_t n_strings;
     struct buffer held; /* text that may yet become a stop string */
     bool stopped;
+    const struct text *met; /* the string that was met */
 };
 
 /* Appends to `out` what may go out now. True: a stop string was met (and from then on nothing comes

@@ -141,6 +141,11 @@ void api_world_stop(void)
     world.driver = NULL;
 }
 
+uint16_t api_world_port(void)
+{
+    return world.port;
+}
+
 int api_connect(void)
 {
     struct sockaddr_in to = {.sin_family = AF_INET,

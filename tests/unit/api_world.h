@@ -24,6 +24,8 @@ void api_world_bridge(struct api_bridge bridge);
 void api_world_live(struct live_feed live);
 void api_world_stop(void); /* a second call does nothing */
 
+uint16_t api_world_port(void);
+
 int api_connect(void);
 void api_send(int fd, const void *bytes, size_t size);
 void api_send_text(int fd, const char *text);
