@@ -41,7 +41,7 @@ struct completion {
     uint32_t n_blocks;
     bool in_block;
     enum reply_part block;
-    bool plain_prompt; /* see ollama.c */
+    uint64_t first_token_ns;
     struct buffer arguments;
     size_t n_body; /* bytes */
     struct generation_request request;

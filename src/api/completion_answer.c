@@ -249,6 +249,8 @@ static void measure_token(struct completion_choice *choice)
     uint64_t now = clock_now_ns();
     if (!completion->any_token)
         histogram_add_ns(&figures->ttft, HISTOGRAM_SECONDS, now - completion->started_ns);
+    if (!completion->any_token)
+        completion->first_token_ns = now;
     else if (choice->last_token_ns)
         histogram_add_ns(&figures->token, HISTOGRAM_SECONDS, now - choice->last_token_ns);
     completion->any_token = true;
