@@ -31,6 +31,7 @@ static void completion_release(struct request_work *work)
     buffer_deinit(&completion->work.body);
     buffer_deinit(&completion->answer);
     buffer_deinit(&completion->arguments);
+    buffer_deinit(&completion->history);
     token_batch_deinit(&completion->batch);
     buffer_deinit(&completion->out);
     buffer_deinit(&completion->json);
@@ -310,6 +311,7 @@ void completion_handle_dialect(struct exchange *exchange, enum generation_kind k
     }
     completion->kind = kind;
     completion->dialect = dialect;
+    completion->grant = exchange_grant(exchange)->id;
     completion->created = (uint64_t)time(NULL);
     completion->started_ns = exchange_started_ns(exchange);
     request_work_begin(&completion->work, exchange, completion_gone, completion);

@@ -42,6 +42,11 @@ struct completion {
     bool in_block;
     enum reply_part block;
     uint64_t first_token_ns;
+    uint32_t n_events;
+    size_t block_from;
+    struct buffer history; /* messages so far, see responses.h */
+    bool keeps;            /* … which the next request may go on from */
+    uint64_t grant;        /* of whoever asks */
     struct buffer arguments;
     size_t n_body; /* bytes */
     struct generation_request request;

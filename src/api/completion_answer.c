@@ -170,13 +170,13 @@ void completion_reply_event(void *self, const struct reply_event *event)
         name_call(choice, event);
         choice->reply.n_calls = event->call + 1;
     }
-    if (completion->request.stream)
+    if (!completion->request.stream || (completion->dialect && completion->dialect->keeps_parts))
+        keep_event_of(choice, event);
+    if (completion->request.stream && !choice->reply.failed)
         completion_send_part(choice, (struct response_choice){.text = {event->text, event->size},
                                                               .part = event->part,
                                                               .call = event->call,
                                                               .call_id = choice->reply.call_id});
-    else
-        keep_event_of(choice, event);
 }
 
 static bool keep_token(struct completion_choice *choice, const struct token_record *token,

@@ -6,9 +6,10 @@
 #include "api/completion.h"
 
 struct dialect {
-    const char *id; /* what ids of its answers begin with */
-    bool lines;     /* streams are lines of JSON, not server-sent events */
-    bool counts;    /* only the prompt's tokens are wanted */
+    const char *id;   /* what ids of its answers begin with */
+    bool lines;       /* streams are lines of JSON, not server-sent events */
+    bool keeps_parts; /* the choice keeps what it says of a stream, too */
+    bool counts;      /* only the prompt's tokens are wanted */
     /* On the preparer, pure: the body as OpenAI's interface has it, for completion->kind, which it
      * may set. False: `err` is set. */
     bool (*read)(struct completion *completion, const char *body, size_t size, struct buffer *out,

@@ -23,6 +23,7 @@ struct lws;
 struct lws_context;
 struct loop_watch;
 struct preparer;
+struct response_store;
 struct server_tls;
 struct traces;
 
@@ -66,6 +67,7 @@ struct api_server {
     struct server_timer *timer;
     struct server_tls *tls;                      /* NULL: plain HTTP */
     const char *more_names[LIMIT_API_HOSTS + 1]; /* of its certificate: --host; ended by NULL */
+    struct response_store *responses;
     struct server_timer *token_timer;
     bool watches_tokens;
     struct server_timer *record_timer;
@@ -110,6 +112,7 @@ void ollama_ps_handle(struct exchange *exchange);       /* /api/ps */
 void ollama_show_handle(struct exchange *exchange);     /* /api/show */
 void ollama_version_handle(struct exchange *exchange);  /* /api/version */
 void ollama_missing_handle(struct exchange *exchange);  /* what it has not */
+void responses_handle(struct exchange *exchange);       /* /v1/responses */
 void embeddings_handle(struct exchange *exchange);
 void rerank_handle(struct exchange *exchange);
 void tokenize_handle(struct exchange *exchange);

@@ -156,6 +156,7 @@ static const struct route routes[] = {
     {METHOD_POST, "/v1/completions", ACCESS_GENERATE, completion_handle},
     {METHOD_POST, "/v1/embeddings", ACCESS_GENERATE, embeddings_handle},
     {METHOD_POST, "/v1/rerank", ACCESS_GENERATE, rerank_handle},
+    {METHOD_POST, "/v1/responses", ACCESS_GENERATE, responses_handle, API_SHAPE_OPENAI},
     {METHOD_POST, "/v1/messages", ACCESS_GENERATE, anthropic_handle, API_SHAPE_ANTHROPIC},
     {METHOD_POST, "/v1/messages/count_tokens", ACCESS_GENERATE, anthropic_count_handle,
      API_SHAPE_ANTHROPIC},

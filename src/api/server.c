@@ -5,6 +5,7 @@
 #include "api/listener.h"
 #include "api/loop_watch.h"
 #include "api/preparer.h"
+#include "api/responses.h"
 #include "api/server_lws.h"
 #include "api/server_tls.h"
 #include "api/traces.h"
@@ -198,6 +199,7 @@ static void server_free(struct api_server *server)
     traces_close(server->traces);
     access_free(server->access);
     sessions_free(server->sessions);
+    response_store_free(server->responses);
     mem_free(server);
 }
 
@@ -259,6 +261,7 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     server->node_id = options->node_id;
     server->node_name = options->node_name;
     server->sessions = sessions_new();
+    server->responses = response_store_new();
     server->limits = options->limits;
     server->shares_prefixes = options->shares_prefixes;
     server->serves_page = options->serves_page;
@@ -277,7 +280,8 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     if (options->cors_origin)
         server->cors_origin = mem_copy_text(options->cors_origin, strlen(options->cors_origin));
     if (!server->scratch || !server->timer || !server->token_timer || !server->record_timer ||
-        !server->access || !server->sessions || (options->cors_origin && !server->cors_origin))
+        !server->access || !server->sessions || !server->responses ||
+        (options->cors_origin && !server->cors_origin))
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the server");
     server->timer->server = server->token_timer->server = server->record_timer->server = server;
     memcpy(server->more_names, options->hosts, options->n_hosts * sizeof *options->hosts);

@@ -5,6 +5,7 @@
 #include "api/anthropic.h"
 #include "api/chat_prompt.h"
 #include "api/ollama.h"
+#include "api/responses.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +14,9 @@
 typedef bool (*dialect_reader)(struct completion *completion, const char *body, size_t size,
                                struct buffer *out, struct api_error *err);
 
-static const dialect_reader readers[] = {anthropic_read, anthropic_read_count, ollama_read_chat,
-                                         ollama_read_generate, NULL};
+static const dialect_reader readers[] = {
+    anthropic_read, anthropic_read_count, ollama_read_chat, ollama_read_generate,
+    NULL,           responses_read};
 
 static void read_request(enum generation_kind kind, const char *body, size_t size, bool translated)
 {
@@ -54,5 +56,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else
         FUZZ_CHECK(err.status >= 400 && err.message[0]);
     buffer_deinit(&out);
+    buffer_deinit(&completion.history);
     return 0;
 }
