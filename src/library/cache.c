@@ -55,16 +55,23 @@ static void cache_index(struct library_cache *cache)
         qsort(cache->entries, cache->n, sizeof(yyjson_val *), cache_by_path);
 }
 
+struct library_cache *library_cache_read(const char *text, size_t size)
+{
+    struct library_cache *cache = mem_new(sizeof *cache);
+    if (cache && size)
+        cache->doc = yyjson_read(text, size, YYJSON_READ_ALLOW_INVALID_UNICODE);
+    if (cache && cache->doc)
+        cache_index(cache);
+    return cache;
+}
+
 struct library_cache *library_cache_open(void)
 {
     char path[PATH_MAX];
     struct buffer text = {0};
-    struct library_cache *cache = mem_new(sizeof *cache);
-    if (cache && state_folder_file("library.json", path, sizeof path) &&
-        !durable_read(path, LIMIT_LIBRARY_CACHE_BYTES, 0, &text, NULL))
-        cache->doc = yyjson_read(text.data, text.size, YYJSON_READ_ALLOW_INVALID_UNICODE);
-    if (cache && cache->doc)
-        cache_index(cache);
+    if (state_folder_file("library.json", path, sizeof path))
+        durable_read(path, LIMIT_LIBRARY_CACHE_BYTES, 0, &text, NULL);
+    struct library_cache *cache = library_cache_read(text.data, text.size);
     buffer_deinit(&text);
     return cache;
 }

@@ -4,6 +4,7 @@
 #include "library/library.h"
 
 #include <limits.h>
+#include <stddef.h>
 #include <sys/stat.h>
 
 /* What was found of one model; texts are copied. */
@@ -34,6 +35,10 @@ bool library_looks_at(struct library *library);
 void library_walk(struct library *library, enum library_place place, const char *root);
 /* ROOT/manifests/HOST/NAMESPACE/NAME/TAG, each with its file below ROOT/blobs. */
 void library_find_ollama(struct library *library, const char *root);
+/* What others write, as bytes: of FILE.gguf.pull how much is done, at most all of it; of an Ollama
+ * manifest the hash and the size of the model's file. False: it says no such thing. */
+bool library_read_pull(const char *text, size_t size, uint64_t *done, uint64_t *whole);
+bool library_read_manifest(const char *text, size_t size, char hash[65], uint64_t *whole);
 /* STATE/models and STATE/files. */
 void library_find_shelf(struct library *library, const char *state);
 void library_find_files(struct library *library, const char *state);
@@ -54,6 +59,7 @@ void library_each_root(bool only_ours, library_root_fn each, void *arg);
 struct library_cache;
 /* Of STATE/library.json; what is wrong with it makes it empty. NULL: no memory. */
 struct library_cache *library_cache_open(void);
+struct library_cache *library_cache_read(const char *text, size_t size);
 void library_cache_close(struct library_cache *cache);
 /* Whether it knows the model as it is now; then its facts are filled in. */
 bool library_cache_look_up(const struct library_cache *cache, struct library_model *model);

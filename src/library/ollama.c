@@ -30,27 +30,29 @@ static bool ollama_read(const char *path, struct buffer *out)
 }
 
 /* "sha256:HEX" of the layer that is the model. */
-static bool ollama_layer(yyjson_val *root, char digest[65], uint64_t *size)
+bool library_read_manifest(const char *text, size_t size, char hash[65], uint64_t *whole)
 {
     static const char kind[] = ".image.model", prefix[] = "sha256:";
+    yyjson_doc *doc = yyjson_read(text, size, 0);
     yyjson_val *layer;
     size_t i, n;
-    yyjson_arr_foreach(yyjson_obj_get(root, "layers"), i, n, layer)
+    bool found = false;
+    yyjson_arr_foreach(yyjson_obj_get(yyjson_doc_get_root(doc), "layers"), i, n, layer)
     {
         const char *type = yyjson_get_str(yyjson_obj_get(layer, "mediaType"));
-        const char *text = yyjson_get_str(yyjson_obj_get(layer, "digest"));
+        const char *digest = yyjson_get_str(yyjson_obj_get(layer, "digest"));
         const size_t length = type ? strlen(type) : 0;
-        if (length < sizeof kind || strcmp(type + length - (sizeof kind - 1), kind) != 0 || !text ||
-            strncmp(text, prefix, sizeof prefix - 1) != 0)
+        if (found || length < sizeof kind || strcmp(type + length - (sizeof kind - 1), kind) != 0 ||
+            !digest || strncmp(digest, prefix, sizeof prefix - 1) != 0)
             continue;
-        text += sizeof prefix - 1;
-        if (strlen(text) != 64 || strspn(text, "0123456789abcdef") != 64)
-            continue;
-        memcpy(digest, text, 65);
-        *size = yyjson_get_uint(yyjson_obj_get(layer, "size"));
-        return true;
+        digest += sizeof prefix - 1;
+        found = strlen(digest) == 64 && strspn(digest, "0123456789abcdef") == 64;
+        if (found)
+            memcpy(hash, digest, 65);
+        *whole = found ? yyjson_get_uint(yyjson_obj_get(layer, "size")) : 0;
     }
-    return false;
+    yyjson_doc_free(doc);
+    return found;
 }
 
 /* Ollama itself leaves "library" out of a name. */
@@ -93,20 +95,18 @@ static void ollama_look(const struct ollama_walk *walk, struct library_found *fo
 static void ollama_manifest(const struct ollama_walk *walk, const char *path)
 {
     struct buffer text = {0};
-    char name[PATH_MAX], digest[65];
+    char name[PATH_MAX], hash[65];
     uint64_t size = 0;
     struct library_found found = {.name = name, .path = path, .place = LIBRARY_OLLAMA};
-    yyjson_doc *doc = ollama_read(path, &text) ? yyjson_read(text.data, text.size, 0) : NULL;
     if (!ollama_name(walk, name))
-        name[0] = 0;
-    if (name[0] && ollama_layer(yyjson_doc_get_root(doc), digest, &size)) {
-        ollama_look(walk, &found, digest, size);
-    } else if (name[0]) {
+        return;
+    if (ollama_read(path, &text) && library_read_manifest(text.data, text.size, hash, &size)) {
+        ollama_look(walk, &found, hash, size);
+    } else {
         found.state = LIBRARY_BROKEN;
         found.problem = "Ollama's manifest names no model file";
         library_add(walk->library, &found);
     }
-    yyjson_doc_free(doc);
     buffer_deinit(&text);
 }
 

@@ -50,33 +50,40 @@ static uint64_t walk_bytes_of(const struct stat *file)
     return blocks < length ? blocks : length; /* of a file with holes */
 }
 
-/* FILE.gguf.pull: {"size": bytes of the whole, "done": [[first, end], …]}. Ranges that make no
- * sense count nothing. */
-static void walk_read_record(const char *part, struct library_found *found)
+/* {"size": bytes of the whole, "done": [[first, end], …]}. Ranges that make no sense count nothing.
+ */
+bool library_read_pull(const char *text, size_t size, uint64_t *done, uint64_t *whole)
 {
-    char path[PATH_MAX];
-    struct buffer text = {0};
-    const int stem = (int)(strlen(part) - strlen(".part"));
-    if (snprintf(path, sizeof path, "%.*s.pull", stem, part) >= (int)sizeof path ||
-        durable_read(path, LIMIT_LIBRARY_TEXT_BYTES, 0, &text, NULL))
-        return;
-    yyjson_doc *doc = yyjson_read(text.data, text.size, 0);
+    yyjson_doc *doc = yyjson_read(text, size, 0);
     yyjson_val *root = yyjson_doc_get_root(doc), *range;
     yyjson_val *ranges = yyjson_obj_get(root, "done");
     size_t i, n;
-    found->bytes_whole = yyjson_get_uint(yyjson_obj_get(root, "size"));
-    if (yyjson_is_arr(ranges))
-        found->bytes = 0;
+    *whole = yyjson_get_uint(yyjson_obj_get(root, "size"));
+    *done = 0;
     yyjson_arr_foreach(ranges, i, n, range)
     {
         const uint64_t first = yyjson_get_uint(yyjson_arr_get(range, 0));
         const uint64_t end = yyjson_get_uint(yyjson_arr_get(range, 1));
-        if (end > first && end <= found->bytes_whole)
-            found->bytes += end - first;
+        if (end > first && end <= *whole)
+            *done = end - first > *whole - *done ? *whole : *done + (end - first);
     }
-    if (found->bytes > found->bytes_whole)
-        found->bytes = found->bytes_whole;
+    const bool says = yyjson_is_arr(ranges) && *whole;
     yyjson_doc_free(doc);
+    return says;
+}
+
+static void walk_read_record(const char *part, struct library_found *found)
+{
+    char path[PATH_MAX];
+    uint64_t done, whole;
+    struct buffer text = {0};
+    const int stem = (int)(strlen(part) - strlen(".part"));
+    if (snprintf(path, sizeof path, "%.*s.pull", stem, part) < (int)sizeof path &&
+        !durable_read(path, LIMIT_LIBRARY_TEXT_BYTES, 0, &text, NULL) &&
+        library_read_pull(text.data, text.size, &done, &whole)) {
+        found->bytes = done;
+        found->bytes_whole = whole;
+    }
     buffer_deinit(&text);
 }
 
