@@ -14,7 +14,7 @@ bool library_word_is_path(const char *word)
            strcmp(word, ".") == 0 || strcmp(word, "..") == 0;
 }
 
-static enum error_code library_resolve_name(const char *word, char out[PATH_MAX], struct error *err)
+enum error_code library_resolve_name(const char *word, char out[PATH_MAX], struct error *err)
 {
     const struct library_options options = {0};
     const struct library_model *model;

@@ -15,5 +15,8 @@
  * text says what to do. */
 enum error_code library_resolve(const char *word, char out[PATH_MAX], struct error *err);
 
+/* Only the second: for words that come from elsewhere, where a path would be of another folder. */
+enum error_code library_resolve_name(const char *word, char out[PATH_MAX], struct error *err);
+
 /* Whether it can only be a path. */
 bool library_word_is_path(const char *word);

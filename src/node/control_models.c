@@ -2,11 +2,13 @@
 #include "node/control.h"
 
 #include "base/mem.h"
+#include "library/resolve.h"
 #include "model/model.h"
 #include "node/catalogue.h"
 #include "placement/problem.h"
 #include "plan/plan_model.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +18,10 @@
 struct naming {
     struct conversation *conversation; /* NULL: it has gone */
     void (*named)(struct conversation *conversation, const char *model);
+    uv_work_t work; /* looks for the word among this machine's models */
+    char word[PATH_MAX], path[PATH_MAX];
+    enum error_code code;
+    struct error error;
 };
 
 static void naming_gone(struct conversation *conversation)
@@ -40,6 +46,48 @@ static void on_named(void *arg, const char *model, const struct error *err)
         named(conversation, model);
 }
 
+/* Adds a file of this machine, unless who asked has gone. */
+static void naming_add(struct naming *naming, const char *path)
+{
+    struct conversation *conversation = naming->conversation;
+    if (conversation)
+        daemon_add_file(conversation->daemon, path, conversation->actor, on_named, naming);
+    else
+        mem_free(naming);
+}
+
+static void naming_work(uv_work_t *work)
+{
+    struct naming *naming = work->data;
+    naming->code = library_resolve_name(naming->word, naming->path, &naming->error);
+}
+
+static void naming_after_work(uv_work_t *work, int status)
+{
+    struct naming *naming = work->data;
+    if (status)
+        naming->code = error_set(&naming->error, ERROR_CANCELLED, "this node is stopping");
+    else if (naming->code == ERROR_NOT_FOUND)
+        error_set(&naming->error, naming->code,
+                  "neither the cluster nor this machine has a model '%s'; `medley add FILE` adds "
+                  "one, `medley models` lists them",
+                  naming->word);
+    const struct error why = naming->error; /* on_named() frees the rest */
+    if (naming->code)
+        on_named(naming, NULL, &why);
+    else
+        naming_add(naming, naming->path);
+}
+
+/* Folders are read beside the loop. */
+static void naming_look(struct naming *naming, struct daemon *daemon, const char *word)
+{
+    snprintf(naming->word, sizeof naming->word, "%s", word);
+    naming->work.data = naming;
+    if (uv_queue_work(daemon->loop, &naming->work, naming_work, naming_after_work) != 0)
+        naming_after_work(&naming->work, -1);
+}
+
 void control_name_model(struct conversation *conversation, const char *text,
                         void (*named)(struct conversation *conversation, const char *model))
 {
@@ -52,14 +100,8 @@ void control_name_model(struct conversation *conversation, const char *text,
         control_fail(conversation, &err);
         return;
     }
-    if (text[0] != '/') {
-        if (catalogue_find(daemon, text)) {
-            named(conversation, text);
-            return;
-        }
-        error_set(&err, ERROR_NOT_FOUND, "the cluster has no model '%s'; `medley add FILE` adds it",
-                  text);
-        control_fail(conversation, &err);
+    if (text[0] != '/' && catalogue_find(daemon, text)) {
+        named(conversation, text);
         return;
     }
     struct naming *naming = mem_new(sizeof *naming);
@@ -67,10 +109,14 @@ void control_name_model(struct conversation *conversation, const char *text,
         control_end(conversation);
         return;
     }
-    *naming = (struct naming){conversation, named};
+    naming->conversation = conversation;
+    naming->named = named;
     conversation->data = naming;
     conversation->calls = (struct conversation_calls){.gone = naming_gone};
-    daemon_add_file(daemon, text, conversation->actor, on_named, naming);
+    if (text[0] == '/')
+        naming_add(naming, text);
+    else
+        naming_look(naming, daemon, text);
 }
 
 /* ---- where: a file from which the model's vocabulary can be read, on this machine ------------ */

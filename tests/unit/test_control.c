@@ -5,6 +5,7 @@
 #include "agreement/agreement.h"
 #include "node/lead.h"
 
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,6 +96,12 @@ static void test_answers(void **state)
     expect("{\"do\":\"generate\",\"model\":\"none\"}", "not_found");
     expect("{\"do\":\"place\",\"model\":\"none\"}", "not_found");
     expect("{\"do\":\"place\",\"model\":\"/no/such/file\"}", "error");
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s/models", getenv("MEDLEY_GOLDEN"));
+    setenv("MEDLEY_MODELS", folder, 1); /* a name of `medley models` is as good as a path */
+    expect("{\"do\":\"place\",\"model\":\"llama-q8_0\",\"context\":100000}", "was trained for 512");
+    expect("{\"do\":\"place\",\"model\":\"llama-q8\"}", "`medley models` lists them");
+    unsetenv("MEDLEY_MODELS");
     expect("{\"do\":\"add\",\"path\":\"relative\"}", "absolute");
     expect("{\"do\":\"forget\",\"model\":\"none\"}", "not_found");
     expect("{\"do\":\"unload\",\"instance\":\"none\"}", "not_found");
