@@ -5,7 +5,6 @@
 #include "base/state_folder.h"
 #include "cli/answer.h"
 #include "cli/commands.h"
-#include "cli/convert.h"
 #include "cli/daemon.h"
 #include "cli/options.h"
 #include "cli/table.h"
@@ -69,7 +68,7 @@ static const struct option_row models_options[] = {
     {.name = "space",
      .value = "SIZE",
      .help = "gc: then what is longest unused, until the rest takes no more, such as 100GiB",
-     OPTION_INTO(struct models_flags, space_bytes, convert_take_size)},
+     OPTION_BYTES(struct models_flags, space_bytes)},
     {.name = "yes", .help = "gc: without asking", OPTION_TRUE(struct models_flags, yes)},
     {.name = "json", .help = "for programs", OPTION_TRUE(struct models_flags, json)},
 };

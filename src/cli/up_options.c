@@ -230,8 +230,10 @@ static const struct option_row node_options[] = {
      .help = "move no model for gain while this node leads (medley move --off: whoever leads)",
      OPTION_TRUE(struct up_flags, node.no_moves)},
     {.name = "models-max",
+     .alias = "models-space",
      .value = "SIZE",
-     .help = "disk space for fetched models, such as 200GB (default: what is free)",
+     .help = "disk space for models fetched from other machines, such as 200GiB; without a\n"
+             "unit GiB (default: what is free)",
      .take = up_take_models_max},
 };
 

@@ -175,6 +175,31 @@ static void test_a_full_context_ends_or_is_shifted(void **state)
     expect_failure(2, "run " LLAMA "--context-shift", "need a prompt");
 }
 
+static void test_models_are_listed_and_take_words(void **state)
+{
+    (void)state;
+    setenv("MEDLEY_MODELS", "/nowhere", 1);
+    assert_int_equal(medley("models --folder . --json | grep -A3 '\"name\": \"gemma3-linear\"'"),
+                     0);
+    assert_non_null(strstr(out, "\"place\": \"folder\""));
+    assert_non_null(strstr(out, "\"state\": \"whole\""));
+    assert_int_equal(medley("models --folder . | grep qwen3moe"), 0);
+    assert_non_null(strstr(out, "F32"));
+    setenv("MEDLEY_MODELS", getenv("MEDLEY_GOLDEN"), 1);
+    assert_int_equal(
+        medley("run models/llama-q8_0 --devices cpu -t 1 --raw -p hello -n 2 --temp 0 2>&1"), 0);
+    assert_non_null(strstr(out, "cpu 2 layers"));
+    expect_failure(2, "run models/llama-q8_0 -c 513 -p x", "-c 512");
+    expect_failure(2, "models tidy", "gc, remove, pin or unpin, not 'tidy'");
+    expect_failure(2, "models gc llama", "one word too many");
+    expect_failure(2, "models pin", "which model?");
+    expect_failure(2, "models gc --space lots", "--space takes an amount");
+    expect_failure(2, "models remove models/llama-q8_0", "was not fetched by Medley");
+    expect_failure(1, "models remove none-such", "`medley models` lists them");
+    expect_failure(1, "models --folder /nowhere", "/nowhere: No such file");
+    unsetenv("MEDLEY_MODELS");
+}
+
 static void test_nothing_to_generate(void **state)
 {
     (void)state;
@@ -292,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_run_gives_the_same_text_twice_and_on_every_split),
         cmocka_unit_test(test_run_json_tells_tokens),
         cmocka_unit_test(test_a_full_context_ends_or_is_shifted),
+        cmocka_unit_test(test_models_are_listed_and_take_words),
         cmocka_unit_test(test_nothing_to_generate),
         cmocka_unit_test(test_lines_of_a_pipe_are_messages),
         cmocka_unit_test(test_convert_writes_a_model_that_runs),
