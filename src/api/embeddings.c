@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "request/generator.h"
+#include "request/text_vector.h"
 
 static struct embeddings_job *embeddings_job_of(struct request_work *work)
 {
@@ -182,19 +183,6 @@ static void embeddings_ready(struct inbox_item *item)
     embeddings_free_when_over(job);
 }
 
-/* Of which tokens the hidden states are summed. */
-static void embeddings_pool(const struct embeddings_job *job, const struct token_list *prompt,
-                            struct inbox_item *item)
-{
-    const struct hyperparameters *h = embeddings_hyperparameters(job);
-    const bool is_last =
-        h->pooling == POOLING_LAST || (h->pooling == POOLING_RANK && !h->reads_whole);
-    const bool is_first =
-        h->pooling == POOLING_FIRST || (h->pooling == POOLING_RANK && h->reads_whole);
-    item->first_row = is_last ? (uint32_t)prompt->count - 1 : 0;
-    item->last_row = is_first ? 0 : UINT32_MAX;
-}
-
 static bool submit_one(struct embedding *embedding, const struct token_list *prompt,
                        struct api_error *err)
 {
@@ -202,7 +190,8 @@ static bool submit_one(struct embedding *embedding, const struct token_list *pro
     struct error cause;
     embedding->item.sum_size = n_embd_of(job);
     embedding->item.sum = mem_new_array(embedding->item.sum_size, sizeof *embedding->item.sum);
-    embeddings_pool(job, prompt, &embedding->item);
+    text_vector_rows(embeddings_hyperparameters(job), (uint32_t)prompt->count,
+                     &embedding->item.first_row, &embedding->item.last_row);
     if (!embedding->item.sum)
         return api_error_set(err, 503, "server_error", "no_memory",
                              "not enough memory for the request");

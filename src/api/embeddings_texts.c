@@ -4,10 +4,9 @@
 #include "api/response_json.h"
 #include "base/mem.h"
 #include "model/gguf_file.h"
-#include "model/tokenizer.h"
 #include "request/generator.h"
+#include "request/text_vector.h"
 
-#include <math.h>
 #include <string.h>
 
 static bool texts_parse(struct embeddings_job *job, const char *body, size_t size)
@@ -54,39 +53,17 @@ static bool texts_check_dimensions(const struct embeddings_job *job, struct api_
                            n_embd);
 }
 
-static bool texts_check_pooling(const struct embeddings_job *job, struct api_error *err)
-{
-    switch (embeddings_hyperparameters(job)->pooling) {
-    case POOLING_NONE:
-        return api_error_set(err, 400, "invalid_request_error", NULL,
-                             "this model gives a vector for each token and none for a text (its "
-                             "file's pooling_type is none)");
-    case POOLING_RANK:
-        return api_error_set(err, 400, "invalid_request_error", NULL,
-                             "this model ranks texts and gives no vectors: ask /v1/rerank");
-    case POOLING_MEAN:
-    case POOLING_FIRST:
-    case POOLING_LAST:
-    case POOLING_UNSAID:
-        break;
-    }
-    return true;
-}
-
-/* A model that was made for it gets its texts with all that it puts around them, and a generating
- * one as a prompt. */
 static bool texts_encode(struct embeddings_job *job, uint32_t index)
 {
     const struct api_model *model = job->use.model;
     const struct prompt_input *input = &job->request.inputs[index];
     struct token_list *out = &job->prompts[index];
     struct error cause;
-    if (input->tokens || embeddings_hyperparameters(job)->pooling == POOLING_UNSAID)
+    if (input->tokens)
         return server_encode_prompt(model, input, out, &job->work.err);
     out->max = generator_context(model->generator);
-    const enum error_code code =
-        tokenizer_encode(model->tokenizer, input->text.data, input->text.size,
-                         TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL, out, &cause);
+    const enum error_code code = text_vector_encode(
+        model->model, model->tokenizer, input->text.data, input->text.size, out, &cause);
     if (code == ERROR_INVALID && out->count == out->max)
         return embeddings_too_long(job, "input", index);
     return !code || api_error_from(&job->work.err, &cause);
@@ -95,7 +72,10 @@ static bool texts_encode(struct embeddings_job *job, uint32_t index)
 static bool texts_prepare(struct embeddings_job *job)
 {
     struct api_error *err = &job->work.err;
-    if (!texts_check_pooling(job, err) || !texts_check_dimensions(job, err) ||
+    struct error cause;
+    if (text_vector_check(job->use.model->model, &cause))
+        return api_error_from(err, &cause);
+    if (!texts_check_dimensions(job, err) ||
         !embeddings_request_check(&job->request, embeddings_hyperparameters(job)->n_vocab, err))
         return false;
     for (uint32_t i = 0; i < job->n_texts; i++) {
@@ -107,24 +87,13 @@ static bool texts_prepare(struct embeddings_job *job)
     return true;
 }
 
-/* The norm is taken in double: squares of hidden states may leave a float's range. */
-static void texts_normalise(const struct embedding *embedding, float *out, uint32_t n)
-{
-    double squares = 0;
-    for (uint32_t k = 0; k < n; k++)
-        squares += (double)embedding->item.sum[k] * (double)embedding->item.sum[k];
-    double scale = squares > 0 ? 1 / sqrt(squares) : 0; /* the mean's divisor falls out */
-    for (uint32_t k = 0; k < n; k++)
-        out[k] = (float)(embedding->item.sum[k] * scale);
-}
-
 static void texts_write(struct embeddings_job *job)
 {
     const uint32_t n = job->n_texts, n_embd = embeddings_hyperparameters(job)->n_embd,
                    n_values = job->request.dimensions ? job->request.dimensions : n_embd;
     float *vectors = mem_new_array((size_t)n * n_values, sizeof *vectors);
     for (uint32_t i = 0; i < n && vectors; i++)
-        texts_normalise(&job->embeddings[i], vectors + (size_t)i * n_values, n_values);
+        text_vector_scale(job->embeddings[i].item.sum, n_values, vectors + (size_t)i * n_values);
     if (vectors)
         response_embeddings(job->use.model->id, vectors, n, n_values, job->request.base64,
                             job->prompt_tokens, &job->answer);

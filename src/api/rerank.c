@@ -3,13 +3,11 @@
 #include "api/embeddings.h"
 #include "api/json_out.h"
 #include "base/mem.h"
-#include "model/gguf_file.h"
-#include "model/tokenizer.h"
 #include "request/generator.h"
+#include "request/text_vector.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 static bool rerank_parse(struct embeddings_job *job, const char *body, size_t size)
 {
@@ -20,88 +18,16 @@ static bool rerank_parse(struct embeddings_job *job, const char *body, size_t si
     return true;
 }
 
-/* ---- tokens ---- */
-
-/* A text in which {query} and {document} are to be replaced; some models' files have one. */
-static const char *rerank_template(const struct model *model)
-{
-    static const char key[] = "tokenizer.chat_template.rerank";
-    const char *text = NULL;
-    size_t size;
-    if (!gguf_file_has(model_file(model), key) ||
-        gguf_file_text(model_file(model), key, &text, &size, NULL))
-        return NULL;
-    return text;
-}
-
-static void rerank_fill(const char *template, const struct text *query, const struct text *document,
-                        struct buffer *out)
-{
-    static const char query_mark[] = "{query}", document_mark[] = "{document}";
-    while (*template) {
-        if (strncmp(template, query_mark, sizeof query_mark - 1) == 0) {
-            buffer_append(out, query->data, query->size);
-            template += sizeof query_mark - 1;
-        } else if (strncmp(template, document_mark, sizeof document_mark - 1) == 0) {
-            buffer_append(out, document->data, document->size);
-            template += sizeof document_mark - 1;
-        } else {
-            buffer_append(out, template ++, 1);
-        }
-    }
-    buffer_append(out, "", 0);
-}
-
-static enum error_code rerank_push(struct token_list *out, int32_t token, bool wanted,
-                                   struct error *err)
-{
-    return wanted && token != TOKEN_NONE ? token_list_push(out, token, err) : ERROR_NONE;
-}
-
-/* BOS, query, end, separator, document, end, as far as the model has them; WordPiece has one token
- * that is both end and separator. */
-static enum error_code rerank_join(const struct tokenizer *tokenizer, const struct text *query,
-                                   const struct text *document, struct token_list *out,
-                                   struct error *err)
-{
-    const bool ends = tokenizer_adds_eos(tokenizer);
-    const int32_t end = tokenizer_end(tokenizer);
-    const bool is_one =
-        strcmp(tokenizer_family(tokenizer), "wpm") == 0 && end == tokenizer_separator(tokenizer);
-    enum error_code code =
-        rerank_push(out, tokenizer_bos(tokenizer), tokenizer_adds_bos(tokenizer), err);
-    if (!code)
-        code = tokenizer_encode(tokenizer, query->data, query->size, 0, out, err);
-    if (!code)
-        code = rerank_push(out, end, ends && !is_one, err);
-    if (!code)
-        code = rerank_push(out, tokenizer_separator(tokenizer), tokenizer_adds_separator(tokenizer),
-                           err);
-    if (!code)
-        code = tokenizer_encode(tokenizer, document->data, document->size, 0, out, err);
-    if (!code)
-        code = rerank_push(out, end, ends, err);
-    return code;
-}
-
-static bool rerank_encode(struct embeddings_job *job, const char *template, uint32_t index)
+static bool rerank_encode(struct embeddings_job *job, uint32_t index)
 {
     const struct api_model *model = job->use.model;
     const struct text *query = &job->rerank.query, *document = &job->rerank.documents[index];
     struct token_list *out = &job->prompts[index];
-    struct buffer filled = {0};
     struct error cause;
-    enum error_code code;
     out->max = generator_context(model->generator);
-    if (template) {
-        rerank_fill(template, query, document, &filled);
-        code = filled.failed ? error_set(&cause, ERROR_NO_MEMORY, "not enough memory for a text")
-                             : tokenizer_encode(model->tokenizer, filled.data, filled.size,
-                                                TOKENIZE_PARSE_SPECIAL, out, &cause);
-        buffer_deinit(&filled);
-    } else {
-        code = rerank_join(model->tokenizer, query, document, out, &cause);
-    }
+    const enum error_code code = text_pair_encode(
+        model->model, model->tokenizer, (struct text_piece){query->data, query->size},
+        (struct text_piece){document->data, document->size}, out, &cause);
     if (code == ERROR_INVALID && out->count == out->max)
         return embeddings_too_long(job, "documents", index);
     if (!code && !out->count)
@@ -112,13 +38,11 @@ static bool rerank_encode(struct embeddings_job *job, const char *template, uint
 
 static bool rerank_prepare(struct embeddings_job *job)
 {
-    if (embeddings_hyperparameters(job)->pooling != POOLING_RANK)
-        return api_error_set(&job->work.err, 400, "invalid_request_error", NULL,
-                             "this model has no head that ranks (its file's pooling_type is not "
-                             "rank): ask a reranker, or compare vectors of /v1/embeddings");
-    const char *template = rerank_template(job->use.model->model);
+    struct error cause;
+    if (text_pair_check(job->use.model->model, &cause))
+        return api_error_from(&job->work.err, &cause);
     for (uint32_t i = 0; i < job->n_texts; i++) {
-        if (!rerank_encode(job, template, i))
+        if (!rerank_encode(job, i))
             return false;
     }
     return true;

@@ -45,6 +45,8 @@ extern const struct command command_move;
 extern const struct command command_sim;
 extern const struct command command_bench;
 extern const struct command command_logits;
+extern const struct command command_embed;
+extern const struct command command_rerank;
 extern const struct command command_tokenize;
 extern const struct command command_detokenize;
 extern const struct command command_render;

@@ -45,6 +45,8 @@ static const struct command *const commands[] = {
     &command_unload,
     &command_bench,
     &command_logits,
+    &command_embed,
+    &command_rerank,
     &command_devices,
     &command_top,
     &command_heat,

@@ -53,11 +53,17 @@ struct layer_cost model_layer_cost(const struct model *model, uint32_t layer)
 
 struct layer_cost model_input_cost(const struct model *model)
 {
-    const struct gguf_tensor *embedding = model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0);
-    return (struct layer_cost){
-        .bytes = embedding->size,
-        .bytes_per_token = embedding->size / (uint64_t)embedding->ne[1],
-    };
+    struct layer_cost cost = {0};
+    for (int i = 0; i < TENSOR_ROLE_COUNT; i++) {
+        const enum tensor_role role = (enum tensor_role)i;
+        const struct gguf_tensor *tensor =
+            tensor_role_place(role) == PLACE_FIRST ? model_tensor(model, role, 0) : NULL;
+        if (!tensor)
+            continue;
+        cost.bytes += tensor->size;
+        cost.bytes_per_token += tensor->size / (uint64_t)tensor->ne[1];
+    }
+    return cost;
 }
 
 struct layer_cost model_output_cost(const struct model *model)

@@ -62,7 +62,7 @@ struct layer_cost model_tensor_cost(const struct model *model, enum tensor_role 
                                     const struct gguf_tensor *tensor);
 struct layer_cost model_layer_cost(const struct model *model, uint32_t layer);
 struct layer_cost
-model_input_cost(const struct model *model); /* token embedding: one row per token */
+model_input_cost(const struct model *model); /* embeddings: one row of each per token */
 struct layer_cost model_output_cost(
     const struct model *model); /* output norm and head (the embedding again when tied) */
 uint64_t model_weight_bytes(const struct model *model);

@@ -280,6 +280,73 @@ static void test_wrong_words(void **state)
     expect_failure(2, "bench " LLAMA "-p 100 -c 50", "too small; this needs");
 }
 
+#define ENCODER "../embeddings/models/bert.gguf --devices cpu -t 1 "
+#define RERANKER "../embeddings/models/bert-xlmr-rank.gguf --devices cpu -t 1 "
+
+/* The vector is the reference's, which is not scaled. */
+static void check_vector(const char *line, yyjson_val *reference)
+{
+    yyjson_doc *doc = yyjson_read(line, strcspn(line, "\n"), 0);
+    assert_non_null(doc);
+    yyjson_val *got = yyjson_doc_get_root(doc);
+    double dot = 0, squares = 0;
+    assert_int_equal(yyjson_arr_size(got), yyjson_arr_size(reference));
+    for (size_t i = 0; i < yyjson_arr_size(got); i++) {
+        const double value = yyjson_get_num(yyjson_arr_get(reference, i));
+        dot += value * yyjson_get_num(yyjson_arr_get(got, i));
+        squares += value * value;
+    }
+    assert_true(dot * dot / squares > 0.9999 && dot > 0);
+    yyjson_doc_free(doc);
+}
+
+static void test_embed_prints_a_vector_a_line(void **state)
+{
+    (void)state;
+    char path[1024];
+    snprintf(path, sizeof path, "%s/embeddings/models/bert.json", getenv("MEDLEY_GOLDEN"));
+    yyjson_doc *doc = yyjson_read_file(path, 0, NULL, NULL);
+    assert_non_null(doc);
+    yyjson_val *texts = yyjson_obj_get(yyjson_doc_get_root(doc), "texts");
+    assert_int_equal(medley("embed " ENCODER "a --slots 2 --file - 2>/dev/null <<'END'\n"
+                            "The cat sat on the mat.\n\na\nEND"),
+                     0);
+    const char *line = out;
+    static const size_t order[] = {0, 1, 0};
+    for (size_t i = 0; i < 3; i++, line = strchr(line, '\n') + 1)
+        check_vector(line, yyjson_obj_get(yyjson_arr_get(texts, order[i]), "vector"));
+    assert_string_equal(line, "");
+    yyjson_doc_free(doc);
+}
+
+static void test_rerank_prints_the_best_first(void **state)
+{
+    (void)state;
+    assert_int_equal(medley("rerank " RERANKER "'what is a cat' 'a lazy cat on the mat' "
+                            "'the dog jumped over' world 'hello hello hello' --top 2 2>/dev/null"),
+                     0);
+    const char *second = strchr(out, '\n') + 1;
+    assert_non_null(strstr(out, "hello hello hello\n"));
+    assert_true(strstr(out, "hello hello hello\n") < second);
+    assert_non_null(strstr(second, "a lazy cat on the mat\n"));
+    assert_null(strchr(strchr(second, '\n') + 1, '\n'));
+    assert_true(atof(out) > -1.53 && atof(out) < -1.51);
+}
+
+static void test_vectors_that_cannot_be(void **state)
+{
+    (void)state;
+    expect_failure(2, "embed", "a model is missing");
+    expect_failure(2, "embed " ENCODER, "a text is missing");
+    expect_failure(1, "embed " ENCODER "--file nowhere.txt", "nowhere.txt");
+    expect_failure(1, "embed " RERANKER "a", "medley rerank");
+    expect_failure(2, "embed " ENCODER "aaaaaaaaaaaaaaaa -c 4", "context");
+    expect_failure(2, "rerank " RERANKER, "a model and a query");
+    expect_failure(2, "rerank " RERANKER "a", "a text is missing");
+    expect_failure(1, "rerank " ENCODER "a b", "no head that ranks");
+    expect_failure(1, "run " ENCODER "-p a --raw", "generates no text");
+}
+
 /* The numbers before "nothing else" are those of SAMPLER_FIELDS that do something, in its order. */
 static void test_the_help_of_run_has_every_setting_of_the_sampler(void **state)
 {
@@ -325,6 +392,9 @@ int main(void)
         cmocka_unit_test(test_wrong_words),
         cmocka_unit_test(test_the_help_of_run_has_every_setting_of_the_sampler),
         cmocka_unit_test(test_what_is_not_there),
+        cmocka_unit_test(test_embed_prints_a_vector_a_line),
+        cmocka_unit_test(test_rerank_prints_the_best_first),
+        cmocka_unit_test(test_vectors_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
