@@ -140,9 +140,9 @@ def bpe(writer):
 # ---- models ---------------------------------------------------------------------------------------
 
 
-def keys(writer, family, pooling, ff, causal=False, **more):
+def keys(writer, name, family, pooling, ff, causal=False, **more):
     writer.add("general.architecture", family)
-    writer.add("general.name", f"random {family}")
+    writer.add("general.name", f"random {name}")
     for name, value in dict(block_count=LAYERS, context_length=CONTEXT, embedding_length=EMBD,
                             feed_forward_length=ff, pooling_type=pooling).items():
         writer.add(f"{family}.{name}", U32(value))
@@ -176,7 +176,7 @@ def encoder(name, family, vocabulary, pooling, seed, ff=48, *, types=0, position
     r, writer = Random(seed), Writer()
     if mixture:
         more |= dict(expert_count=U32(EXPERTS), expert_used_count=U32(2), moe_every_n_layers=U32(2))
-    keys(writer, family, pooling, ff, **more)
+    keys(writer, name, family, pooling, ff, **more)
     n_vocab = vocabulary(writer)
     writer.add_tensor("token_embd.weight", r.matrix(n_vocab, EMBD, gain=6), "F32")
     if types:
@@ -212,7 +212,7 @@ def encoder(name, family, vocabulary, pooling, seed, ff=48, *, types=0, position
 
 def qwen3(name, pooling, seed, labels=0, ff=48):
     r, writer = Random(seed), Writer()
-    keys(writer, "qwen3", pooling, ff, causal=True, attention__head_count_kv=U32(1), rope__freq_base=1e6,
+    keys(writer, name, "qwen3", pooling, ff, causal=True, attention__head_count_kv=U32(1), rope__freq_base=1e6,
          attention__layer_norm_rms_epsilon=1e-6, **({"classifier__output_labels": ["yes", "no"]} if labels else {}))
     n_vocab = bpe(writer)
     d = EMBD // HEADS
