@@ -250,6 +250,75 @@ static void test_no_token_is_lost_whatever_others_take(void **state)
     assert_true(n_short > TRACES);
 }
 
+/* ---- texts that are read at once ---- */
+
+struct whole_machine {
+    uint32_t rows_max;
+    uint32_t n_calls, sizes[16];
+};
+
+static enum error_code whole_forward(void *arg, const struct batch *batch, const float *in,
+                                     float *out, struct error *err)
+{
+    struct whole_machine *machine = arg;
+    (void)in;
+    if (batch->n_rows > machine->rows_max)
+        return error_set(err, ERROR_NO_MEMORY, "%u rows", batch->n_rows);
+    assert_int_equal(batch->rows[0].position, 0); /* no rest of a text */
+    machine->sizes[machine->n_calls++] = batch->n_rows;
+    for (uint32_t i = 0; i < batch->n_rows; i++)
+        out[i] = (float)(100 * batch->rows[i].slot + batch->rows[i].position);
+    return ERROR_NONE;
+}
+
+static bool whole_wait(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+static enum error_code run_whole(struct whole_machine *machine, const uint32_t *texts, uint32_t n,
+                                 float *out)
+{
+    struct batch_row rows[64];
+    struct batch batch = {.rows = rows, .embeddings = true};
+    struct error err = {0};
+    bool was_short = false;
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t k = 0; k < texts[i]; k++)
+            rows[batch.n_rows++] = (struct batch_row){i, k, 0, true};
+    }
+    const struct batch_parts parts = {.forward = whole_forward,
+                                      .wait = whole_wait,
+                                      .arg = machine,
+                                      .out_width = 1,
+                                      .whole = true,
+                                      .outputs_only = true};
+    const enum error_code code = batch_parts_run(&parts, &batch, NULL, out, &was_short, &err);
+    for (uint32_t i = 0; !code && i < batch.n_rows; i++)
+        assert_true(out[i] == (float)(100 * rows[i].slot + rows[i].position));
+    return code;
+}
+
+static void test_texts_are_not_cut(void **state)
+{
+    (void)state;
+    static const uint32_t texts[] = {10, 3, 20, 1, 1, 15};
+    float out[64];
+    struct whole_machine machine = {.rows_max = 20};
+    assert_int_equal(run_whole(&machine, texts, 6, out), ERROR_NONE);
+    assert_true(machine.n_calls >= 3);
+    machine = (struct whole_machine){.rows_max = 50};
+    assert_int_equal(run_whole(&machine, texts, 6, out), ERROR_NONE);
+    assert_int_equal(machine.n_calls, 1);
+    machine = (struct whole_machine){.rows_max = 19}; /* the longest fits nowhere */
+    assert_int_equal(run_whole(&machine, texts, 6, out), ERROR_NO_MEMORY);
+    static const uint32_t one = 30;
+    machine = (struct whole_machine){.rows_max = 29};
+    assert_int_equal(run_whole(&machine, &one, 1, out), ERROR_NO_MEMORY);
+    assert_int_equal(machine.n_calls, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +327,7 @@ int main(void)
         cmocka_unit_test(test_up_again_with_hysteresis),
         cmocka_unit_test(test_who_was_not_looked_at_begins_at_the_top),
         cmocka_unit_test(test_no_token_is_lost_whatever_others_take),
+        cmocka_unit_test(test_texts_are_not_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

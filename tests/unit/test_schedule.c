@@ -126,6 +126,36 @@ static void test_embeddings_and_logits_are_apart(void **state)
     assert_int_equal(schedule.n_shares, 1);
 }
 
+/* Texts that are read at once: never a part of one, as many as fit, the longest waiting first even
+ * where it is larger than the rows there are. */
+static void test_texts_that_are_whole_are_not_cut(void **state)
+{
+    (void)state;
+    struct schedule_item items[] = {
+        {.waiting = 300, .served = 2, .embeddings = true, .whole = true},
+        {.waiting = 400, .served = 1, .embeddings = true, .whole = true},
+        {.waiting = 100, .served = 3, .embeddings = true, .whole = true},
+        {.waiting = 12, .served = 4, .embeddings = true, .whole = true}};
+    struct schedule schedule;
+    schedule_next(items, 4, &plain, &schedule);
+    assert_true(schedule.embeddings);
+    assert_int_equal(schedule.n_rows, 512);
+    assert_int_equal(rows_of(&schedule, 0), 0);
+    assert_int_equal(rows_of(&schedule, 1), 400);
+    assert_int_equal(rows_of(&schedule, 2), 100);
+    assert_int_equal(rows_of(&schedule, 3), 12);
+    struct schedule_limits limits = plain;
+    limits.rows = 64; /* memory is short */
+    schedule_next(items, 4, &limits, &schedule);
+    assert_int_equal(schedule.n_shares, 1);
+    assert_int_equal(rows_of(&schedule, 1), 400);
+    limits = plain;
+    limits.devices = 4; /* so that each has one */
+    schedule_next(items, 4, &limits, &schedule);
+    assert_int_equal(rows_of(&schedule, 1), 400);
+    assert_int_equal(schedule.n_shares, 1);
+}
+
 static void test_all_outputs_are_bounded_together(void **state)
 {
     (void)state;
@@ -236,6 +266,7 @@ int main(void)
         cmocka_unit_test(test_streams_are_spread_over_devices),
         cmocka_unit_test(test_a_prompt_is_cut_so_that_devices_overlap),
         cmocka_unit_test(test_embeddings_and_logits_are_apart),
+        cmocka_unit_test(test_texts_that_are_whole_are_not_cut),
         cmocka_unit_test(test_all_outputs_are_bounded_together),
         cmocka_unit_test(test_random_workloads_end_and_nobody_starves),
     };
