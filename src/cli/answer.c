@@ -45,6 +45,15 @@ uint64_t answer_count(struct answer *answer, yyjson_val *object, const char *key
     return 0;
 }
 
+double answer_number(struct answer *answer, yyjson_val *object, const char *key)
+{
+    yyjson_val *value = yyjson_obj_get(object, key);
+    if (yyjson_is_num(value))
+        return yyjson_get_num(value);
+    answer_fail(answer, key, "not a number");
+    return 0;
+}
+
 bool answer_flag(struct answer *answer, yyjson_val *object, const char *key)
 {
     yyjson_val *value = yyjson_obj_get(object, key);

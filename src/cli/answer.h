@@ -30,6 +30,7 @@ enum error_code answer_failed(const struct answer *answer, struct error *err);
  * as an object). */
 const char *answer_text(struct answer *answer, yyjson_val *object, const char *key);
 uint64_t answer_count(struct answer *answer, yyjson_val *object, const char *key);
+double answer_number(struct answer *answer, yyjson_val *object, const char *key);
 bool answer_flag(struct answer *answer, yyjson_val *object, const char *key);
 yyjson_val *answer_list(struct answer *answer, yyjson_val *object, const char *key);
 yyjson_val *answer_object(struct answer *answer, yyjson_val *object, const char *key);

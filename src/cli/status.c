@@ -175,6 +175,20 @@ static const char *limit_text(const char *limit)
     return "";
 }
 
+/* How replies went beside the forecast: "74.0 of 75.0 tok/s". */
+static void add_served(struct answer *answer, yyjson_val *instance, struct table *table)
+{
+    yyjson_val *served = answer_object_if(answer, instance, "served");
+    if (!served || !yyjson_obj_get(served, "decode_error")) {
+        table_cell(table, "-");
+        return;
+    }
+    const double measured = answer_number(answer, served, "decode_tokens_per_s"),
+                 forecast = answer_number(answer, served, "forecast_decode_tokens_per_s"),
+                 error = answer_number(answer, served, "decode_error");
+    table_cell(table, "%.1f of %.1f tok/s (%+.0f %%)", measured, forecast, 100 * error);
+}
+
 static void add_instance(struct answer *answer, yyjson_val *instance, struct table *table)
 {
     struct buffer where = {0};
@@ -191,6 +205,7 @@ static void add_instance(struct answer *answer, yyjson_val *instance, struct tab
                    limit_text(answer_text_if(answer, instance, "survives_limit")));
     else
         table_cell(table, "?");
+    add_served(answer, instance, table);
     table_cell(table, "%s", where.data ? where.data : "-");
     buffer_deinit(&where);
 }
@@ -216,8 +231,8 @@ static enum error_code cmd_status_print_table(struct table *table, const char *n
 static enum error_code cmd_status_print(yyjson_doc *doc, struct error *err)
 {
     static const char *const model_titles[] = {"MODEL", "SIZE", "LAYERS", "ARCHITECTURE", NULL};
-    static const char *const instance_titles[] = {"INSTANCE", "MODEL", "STATE",
-                                                  "SURVIVES", "WHERE", NULL};
+    static const char *const instance_titles[] = {"INSTANCE", "MODEL", "STATE", "SURVIVES",
+                                                  "FORECAST", "WHERE", NULL};
     yyjson_val *root = yyjson_doc_get_root(doc);
     struct answer answer = {0};
     struct buffer head = {0};

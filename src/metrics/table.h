@@ -130,6 +130,10 @@ enum {
       "Forecast for all streams together.")                                                        \
     X(INSTANCE_PREFILL, "medley_instance_forecast_prefill_tokens_per_second", GAUGE, "model",      \
       "Forecast for one prompt.")                                                                  \
+    X(INSTANCE_DECODE_ERROR, "medley_instance_forecast_error_decode", GAUGE, "model",              \
+      "Tokens a second of its replies by the forecast, less 1: below 0 is slower.")                \
+    X(INSTANCE_FIRST_ERROR, "medley_instance_forecast_error_first_token", GAUGE, "model",          \
+      "Time to the first token by the forecast, less 1: above 0 is slower.")                       \
     X(STAGE_LAYERS, "medley_stage_layers", GAUGE, "model,device",                                  \
       "Layers of the model on this node's device.")                                                \
     X(SLOTS, "medley_slots", GAUGE, "model", "Sequences that can run at once.")                    \

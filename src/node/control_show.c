@@ -11,6 +11,7 @@
 #include "node/lead.h"
 #include "node/live.h"
 #include "node/peers.h"
+#include "node/served.h"
 #include "node/spreading.h"
 #include "placing/placing.h"
 #include "topology/link.h"
@@ -69,6 +70,29 @@ static void put_forecast(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_
                                 forecast.prefill_tokens_per_s);
 }
 
+/* What replies took, beside that: control.md. */
+static void put_served(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
+                       const Cluster__Instance *instance)
+{
+    const struct served_error served = served_of(daemon, instance);
+    double error;
+    if (!served.n_replies && served.first_token_s <= 0)
+        return;
+    yyjson_mut_val *item = yyjson_mut_obj_add_obj(doc, object, "served");
+    yyjson_mut_obj_add_uint(doc, item, "replies", served.n_replies);
+    if (served_decode_error(&served, &error)) {
+        yyjson_mut_obj_add_real(doc, item, "decode_tokens_per_s", served.tokens_per_s);
+        yyjson_mut_obj_add_real(doc, item, "forecast_decode_tokens_per_s",
+                                served.forecast_tokens_per_s);
+        yyjson_mut_obj_add_real(doc, item, "decode_error", error);
+    }
+    if (served_first_token_error(&served, &error)) {
+        yyjson_mut_obj_add_real(doc, item, "first_token_s", served.first_token_s);
+        yyjson_mut_obj_add_real(doc, item, "forecast_first_token_s", served.forecast_first_token_s);
+        yyjson_mut_obj_add_real(doc, item, "first_token_error", error);
+    }
+}
+
 /* How many machines can be lost, whichever they are; nothing: nobody has said. */
 static void put_survival(const struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
                          const Cluster__Instance *instance)
@@ -99,6 +123,7 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
     yyjson_mut_obj_add_uint(doc, object, "epoch", instance->current ? instance->current->epoch : 0);
     control_show_put_stages(daemon, doc, object, instance->current);
     put_forecast(daemon, doc, object, instance);
+    put_served(daemon, doc, object, instance);
     put_survival(daemon, doc, object, instance);
 }
 

@@ -18,6 +18,7 @@
 #include "node/lead.h"
 #include "node/lend.h"
 #include "node/live.h"
+#include "node/served.h"
 #include "node/spreading.h"
 #include "placing/placing.h"
 #include "relay/relay.h"
@@ -239,6 +240,7 @@ struct told_now {
     Node__Problem problems[USES_MAX], *problem_list[USES_MAX];
     char *models[LIMIT_CLUSTER_MODELS], *unreached[LIMIT_CLUSTER_NODES];
     struct spreading_told spreading;
+    struct served_told served;
 };
 
 static void links_fill_now(struct daemon *daemon, struct told_now *told, Node__Now *now)
@@ -255,6 +257,7 @@ static void links_fill_now(struct daemon *daemon, struct told_now *told, Node__N
     now->has_disk_bytes_per_s = now->disk_bytes_per_s != 0;
     lend_tell(daemon, now);
     spreading_tell(daemon, &told->spreading, now);
+    served_tell(daemon, &told->served, now);
     daemon_alerts_tell(daemon, now);
     now->has_stops = now->stops = daemon->stopping;
     now->has_takes_no_part = now->takes_no_part = agreement_failure(daemon->agreement) != NULL;
@@ -273,12 +276,13 @@ void daemon_tell_now(struct daemon *daemon)
     links_fill_now(daemon, &told, &now);
     message_encode(&now.base, &bytes);
     const uint64_t sign = links_sign_now(&now), news = links_sign_news(&now);
-    now.n_uses = now.n_problems = now.n_models = now.n_unreached = now.n_tells =
+    now.n_uses = now.n_problems = now.n_models = now.n_unreached = now.n_tells = now.n_served =
         0; /* not its own */
     now.models = now.unreached = NULL;
     now.uses = NULL;
     now.problems = NULL;
     now.tells = NULL;
+    now.served = NULL;
     now.lends_nothing = NULL;
     spreading_untell(&now);
     placing_now_clear(&now);

@@ -8,6 +8,7 @@
 #include "metrics/page.h"
 #include "node/daemon_run.h"
 #include "node/peers.h"
+#include "node/served.h"
 #include "pipeline/driver.h"
 #include "request/driver_metrics.h"
 #include "weights/weights.h"
@@ -240,7 +241,7 @@ static void metrics_write_links(const struct daemon *daemon, struct metrics_page
 struct metrics_instance {
     const char *model;
     struct driver_stats stats;
-    double stages, nodes, decode, prefill;
+    double stages, nodes, decode, prefill, decode_error, first_token_error; /* NAN: unknown */
 };
 
 static double metrics_count_nodes(const Cluster__Placement *placement)
@@ -262,6 +263,7 @@ static bool metrics_instance_of(struct daemon *daemon, const Cluster__Instance *
     if (!driver || !instance->current)
         return false;
     const struct run_forecast *forecast = daemon_run_forecast(daemon, instance);
+    const struct served_error served = served_of(daemon, instance);
     *out = (struct metrics_instance){
         .model = instance->id,
         .stats = driver_stats(driver),
@@ -270,6 +272,10 @@ static bool metrics_instance_of(struct daemon *daemon, const Cluster__Instance *
         .decode = forecast->decode_tokens_per_s > 0 ? forecast->decode_tokens_per_s : NAN,
         .prefill = forecast->prefill_tokens_per_s > 0 ? forecast->prefill_tokens_per_s : NAN,
     };
+    if (!served_decode_error(&served, &out->decode_error))
+        out->decode_error = NAN;
+    if (!served_first_token_error(&served, &out->first_token_error))
+        out->first_token_error = NAN;
     return true;
 }
 
@@ -287,6 +293,12 @@ static void metrics_put_instances(const struct metrics_instance *list, uint32_t 
         metrics_put(page, METRIC_INSTANCE_DECODE, METRICS_LABELS(list[i].model), list[i].decode);
     for (uint32_t i = 0; i < n; i++)
         metrics_put(page, METRIC_INSTANCE_PREFILL, METRICS_LABELS(list[i].model), list[i].prefill);
+    for (uint32_t i = 0; i < n; i++)
+        metrics_put(page, METRIC_INSTANCE_DECODE_ERROR, METRICS_LABELS(list[i].model),
+                    list[i].decode_error);
+    for (uint32_t i = 0; i < n; i++)
+        metrics_put(page, METRIC_INSTANCE_FIRST_ERROR, METRICS_LABELS(list[i].model),
+                    list[i].first_token_error);
     for (uint32_t i = 0; i < n; i++)
         drivers[i] = (struct driver_figures){list[i].model, list[i].stats};
     driver_metrics_write(drivers, n, page);

@@ -9,6 +9,7 @@
 #include "node/daemon_tls.h"
 #include "node/history.h"
 #include "node/rates.h"
+#include "node/served.h"
 #include "node/sign.h"
 
 #include "node.pb-c.h"
@@ -123,6 +124,7 @@ struct daemon {
     Node__Now *now; /* of this node, as told last; NULL: not yet */
     struct catalogue *catalogue;
     struct run_forecast run_forecasts[RUN_FORECASTS];
+    struct served_row served[SERVED_MAX];
     uint64_t term_seen, n_elections; /* of the log, since this node began */
     struct peer *peers;
     bool is_leaving;

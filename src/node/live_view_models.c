@@ -5,6 +5,7 @@
 #include "node/live.h"
 #include "node/live_view.h"
 #include "node/peers.h"
+#include "node/served.h"
 #include "node/spreading.h"
 #include "placement/problem.h"
 #include "relay/relay.h"
@@ -204,6 +205,18 @@ static void view_put_service(struct live_view *view, yyjson_mut_val *item,
     view_whole(view, item, "requests_waiting", driving->has_waiting, driving->waiting);
 }
 
+/* What replies took beside the forecast, since its driver was opened. */
+static void view_put_served(struct live_view *view, yyjson_mut_val *item,
+                            const Cluster__Instance *instance)
+{
+    const struct served_error served = served_of(view->daemon, instance);
+    double decode = 0, first = 0;
+    const bool has_decode = served_decode_error(&served, &decode),
+               has_first = served_first_token_error(&served, &first);
+    view_number(view, item, "forecast_error_decode", has_decode, view_round(decode));
+    view_number(view, item, "forecast_error_first_token", has_first, view_round(first));
+}
+
 static void view_put_instance(struct live_view *view, yyjson_mut_val *list,
                               const Cluster__Instance *instance)
 {
@@ -233,6 +246,7 @@ static void view_put_instance(struct live_view *view, yyjson_mut_val *list,
     view_whole(view, item, "requests_active", true, view_count_requests(view, instance->id));
     const Node__Survival *survival = spreading_survival(view->daemon, instance->id);
     view_whole(view, item, "survives", survival != NULL, survival ? survival->losses : 0);
+    view_put_served(view, item, instance);
     view_put_service(view, item, instance, phase);
 }
 

@@ -51,6 +51,16 @@ static void driver_take_wishes(struct driver *driver, struct driver_wishes *out)
     }
 }
 
+static void driver_add_served(struct driver_served *sum, const struct driver_served *more)
+{
+    sum->replies += more->replies;
+    sum->reply_tokens += more->reply_tokens;
+    sum->reply_ns += more->reply_ns;
+    sum->prompts += more->prompts;
+    sum->prompt_rows += more->prompt_rows;
+    sum->prompt_ns += more->prompt_ns;
+}
+
 /* With the lock. */
 static void driver_publish(struct driver *driver)
 {
@@ -69,6 +79,7 @@ static void driver_publish(struct driver *driver)
     for (uint32_t i = 0; i < driver->slots.n_slots && driver->options.cells; i++)
         stats->parked += driver->slots.slots[i].parked;
     stats->cells_free = driver->slots.map.n_unused * KV_PADDING;
+    driver_add_served(&stats->served, &gain->served);
     driver->gain = (struct driver_gain){0};
     assert(stats->slots_busy <= stats->slots_total);
 }

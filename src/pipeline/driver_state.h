@@ -28,6 +28,7 @@
 struct driver_gain {
     uint32_t n_admitted, n_parked;
     uint64_t prompt_tokens, cached_tokens, generated_tokens, steps, rows;
+    struct driver_served served;
 };
 
 /* What a step is asked to do beside `queue` and `cancelled`: taken out of the driver with those. */

@@ -22,6 +22,22 @@ enum {
 
 /* ---- the end of a sequence ------------------------------------------------------------ */
 
+/* A prompt without an answer has no first token. */
+static void step_note_served(struct driver_served *served, const struct sequence *sequence,
+                             const struct request_usage *usage)
+{
+    if (!sequence->first_token_ns)
+        return;
+    served->prompts++;
+    served->prompt_rows += usage->prompt_tokens - usage->cached_tokens;
+    served->prompt_ns += usage->prefill_ns;
+    if (usage->generated_tokens < 2)
+        return;
+    served->replies++;
+    served->reply_tokens += usage->generated_tokens - 1;
+    served->reply_ns += usage->decode_ns;
+}
+
 static void step_finish(struct driver *driver, struct sequence *sequence, enum finish_reason reason,
                         const struct error *err)
 {
@@ -39,6 +55,7 @@ static void step_finish(struct driver *driver, struct sequence *sequence, enum f
     usage.queued_ns = admitted_ns - sequence->submitted_ns;
     usage.prefill_ns = first_ns - admitted_ns;
     usage.decode_ns = now_ns - first_ns;
+    step_note_served(&driver->gain.served, sequence, &usage);
     if (sequence->slot != SLOT_NONE) {
         driver->slots.slots[sequence->slot].sequence = NULL;
         driver->slots.slots[sequence->slot].parked = false;

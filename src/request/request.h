@@ -124,6 +124,12 @@ enum error_code request_copy(const struct request *request, uint32_t more, struc
 void request_copy_deinit(struct request *copy); /* zeroed is fine */
 
 /* Counted by whoever answers requests, since it was opened. */
+/* Of replies that have ended, well or not: what the forecast is compared with. */
+struct driver_served {
+    uint64_t replies, reply_tokens, reply_ns; /* of two tokens or more; the first aside */
+    uint64_t prompts, prompt_rows, prompt_ns; /* rows that were computed; slot → first token */
+};
+
 struct driver_stats {
     uint32_t slots_total, slots_busy, queued;
     uint64_t requests_total, prompt_tokens_total, cached_tokens_total, generated_tokens_total;
@@ -132,4 +138,5 @@ struct driver_stats {
     uint32_t parked;                  /* of slots_busy: wait for cells */
     uint64_t parked_total;
     uint64_t prompt_row_ns; /* of prompts of late, on the slowest stage; 0: not known */
+    struct driver_served served;
 };

@@ -86,6 +86,25 @@ def measured(live):
     return instance.get("measured_decode_tokens_per_s", 0) > 0
 
 
+def forecast_is_compared(world, live, laptop):
+    with world.step("every node knows how the replies went beside the forecast"):
+        served = wait("it is told", lambda: instance_of(laptop).get("served"), 30)
+        rates = served["decode_tokens_per_s"], served["forecast_decode_tokens_per_s"]
+        check(min(rates) > 0 and served["replies"] >= 6, served)
+        check(abs(served["decode_error"] - (rates[0] / rates[1] - 1)) < 1e-6, served)
+        check(served["first_token_s"] > 0, served)
+        check(" tok/s (" in laptop.medley("status").out, "status shows it")
+        live.wait(
+            "the view has it",
+            lambda live: "forecast_error_decode" in live.view["instances"][NAME],
+        )
+        world.say(f"served: {served}")
+
+
+def instance_of(asked):
+    return next(one for one in asked.json("status")["instances"] if one["id"] == NAME)
+
+
 def history(asked, **which):
     query = "&".join(f"{name}={value}" for name, value in which.items())
     return asked.http("GET", f"/api/history?{query}")
@@ -189,6 +208,7 @@ def scenario(world):
     live = readings_arrive(world, laptop, tower)
     heat_arrives(world, live, laptop, tower)
     power_arrives(world, live, laptop)
+    forecast_is_compared(world, live, laptop)
     minute_is_right(world, live, laptop)
     commands_show_it(world, laptop)
     stages_and_deaths_are_told(world, live, laptop, tower)

@@ -178,6 +178,8 @@ static void test_status(void **state)
           "\"voters\":3,\"nodes\":4},\"api\":\"http://"
           "127.0.0.1:8080\",\"listening\":[\"[::]:7979\"],"
           "\"code\":\"K7QM-4XZD\",\"instances\":[{\"survives\":1,\"survives_limit\":\"weights\","
+          "\"served\":{\"replies\":3,\"decode_tokens_per_s\":74.04,"
+          "\"forecast_decode_tokens_per_s\":75.01,\"decode_error\":-0.0129},"
           "\"id\":\"demo-1\",\"model\":\"demo\",\"active\":"
           "true,"
           "\"state\":\"loading\",\"problem\":null,\"epoch\":3,\"stages\":" STAGES "}],"
@@ -196,8 +198,9 @@ static void test_status(void **state)
              "demo   2.5 MiB  11      llama\n"
              "new    2.5 MiB  11      llama; 1.0 MiB of 2.0 MiB fetched here\n"
              "\n"
-             "INSTANCE  MODEL  STATE    SURVIVES     WHERE\n"
-             "demo-1    demo   loading  1 (weights)  tower cuda0 layers 0-9, laptop cpu layer 10 "
+             "INSTANCE  MODEL  STATE    SURVIVES     FORECAST                   WHERE\n"
+             "demo-1    demo   loading  1 (weights)  74.0 of 75.0 tok/s (-1 %)  tower cuda0 layers "
+             "0-9, laptop cpu layer 10 "
              "(loading: disk is slow)\n");
     EXPECT(0, "status --json", "\"term\": 7");
 }

@@ -299,6 +299,41 @@ static void test_the_queue_is_bounded(void **state)
     world_close(&world);
 }
 
+/* What the forecast is compared with is the sum of what the requests were told. */
+static void test_what_replies_took_is_added_up(void **state)
+{
+    (void)state;
+    static struct client clients[4];
+    static const uint32_t n_predict[4] = {20, 1, 9, 0};
+    struct driver_served sum = {0};
+    struct driver_served served;
+    struct world world;
+    world_open(&world, 2, 2, &(struct driver_options){.n_slots = 1, .context = 500});
+    for (int i = 0; i < 4; i++) {
+        client_init(&clients[i], 40 + (uint64_t)i, 10, n_predict[i]);
+        run(&clients[i], &world);
+        const struct request_usage *usage = &clients[i].usage;
+        assert_int_equal(usage->generated_tokens, n_predict[i]);
+        if (usage->generated_tokens) {
+            sum.prompts++;
+            sum.prompt_rows += usage->prompt_tokens - usage->cached_tokens;
+            sum.prompt_ns += usage->prefill_ns;
+        }
+        if (usage->generated_tokens > 1) {
+            sum.replies++;
+            sum.reply_tokens += usage->generated_tokens - 1;
+            sum.reply_ns += usage->decode_ns;
+        }
+    }
+    do /* it is published with the step's end */
+        served = driver_stats(world.driver).served;
+    while (served.prompts < sum.prompts);
+    assert_memory_equal(&served, &sum, sizeof sum);
+    assert_int_equal(served.replies, 2);
+    assert_int_equal(served.reply_tokens, 19 + 8);
+    world_close(&world);
+}
+
 static void test_cancelling_queued_running_and_prefilling(void **state)
 {
     (void)state;
@@ -542,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_the_context_bounds_the_answer),
         cmocka_unit_test(test_impossible_requests_are_refused),
         cmocka_unit_test(test_the_queue_is_bounded),
+        cmocka_unit_test(test_what_replies_took_is_added_up),
         cmocka_unit_test(test_cancelling_queued_running_and_prefilling),
         cmocka_unit_test(test_closing_cancels_what_runs),
         cmocka_unit_test(test_a_failing_stage_ends_the_request_and_no_more),

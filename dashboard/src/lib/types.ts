@@ -117,6 +117,8 @@ export interface Instance {
   forecast_prefill_tokens_per_s?: Maybe<number>;
   measured_decode_tokens_per_s?: Maybe<number>;
   measured_prefill_tokens_per_s?: Maybe<number>;
+  forecast_error_decode?: Maybe<number>;
+  forecast_error_first_token?: Maybe<number>;
   requests_active?: Maybe<number>;
   requests_waiting?: Maybe<number>;
   pause?: Maybe<{ since_ms: number; why: string }>;
