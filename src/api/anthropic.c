@@ -173,6 +173,11 @@ static void anthropic_whole(struct completion *completion, const struct response
     buffer_text(out, "}");
 }
 
+static void anthropic_write_count(const struct completion *completion, struct buffer *out)
+{
+    buffer_printf(out, "{\"input_tokens\":%zu}", completion->prompts[0].count);
+}
+
 static const struct dialect anthropic_dialect = {.id = "msg",
                                                  .read = anthropic_read,
                                                  .begin = anthropic_begin,
@@ -180,7 +185,7 @@ static const struct dialect anthropic_dialect = {.id = "msg",
                                                  .end = anthropic_end,
                                                  .whole = anthropic_whole};
 static const struct dialect anthropic_count = {
-    .id = "msg", .counts = true, .read = anthropic_read_count};
+    .id = "msg", .read = anthropic_read_count, .prepared = anthropic_write_count};
 
 void anthropic_handle(struct exchange *exchange)
 {

@@ -32,6 +32,7 @@ static void completion_release(struct request_work *work)
     buffer_deinit(&completion->answer);
     buffer_deinit(&completion->arguments);
     buffer_deinit(&completion->history);
+    buffer_deinit(&completion->rendered);
     token_batch_deinit(&completion->batch);
     buffer_deinit(&completion->out);
     buffer_deinit(&completion->json);
@@ -184,8 +185,8 @@ static void completion_prepared(struct request_work *work)
     completion->busy = true;
     if (work->exchange && work->err.status)
         completion_fail(completion, &work->err);
-    else if (work->exchange && completion->dialect && completion->dialect->counts)
-        completion_answer_count(completion);
+    else if (work->exchange && completion->dialect && completion->dialect->prepared)
+        completion_answer_prepared(completion);
     else if (work->exchange)
         completion_submit(completion);
     completion->busy = was_busy;
@@ -290,7 +291,9 @@ static void completion_parsed(struct request_work *work)
         completion_begin_record(completion, exchange);
         completion->use.owner = completion;
         completion->use.opened = completion_opened;
-        model_use_begin(&completion->use, work->exchange, completion->request.model);
+        const struct text *model = &completion->request.model;
+        model_use_begin(&completion->use, work->exchange,
+                        completion->dialect && !model->size ? (struct text){0} : *model);
         const bool lines = completion->dialect && completion->dialect->lines;
         if (completion->use.asking && completion->request.stream && !lines)
             exchange_stream_wait(exchange, "loading model");

@@ -44,9 +44,10 @@ struct completion {
     uint64_t first_token_ns;
     uint32_t n_events;
     size_t block_from;
-    struct buffer history; /* messages so far, see responses.h */
-    bool keeps;            /* … which the next request may go on from */
-    uint64_t grant;        /* of whoever asks */
+    struct buffer history;  /* messages so far, see responses.h */
+    struct buffer rendered; /* the prompt's text, where it is all that is wanted */
+    bool keeps;             /* … which the next request may go on from */
+    uint64_t grant;         /* of whoever asks */
     struct buffer arguments;
     size_t n_body; /* bytes */
     struct generation_request request;
@@ -90,8 +91,8 @@ void completion_end_choice(struct completion_choice *choice);
 void completion_end_answer(struct completion *completion);
 void completion_fail(struct completion *completion, const struct api_error *err);
 void completion_answer_out_of_memory(struct completion *completion);
-/* The prompt is ready, and only its tokens are wanted. */
-void completion_answer_count(struct completion *completion);
+/* The prompt is ready, and nothing else is wanted. */
+void completion_answer_prepared(struct completion *completion);
 void completion_cancel_choice(struct completion_choice *choice);
 void completion_end_record(struct completion *completion,
                            enum record_outcome outcome);       /* once; completion.c */

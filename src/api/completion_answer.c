@@ -414,9 +414,9 @@ static void completion_written(struct request_work *work)
     completion_free_when_over(completion);
 }
 
-void completion_answer_count(struct completion *completion)
+void completion_answer_prepared(struct completion *completion)
 {
-    buffer_printf(&completion->answer, "{\"input_tokens\":%zu}", completion->prompts[0].count);
+    completion->dialect->prepared(completion, &completion->answer);
     completion_end_record(completion, RECORD_DONE);
     if (completion->answer.failed)
         completion_answer_out_of_memory(completion);

@@ -115,6 +115,8 @@ static void completion_render(struct completion *completion, const struct buffer
             api_error_field(err, "messages", "the model's chat template: %s", cause.text);
     } else {
         struct prompt_input prompt = {.text = {text->data, text->size}};
+        if (completion->dialect && completion->dialect->prepared)
+            buffer_append(&completion->rendered, text->data, text->size);
         completion_prepare_encode(completion, &prompt, &completion->prompts[0]);
     }
 }

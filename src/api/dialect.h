@@ -9,11 +9,12 @@ struct dialect {
     const char *id;   /* what ids of its answers begin with */
     bool lines;       /* streams are lines of JSON, not server-sent events */
     bool keeps_parts; /* the choice keeps what it says of a stream, too */
-    bool counts;      /* only the prompt's tokens are wanted */
     /* On the preparer, pure: the body as OpenAI's interface has it, for completion->kind, which it
      * may set. False: `err` is set. */
     bool (*read)(struct completion *completion, const char *body, size_t size, struct buffer *out,
                  struct api_error *err);
+    /* Only the prompt is wanted: the answer, on the loop; NULL: it is answered by generating. */
+    void (*prepared)(const struct completion *completion, struct buffer *out);
     /* Of a stream, on the loop; NULL: nothing is to be said. They write completion->json, and send
      * it with dialect_send(). */
     void (*begin)(struct completion *completion);
