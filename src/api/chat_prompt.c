@@ -197,9 +197,11 @@ bool chat_prompt_write(const struct generation_request *request,
         ok ? yyjson_mut_write_opts(doc, YYJSON_WRITE_NOFLAG, &json_memory, &size, NULL) : NULL;
     if (json)
         buffer_append(out, json, size);
+    const bool written = json && !out->failed;
     yyjson_doc_free(read);
     yyjson_mut_doc_free(doc);
     mem_free(json);
-    return (json && !out->failed) || err->status ||
-           api_error_set(err, 503, "server_error", "no_memory", "not enough memory for the prompt");
+    if (!written && !err->status)
+        api_error_set(err, 503, "server_error", "no_memory", "not enough memory for the prompt");
+    return written;
 }
