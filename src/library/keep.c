@@ -154,7 +154,7 @@ static void keep_remove_folders(const char *path)
     }
 }
 
-/* With its pin and, of one being fetched, its record. */
+/* With its pin and, of one being fetched, its records. */
 static enum error_code keep_remove_file(const char *path, struct error *err)
 {
     char beside[PATH_MAX];
@@ -164,9 +164,12 @@ static enum error_code keep_remove_file(const char *path, struct error *err)
         return error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
     if (snprintf(beside, sizeof beside, "%s.pin", path) < (int)sizeof beside)
         unlink(beside);
-    if (is_part &&
-        snprintf(beside, sizeof beside, "%.*s.pull", (int)(length - part), path) < PATH_MAX)
-        unlink(beside);
+    static const char *const records[] = {"pull", "live"};
+    for (int i = 0; is_part && i < 2; i++) {
+        if (snprintf(beside, sizeof beside, "%.*s.%s", (int)(length - part), path, records[i]) <
+            PATH_MAX)
+            unlink(beside);
+    }
     return ERROR_NONE;
 }
 

@@ -152,6 +152,7 @@ static void test_each_place_in_its_own_layout(void **state)
     (void)state;
     put_model("state/pulled/hf/org/repo/a-Q4_K_M.gguf");
     put_model("state/pulled/ollama/tiny/1b.gguf");
+    put_model("state/pulled/ollama/user/small/2b.gguf");
     put_model("state/pulled/url/example.test/" HASH "/b.gguf");
     put_model("mine/deep/er/c.gguf");
     put_model("given/d.gguf");
@@ -166,7 +167,8 @@ static void test_each_place_in_its_own_layout(void **state)
              "\",\"size\":1000}]}");
     set_folder("MEDLEY_MODELS", "mine");
     look();
-    assert_int_equal(found.n, 9);
+    assert_int_equal(found.n, 10);
+    expect("user/small:2b", LIBRARY_PULLED, LIBRARY_WHOLE);
     expect("org/repo/a-Q4_K_M", LIBRARY_PULLED, LIBRARY_WHOLE);
     expect("tiny:1b", LIBRARY_PULLED, LIBRARY_WHOLE);
     expect("example.test/b", LIBRARY_PULLED, LIBRARY_WHOLE);
@@ -448,6 +450,7 @@ static void test_remove_takes_only_what_was_fetched(void **state)
     put_model("state/pulled/hf/o/s/given.gguf");
     put_text("state/pulled/hf/o/s/half.gguf.part", "x");
     put_text("state/pulled/hf/o/s/half.gguf.pull", "{}");
+    put_text("state/pulled/hf/o/s/half.gguf.live", "");
     put_text("state/files", path_of("state/pulled/hf/o/s/given.gguf"));
     put_model("home/.cache/llama.cpp/theirs.gguf");
     expect_kept("theirs", ERROR_INVALID, "was not fetched by Medley");
@@ -461,6 +464,7 @@ static void test_remove_takes_only_what_was_fetched(void **state)
     assert_true(is_there("state/pulled/hf/o/s/given.gguf"));
     assert_int_equal(library_remove(again("o/s/half"), &err), 0);
     assert_false(is_there("state/pulled/hf/o/s/half.gguf.pull"));
+    assert_false(is_there("state/pulled/hf/o/s/half.gguf.live"));
     const int fd = open(path_of("state/pulled/ollama/t/1.gguf"), O_RDONLY | O_CLOEXEC);
     assert_int_equal(library_pin(again("t:1"), false, &err), 0);
     assert_int_equal(flock(fd, LOCK_SH), 0);
