@@ -127,6 +127,7 @@ def revoked(world, server, file, tokens):
 
 def scenario(world):
     file = world.folder / "tokens.json"
+    world.model = str(world.long_model(16384))
     starts(world, file)
     server = world.serve("--tokens", file, "--context", 16384)
     with world.step("before the first token the loopback is open; from then on it is not"):

@@ -504,6 +504,17 @@ class World:
         shutil.copy(self.model, path)
         return path
 
+    def long_model(self, tokens, name="long.gguf"):
+        """A copy whose file says that it was trained for so many tokens: for long answers, not for
+        good ones."""
+        path = self.copy_of_model(name)
+        bytes_ = bytearray(path.read_bytes())
+        key = b".context_length" + (4).to_bytes(4, "little")  # a u32
+        at = bytes_.index(key) + len(key)
+        bytes_[at : at + 4] = tokens.to_bytes(4, "little")
+        path.write_bytes(bytes_)
+        return path
+
     def wire_bytes(self, node):
         """What it has sent and heard on its cable, with all headers."""
         found = json.loads(ip("-s", "-j", "link", "show", node.network.port))[0]["stats64"]

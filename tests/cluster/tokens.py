@@ -197,7 +197,7 @@ def scenario(world):
     with world.step("two nodes and a model"):
         options = {name: ["--sim", world.sim(name)] for name in ("laptop", "tower")}
         laptop, tower = world.cluster("laptop", "tower", **options)
-        laptop.medley("place", world.model, "--streams", "4", "-c", "4096")
+        laptop.medley("place", world.long_model(4096), "--streams", "4", "-c", "4096")
         laptop.medley("move", "--off")
         laptop.medley("move", MODEL, "--to", "laptop/sim:laptop:5", ok=None)
     with world.step("a token that was made on one node works on both, and is needed"):
