@@ -24,6 +24,7 @@ static void completion_release(struct request_work *work)
         token_list_deinit(&completion->prompts[i]);
     for (uint32_t i = 0; completion->echoes && i < completion->request.n_prompts; i++)
         buffer_deinit(&completion->echoes[i]);
+    constraint_release(completion->constraint);
     tool_table_deinit(&completion->tools);
     mem_free(completion->choices);
     mem_free(completion->prompts);
@@ -141,6 +142,7 @@ static bool submit_choice(struct completion_choice *choice, struct api_error *er
         .n_top_logprobs = asked->n_top_logprobs,
         .cache_key = completion->work.server->shares_prefixes ? 0 : completion->use.grant.id,
         .n_vocab = model_hyperparameters(model->model)->n_vocab,
+        .constraint = completion->constraint,
         .handlers = inbox_token_handlers,
         .arg = &choice->item,
     };

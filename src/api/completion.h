@@ -59,6 +59,7 @@ struct completion {
     bool busy;                     /* a function up the stack uses it: do not free */
     struct metrics_model *figures; /* NULL: its model is not open */
     struct request_record *record; /* NULL: none, or it has ended */
+    struct constraint *constraint; /* NULL: the answer may be anything */
     struct token_list *prompts;
     struct template_traits traits; /* of a chat */
     struct tool_table tools;

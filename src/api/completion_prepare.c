@@ -162,13 +162,28 @@ static bool completion_check_rows(struct completion *completion)
                            (unsigned long long)rows, LIMIT_REQUEST_ROWS);
 }
 
+static bool completion_compile(struct completion *completion)
+{
+    const struct generation_request *request = &completion->request;
+    struct api_error *err = &completion->work.err;
+    struct error cause;
+    if (!request->grammar.kind ||
+        !constraint_open(&request->grammar, &completion->constraint, &cause))
+        return true;
+    if (cause.code == ERROR_NO_MEMORY)
+        return api_error_from(err, &cause);
+    return api_error_field(err, request->grammar_field, "'%s': %s", request->grammar_field,
+                           cause.text);
+}
+
 void completion_prepare(struct request_work *work)
 {
     struct completion *completion = completion_of(work);
     struct generation_request *request = &completion->request;
     const struct api_model *model = completion->use.model;
     if (!generation_request_check(request, model_hyperparameters(model->model)->n_vocab,
-                                  &work->err))
+                                  &work->err) ||
+        !completion_compile(completion))
         return;
     if (request->kind == GENERATION_CHAT)
         render_and_encode(completion);

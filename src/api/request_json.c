@@ -2,6 +2,7 @@
 
 #include "api/chat_messages.h"
 #include "api/json_in.h"
+#include "api/request_grammar.h"
 #include "api/request_tools.h"
 #include "base/mem.h"
 
@@ -222,15 +223,6 @@ static bool read_sampler_field(struct json_in *in, const char *name, yyjson_val 
     return json_in_unsupported(in, name, value);
 }
 
-static bool read_response_format(struct json_in *in, const char *name, yyjson_val *value)
-{
-    if (yyjson_is_obj(value) && yyjson_obj_size(value) == 1 &&
-        yyjson_equals_str(yyjson_obj_get(value, "type"), "text"))
-        return true;
-    return api_error_field(in->err, name,
-                           "'response_format' is not supported beyond {\"type\": \"text\"}");
-}
-
 enum { CHAT = 1u << GENERATION_CHAT, TEXT = 1u << GENERATION_COMPLETION };
 
 /* A field that the API does not have is of no kind of request: it is unknown there. */
@@ -254,10 +246,15 @@ static const struct json_field generation_fields[] = {
     {"echo", read_echo, false, TEXT},
     {"logit_bias", read_logit_bias, false, 0},
     {"user", json_in_ignored_text, false, 0},
+    {"response_format", request_read_response_format, false, 0},
+    {"guided_json", request_read_grammar, false, 0},
+    {"guided_regex", request_read_grammar, false, 0},
+    {"guided_choice", request_read_grammar, false, 0},
+    {"guided_grammar", request_read_grammar, false, 0},
+    {"grammar", request_read_grammar, false, 0},
     SAMPLER_FIELDS(SAMPLER_ROW)
     /* fields of OpenAI's that have a value which asks for nothing */
     {"best_of", read_best_of, false, TEXT},
-    {"response_format", read_response_format, false, CHAT},
     {"modalities", request_read_modalities, false, CHAT},
     {"verbosity", request_read_verbosity, false, CHAT},
     /* fields that do not change an answer */
@@ -339,6 +336,7 @@ void generation_request_shrink(struct generation_request *request)
     prompt_inputs_free(request->prompts, request->n_prompts);
     request->prompts = NULL;
     buffer_deinit(&request->chat_json);
+    buffer_deinit(&request->grammar_text);
     yyjson_doc_free(request->doc);
     request->doc = NULL;
     request->tools = request->template_arguments = NULL;
@@ -350,6 +348,7 @@ void generation_request_deinit(struct generation_request *request)
 {
     prompt_inputs_free(request->prompts, request->n_prompts);
     buffer_deinit(&request->chat_json);
+    buffer_deinit(&request->grammar_text);
     mem_free(request->biases);
     buffer_deinit(&request->kept);
     yyjson_doc_free(request->doc);

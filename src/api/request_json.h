@@ -12,6 +12,7 @@
 #include "base/buffer.h"
 #include "base/limits.h"
 #include "engine/sampler.h"
+#include "grammar/grammar.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,6 +61,10 @@ struct generation_request {
     struct text reasoning_effort; /* data NULL: not given */
     struct yyjson_val *template_arguments;
     struct yyjson_doc *doc;
+    /* What the answer must follow: its text is the request's own, its field says where it was. */
+    struct grammar_source grammar;
+    struct buffer grammar_text;
+    char grammar_field[64];
     struct buffer kept; /* see generation_request_shrink() */
 };
 

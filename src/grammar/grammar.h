@@ -28,7 +28,8 @@
  * it is no schema; ERROR_UNSUPPORTED: it cannot be honoured; ERROR_BUSY: it would take more states
  * than a limit below). Honoured means: what the grammar generates is valid, and each valid value is
  * accepted in the text that serialisers write, its members in any order:
- *   - Between JSON's tokens stands nothing, one blank, or a line end and up to 64 blanks or tabs.
+ *   - Between JSON's tokens stands nothing, one blank, or a line end and up to 32 blanks or tabs;
+ *     before a comma or colon nothing.
  *   - A string has printable ASCII as it is, all else as UTF-8 or as \u and four digits; the short
  *     escapes are taken, a lone surrogate is not.
  *   - A number has an exponent only where nothing but its type is said of it; a whole number is

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { JSON_INDENT_MAX = 64 };
+enum { JSON_INDENT_MAX = 32 };
 
 /* Nothing, one blank, or a line end and an indent. */
 static void json_ws_rule(struct schema *schema)
@@ -62,14 +62,14 @@ uint32_t json_string(struct schema *schema, uint32_t n_min, uint32_t n_max, uint
     return program_byte(program, '"', head);
 }
 
-/* open ws (element (ws , ws element)* ws)? close: the elements' entry is made by the caller. */
+/* open ws (element (, ws element)* ws)? close: the elements' entry is made by the caller. */
 static uint32_t json_list(struct schema *schema, char open, char close, uint32_t element,
                           uint32_t behind, uint32_t then)
 {
     struct grammar *program = schema->program;
     const uint32_t end = program_byte(program, close, then);
     const uint32_t comma = program_byte(program, ',', json_ws(schema, element));
-    const uint32_t next = json_ws(schema, program_either(program, comma, end));
+    const uint32_t next = program_either(program, comma, json_ws(schema, end));
     if (!program->code) { /* what follows an element was not known before */
         program->nodes[behind].kind = NODE_SPLIT;
         const uint32_t split = program_split(program, &next, 1);
@@ -84,7 +84,7 @@ uint32_t json_any_object(struct schema *schema, uint32_t then)
     struct grammar *program = schema->program;
     const uint32_t behind = program_node(program, NODE_SPLIT);
     const uint32_t value = json_ws(schema, program_call(program, schema->any, behind));
-    const uint32_t colon = json_ws(schema, program_byte(program, ':', value));
+    const uint32_t colon = program_byte(program, ':', value);
     const uint32_t member = program_call(program, schema->string, colon);
     return json_list(schema, '{', '}', member, behind, then);
 }

@@ -3,7 +3,11 @@
 #include "base/mem.h"
 #include "grammar/matcher_state.h"
 
+#include <stdatomic.h>
 #include <string.h>
+
+/* No two beginnings of any matchers have the same, so no run takes one for the other. */
+static _Atomic uint64_t matcher_epochs;
 
 static void matcher_forget(struct grammar_matcher *matcher)
 {
@@ -49,7 +53,7 @@ size_t grammar_matcher_bytes(const struct grammar_matcher *matcher)
 static enum error_code matcher_begin(struct grammar_matcher *matcher, struct error *err)
 {
     const uint32_t dead = 2;
-    matcher->epoch++;
+    matcher->epoch = atomic_fetch_add(&matcher_epochs, 1) + 1;
     matcher->code = ERROR_NONE;
     if (word_table_add(&matcher->stacks, NULL, 0, 1) != 0 ||
         word_table_add(&matcher->state_names, &dead, 1, 1) != 0)

@@ -111,10 +111,10 @@ static uint32_t array_behind(struct schema *schema, const struct array_view *vie
     struct grammar *program = schema->program;
     uint32_t ways[2], n_ways = 0;
     if (n >= view->n_min)
-        ways[n_ways++] = close;
+        ways[n_ways++] = json_ws(schema, close);
     if (n < view->n_max)
         ways[n_ways++] = program_byte(program, ',', json_ws(schema, next));
-    return json_ws(schema, program_split(program, ways, n_ways));
+    return program_split(program, ways, n_ways);
 }
 
 /* The loop over items behind the prefix: its first item. */
@@ -131,7 +131,7 @@ static uint32_t array_tail(struct schema *schema, const struct array_view *view,
     const uint32_t head = program_loop_node(program, loop, NODE_LOOP);
     const uint32_t count = program_loop_node(program, loop, NODE_COUNT);
     const uint32_t item = program_call(program, rule, count);
-    const uint32_t again = json_ws(schema, program_byte(program, ',', json_ws(schema, item)));
+    const uint32_t again = program_byte(program, ',', json_ws(schema, item));
     program_loop_end(program);
     if (program->code)
         return 0;

@@ -408,26 +408,24 @@ static uint32_t object_nodes(struct schema *schema, const struct dfa *dfa, uint3
     uint32_t entry = 0;
     if (ends && guards && !program->code) {
         const uint32_t end = program_byte(program, '}', then);
-        const uint32_t next = object_node(schema, object, 0, end);
-        const uint32_t behind = json_ws(schema, next);
+        const uint32_t behind = object_node(schema, object, 0, json_ws(schema, end));
         for (uint32_t label = 0; label < n_labels && !program->code; label++) {
             const uint32_t value = program_call(
                 program, program->words[program->objects[object].rules + label], behind);
             const uint32_t colon = program_byte(program, ':', json_ws(schema, value));
             const uint32_t member = program_node(program, NODE_MEMBER);
-            const uint32_t follow = json_ws(schema, colon);
             if (program->code)
                 break;
             program->nodes[member].object = object;
             program->nodes[member].label = label;
-            program->nodes[member].then = follow;
+            program->nodes[member].then = colon;
             ends[label] = member;
         }
         const uint32_t keys = encode_dfa(&schema->encoder, dfa, ENCODE_JSON, ends, guards);
         const uint32_t key = program_byte(program, '"', keys);
         const uint32_t comma = program_byte(program, ',', json_ws(schema, key));
         if (!program->code)
-            program->nodes[next].first = comma;
+            program->nodes[behind].first = comma;
         const uint32_t first = object_node(schema, object, key, end);
         entry = program_byte(program, '{', json_ws(schema, first));
     }

@@ -324,12 +324,27 @@ static void driver_accept(struct driver *driver, struct sequence *sequence)
         pthread_cond_signal(&driver->wake);
 }
 
+/* Tokens are picked where the last stage is, and grammars do not travel there. */
+static enum error_code driver_check_constraint(struct driver *driver, const struct request *request,
+                                               struct error *err)
+{
+    if (!request->constraint || !request->n_predict)
+        return ERROR_NONE;
+    if (!driver->pipeline.picker)
+        return error_set(err, ERROR_INVALID,
+                         "a grammar needs the model's last stage in the driver's own process: "
+                         "place the model so, or ask without a grammar");
+    return constrain_open_vocabulary(picker_constrain(driver->pipeline.picker), driver->model, err);
+}
+
 enum error_code driver_submit(struct driver *driver, const struct request *request, uint64_t *id,
                               struct error *err)
 {
     struct sequence *sequence = NULL;
-    enum error_code code = sequence_new(request, driver->options.context,
-                                        driver->pipeline.shape.n_vocab, &sequence, err);
+    enum error_code code = driver_check_constraint(driver, request, err);
+    if (!code)
+        code = sequence_new(request, driver->options.context, driver->pipeline.shape.n_vocab,
+                            &sequence, err);
     if (!code && driver->gives_no_logits && !request->embeddings)
         code = error_set(err, ERROR_UNSUPPORTED,
                          "this model generates no text: it makes vectors of texts or ranks them; "
@@ -481,6 +496,8 @@ static void driver_dismantle(struct driver *driver)
         microbatch_deinit(&driver->microbatches[i]);
     mem_free(driver->microbatches);
     mem_free(driver->operations);
+    for (uint32_t i = 0; driver->setups && i < driver->options.n_slots; i++)
+        pick_setup_deinit(&driver->setups[i]);
     mem_free(driver->setups);
     mem_free(driver->seeds);
     mem_free(driver->pipeline.stages);
@@ -506,6 +523,7 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
     pipeline_settings_init(&settings, model, stages, n_stages, &driver->options);
     driver->n_devices = settings.n_microbatches;
     driver->pipeline.shape = settings.shape;
+    driver->model = model;
     driver->pipeline.n_stages = n_stages;
     driver->pipeline.owner = &driver_as_owner;
     driver->pipeline.arg = driver;

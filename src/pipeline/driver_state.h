@@ -45,6 +45,7 @@ struct driver {
     /* constant after open */
     struct driver_options options;
     uint32_t n_devices; /* different ones: as many micro-batches are under way */
+    const struct model *model;
     struct pipeline pipeline;
     struct microbatch *microbatches; /* n_devices of them */
     struct memory_watch memory;      /* of the devices that compute here */

@@ -14,6 +14,7 @@ enum error_code microbatch_init(struct microbatch *microbatch, struct pipeline *
     microbatch->rows = mem_new_array(sizes->rows, sizeof *microbatch->rows);
     microbatch->shares = mem_new_array(sizes->shares, sizeof *microbatch->shares);
     microbatch->operations = mem_new_array(sizes->operations, sizeof *microbatch->operations);
+    microbatch->setups_room = sizes->shares;
     microbatch->setups = mem_new_array(sizes->shares, sizeof *microbatch->setups);
     microbatch->picks = mem_new_array(sizes->shares, sizeof *microbatch->picks);
     microbatch->outputs = mem_new_array(sizes->output_floats, sizeof(float));
@@ -39,6 +40,8 @@ void microbatch_deinit(struct microbatch *microbatch)
     mem_free(microbatch->rows);
     mem_free(microbatch->shares);
     mem_free(microbatch->operations);
+    for (uint32_t i = 0; microbatch->setups && i < microbatch->setups_room; i++)
+        pick_setup_deinit(&microbatch->setups[i]);
     mem_free(microbatch->setups);
     mem_free(microbatch->picks);
     mem_free(microbatch->outputs);

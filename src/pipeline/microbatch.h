@@ -62,7 +62,7 @@ struct microbatch {
     uint64_t sending; /* … the number with which it is being sent there just now; 0: it is not */
 
     struct pick_setup *setups; /* each slot at most once; before the rows */
-    uint32_t n_setups;
+    uint32_t n_setups, setups_room;
     struct cache_operation *operations;
     uint32_t n_operations;
     struct share *shares;

@@ -11,6 +11,7 @@ struct picker {
     struct sampler *sampler;
     struct pick_setup *setups; /* [n_slots] */
     int32_t *tokens;           /* [n_slots x context] */
+    struct constrain *constrain;
 };
 
 void pick_setup_copy(struct pick_setup *to, const struct pick_setup *from)
@@ -22,6 +23,13 @@ void pick_setup_copy(struct pick_setup *to, const struct pick_setup *from)
     to->params = from->params;
     to->params.biases = to->biases;
     memcpy(to->biases, from->biases, from->params.n_biases * sizeof *to->biases);
+    constraint_replace(&to->constraint, from->constraint);
+    to->answer = from->answer;
+}
+
+void pick_setup_deinit(struct pick_setup *setup)
+{
+    constraint_replace(&setup->constraint, NULL);
 }
 
 void pick_setup_fill(struct pick_setup *setup, uint32_t slot, const struct sampler_params *params,
@@ -53,6 +61,8 @@ enum error_code picker_new(uint32_t n_vocab, uint32_t n_slots, uint32_t context,
                          n_slots, context);
     if (!code)
         code = sampler_new(n_vocab, &picker->sampler, err);
+    if (!code)
+        code = constrain_new(n_slots, n_vocab, &picker->constrain, err);
     if (code) {
         picker_free(picker);
         return code;
@@ -65,6 +75,9 @@ void picker_free(struct picker *picker)
 {
     if (!picker)
         return;
+    for (uint32_t i = 0; picker->setups && i < picker->n_slots; i++)
+        pick_setup_deinit(&picker->setups[i]);
+    constrain_free(picker->constrain);
     sampler_free(picker->sampler);
     mem_free(picker->setups);
     mem_free(picker->tokens);
@@ -81,6 +94,12 @@ void picker_setup(struct picker *picker, const struct pick_setup *setup)
 {
     assert(setup->slot < picker->n_slots);
     pick_setup_copy(&picker->setups[setup->slot], setup);
+    constrain_forget(picker->constrain, setup->slot);
+}
+
+struct constrain *picker_constrain(const struct picker *picker)
+{
+    return picker->constrain;
 }
 
 void picker_note(struct picker *picker, uint32_t slot, uint32_t position, int32_t token)
@@ -95,15 +114,38 @@ void picker_copy(struct picker *picker, uint32_t from, uint32_t to, uint32_t len
     memcpy(tokens_of(picker, to), tokens_of(picker, from), length * sizeof *picker->tokens);
 }
 
+/* What the sampler chooses of what the grammar allows. A bias may force another token: the best of
+ * those that may come is taken then. */
+static int32_t picker_pick_constrained(struct picker *picker, const struct pick_setup *setup,
+                                       uint32_t position, const float *logits)
+{
+    const int32_t *tokens = tokens_of(picker, setup->slot);
+    int32_t token;
+    assert(position >= setup->answer);
+    const float *allowed =
+        constrain_logits(picker->constrain, setup->constraint, setup->slot, tokens + setup->answer,
+                         position - setup->answer, logits, &token);
+    if (!allowed)
+        return token;
+    token = sampler_pick(picker->sampler, &setup->params, allowed, tokens, position, position);
+    return constrain_allows(picker->constrain, token) ? token : constrain_best(picker->constrain);
+}
+
 void picker_pick(struct picker *picker, uint32_t slot, uint32_t position, const float *logits,
                  struct pick *out)
 {
     const int32_t *tokens = tokens_of(picker, slot);
     assert(position <= picker->context);
     const struct pick_setup *setup = &picker->setups[slot];
-    out->token = sampler_pick(picker->sampler, &setup->params, logits, tokens, position, position);
+    out->token = setup->constraint ? picker_pick_constrained(picker, setup, position, logits)
+                                   : sampler_pick(picker->sampler, &setup->params, logits, tokens,
+                                                  position, position);
     out->n_top = setup->n_top;
     out->logprob = 0;
+    if (out->token < 0) {
+        out->n_top = 0;
+        return;
+    }
     if (setup->logprobs || setup->n_top)
         out->logprob = sampler_logprobs(picker->sampler, logits, out->token, out->top, out->n_top);
 }

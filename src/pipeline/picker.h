@@ -7,11 +7,13 @@
  * (engine/sampler.h), so the driver can move the end of the pipeline elsewhere and get the same
  * text.
  *
- * Threading: the last stage's device thread. No allocation after picker_new(). */
+ * Threading: the last stage's device thread. No allocation after picker_new(), but for what a
+ * grammar is met with first. */
 #pragma once
 
 #include "base/limits.h"
 #include "engine/sampler.h"
+#include "pipeline/constrain.h"
 
 #include <stdbool.h>
 
@@ -22,8 +24,12 @@ struct pick_setup {
     uint32_t n_top; /* most probable tokens to be told with each, at most LIMIT_TOP_LOGPROBS */
     struct sampler_params params; /* `biases` is not used: they follow */
     struct logit_bias biases[LIMIT_LOGIT_BIAS];
+    struct constraint *constraint; /* kept; NULL: none */
+    uint32_t answer;               /* the position of the answer's first token */
 };
 
+/* Gives back what it keeps. */
+void pick_setup_deinit(struct pick_setup *setup);
 /* `n_biases` and what else the sampler checks must have passed sampler_check(). */
 void pick_setup_fill(struct pick_setup *setup, uint32_t slot, const struct sampler_params *params,
                      bool logprobs, uint32_t n_top);
@@ -31,7 +37,7 @@ void pick_setup_copy(struct pick_setup *to,
                      const struct pick_setup *from); /* only the biases that there are */
 
 struct pick {
-    int32_t token;
+    int32_t token; /* or CONSTRAIN_ENDS, CONSTRAIN_FAILS */
     float logprob; /* when asked for */
     uint32_t n_top;
     struct token_logprob top[LIMIT_TOP_LOGPROBS];
@@ -41,6 +47,9 @@ struct picker;
 enum error_code picker_new(uint32_t n_vocab, uint32_t n_slots, uint32_t context,
                            struct picker **out, struct error *err);
 void picker_free(struct picker *picker); /* NULL is fine */
+
+/* For grammars. */
+struct constrain *picker_constrain(const struct picker *picker);
 
 void picker_setup(struct picker *picker, const struct pick_setup *setup);
 void picker_note(struct picker *picker, uint32_t slot, uint32_t position, int32_t token);

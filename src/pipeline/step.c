@@ -110,6 +110,8 @@ static void step_push_setup(struct driver *driver, uint32_t slot, const struct r
     assert(driver->n_setups <= driver->options.n_slots); /* each slot once */
     pick_setup_fill(&driver->setups[at], slot, &request->sampler, request->logprobs,
                     request->n_top_logprobs);
+    constraint_replace(&driver->setups[at].constraint, request->constraint);
+    driver->setups[at].answer = request->n_prompt - request->n_answered;
 }
 
 void step_empty_slot(struct driver *driver, uint32_t index)
@@ -436,7 +438,15 @@ static void step_decode(struct driver *driver, struct sequence *sequence, const 
     const struct request *request = &sequence->request;
     if (!sequence->first_token_ns)
         sequence->first_token_ns = clock_now_ns();
-    if (sequence_is_stop(sequence, pick->token)) {
+    if (pick->token == CONSTRAIN_FAILS) {
+        struct error err;
+        error_set(&err, ERROR_UNSUPPORTED,
+                  "the grammar cannot go on: the model has no token for what must come next, or "
+                  "the grammar is too ambiguous here");
+        step_finish(driver, sequence, FINISH_ERROR, &err);
+        return;
+    }
+    if (pick->token == CONSTRAIN_ENDS || sequence_is_stop(sequence, pick->token)) {
         step_finish(driver, sequence, FINISH_STOP, NULL);
         return;
     }

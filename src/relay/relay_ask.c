@@ -69,6 +69,7 @@ void relay_ask_part(struct relay_ask *ask, uint64_t now_ns, struct request *out)
     const bool forgets = ask->instance->core->options.bug == RELAY_BUG_FORGETS_TEXT;
     *out = ask->request;
     out->n_prompt += forgets ? 0 : ask->n_generated;
+    out->n_answered = ask->request.n_answered + (forgets ? 0 : ask->n_generated);
     out->n_predict = relay_ask_left(ask);
     out->handlers = (struct request_handlers){0};
     out->arg = NULL;

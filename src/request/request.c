@@ -59,6 +59,9 @@ enum error_code request_check_counts(const struct request *request, struct error
     if (request->n_stop_tokens > LIMIT_STOP_TOKENS)
         return error_set(err, ERROR_INVALID, "%u stop tokens; the limit is %d",
                          request->n_stop_tokens, LIMIT_STOP_TOKENS);
+    if (request->n_answered >= request->n_prompt)
+        return error_set(err, ERROR_INVALID, "%u tokens of the prompt's %u are the answer's",
+                         request->n_answered, request->n_prompt);
     if (request->sampler.n_biases > LIMIT_LOGIT_BIAS)
         return error_set(err, ERROR_INVALID, "logit_bias: %u tokens are more than %d",
                          request->sampler.n_biases, LIMIT_LOGIT_BIAS);
@@ -127,6 +130,7 @@ enum error_code request_copy(const struct request *request, uint32_t more, struc
     *out = *request;
     out->prompt = out->stop_tokens = NULL;
     out->sampler.biases = NULL;
+    constraint_keep(out->constraint);
     if (request_copy_array(request->prompt, request->n_prompt, more, sizeof *request->prompt,
                            &out->prompt) &&
         request_copy_array(request->stop_tokens, request->n_stop_tokens, 0,
@@ -144,5 +148,6 @@ void request_copy_deinit(struct request *copy)
     mem_free((void *)copy->prompt);
     mem_free((void *)copy->stop_tokens);
     mem_free((void *)copy->sampler.biases);
+    constraint_release(copy->constraint);
     *copy = (struct request){0};
 }

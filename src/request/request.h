@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "engine/sampler.h"
+#include "request/constraint.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -100,6 +101,10 @@ struct request {
      * neither `cached_tokens` nor the time to the first token tells of others' prompts. 0:
      * nobody's. */
     uint64_t cache_key;
+    /* The grammar that the answer follows; NULL: none. Kept by copies. The prompt's last n_answered
+     * tokens are the answer's beginning, where another driver has come so far. */
+    struct constraint *constraint;
+    uint32_t n_answered;
     struct request_handlers handlers;
     void *arg;
 };

@@ -11,7 +11,10 @@
  *   message    kind (1 byte), id (8), then by kind
  *   SUBMIT     n_predict, flags, n_top_logprobs, n_biases, n_stop_tokens, n_prompt (4 each); the
  *              sampler's parameters in their order; the instance (1 byte of length, text); biases
- *              (token, bias), stop tokens, prompt; the cache key (8; not there before 0.2: 0)
+ *              (token, bias), stop tokens, prompt; the cache key (8; not there before 0.2: 0);
+ *              how many of the prompt's tokens are the answer's (4), the grammar's kind, whether
+ *              formats say nothing (1 each), and its source (4 of length, text); a node
+ *              without grammars writes none of the four
  *   REFUSED    error's code (2 bytes), its text (2 bytes of length, text)
  *   TOKENS     how many (4), then of each token, index, logprob, n_top (4 each), and n_top times
  *              token, logprob

@@ -80,6 +80,24 @@ static enum error_code get_instance(struct bytes_reader *reader, char *out, stru
     return ERROR_NONE;
 }
 
+static enum error_code get_constraint(struct bytes_reader *reader, struct request *request,
+                                      struct error *err)
+{
+    request->n_answered = bytes_get_u32(reader);
+    struct grammar_source source = {.kind = (enum grammar_kind)bytes_get(reader, 1)};
+    source.annotate = bytes_get(reader, 1) != 0;
+    source.size = bytes_get_u32(reader);
+    source.text = source.size > LIMIT_GRAMMAR_BYTES ? NULL : bytes_take(reader, source.size);
+    if (!source.text)
+        return ends_early(err);
+    if (source.kind > GRAMMAR_GBNF)
+        return error_set(err, ERROR_INVALID, "a grammar of the unknown kind %d", (int)source.kind);
+    const enum error_code code = request_check_counts(request, err);
+    if (source.kind == GRAMMAR_NONE)
+        return code;
+    return code ? code : constraint_open(&source, &request->constraint, err);
+}
+
 static enum error_code read_submit(struct bytes_reader *reader, struct request_message *out,
                                    struct error *err)
 {
@@ -107,6 +125,8 @@ static enum error_code read_submit(struct bytes_reader *reader, struct request_m
     code = get_arrays(reader, out, err);
     if (!code && reader->left)
         request->cache_key = bytes_get(reader, 8);
+    if (!code && reader->left)
+        code = get_constraint(reader, request, err);
     if (!code)
         code = request_check(request, LIMIT_VOCAB, err);
     if (!code && !request->n_predict) /* nobody checked it, and nobody needs it */
@@ -286,6 +306,8 @@ enum error_code request_read(const void *message, size_t size, struct request_me
 
 void request_message_deinit(struct request_message *message)
 {
+    if (message->kind == REQUEST_SUBMIT)
+        constraint_replace(&message->submit.request.constraint, NULL);
     mem_free(message->memory);
     message->memory = NULL;
 }

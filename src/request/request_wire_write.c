@@ -63,6 +63,15 @@ static void write_submit(uint64_t id, const char *instance, const struct request
     put_tokens(request->stop_tokens, request->n_stop_tokens, run);
     put_tokens(request->prompt, request->n_prompt, run);
     bytes_put(run, request->cache_key, 8);
+    static const struct grammar_source none = {0};
+    const struct grammar_source *source =
+        request->constraint ? constraint_source(request->constraint) : &none;
+    bytes_put(run, request->n_answered, 4);
+    bytes_put(run, source->kind, 1);
+    bytes_put(run, source->annotate, 1);
+    bytes_put(run, source->size, 4);
+    if (source->size)
+        buffer_append(run, source->text, source->size);
     request_end(at, run);
 }
 

@@ -48,6 +48,33 @@ test('max_tokens ends with length, and counts', async () => {
   assert.equal(reply.usage.completion_tokens, 3);
 });
 
+test('an answer under a schema validates, streamed or not', async () => {
+  const Ajv = require('ajv/dist/2020').default;
+  const schema = {
+    type: 'object', additionalProperties: false, required: ['path', 'lines', 'mode'],
+    properties: {
+      path: { type: 'string', maxLength: 12 }, mode: { enum: ['read', 'write'] },
+      lines: { type: 'array', items: { type: 'integer', minimum: 1, maximum: 99 }, minItems: 2, maxItems: 3 },
+    },
+  };
+  const validate = new Ajv().compile(schema);
+  const response_format = { type: 'json_schema', json_schema: { name: 'call', strict: true, schema } };
+  for (const seed of [1, 2, 3, 4]) {
+    const reply = await chat({ response_format, max_tokens: 400, seed });
+    assert.equal(reply.choices[0].finish_reason, 'stop');
+    assert.ok(validate(JSON.parse(reply.choices[0].message.content)), reply.choices[0].message.content);
+    const streamed = await collect(await chat({ response_format, max_tokens: 400, seed, stream: true }));
+    assert.equal(streamed.text, reply.choices[0].message.content);
+  }
+});
+
+test('an answer follows an expression, a choice or a grammar', async () => {
+  const ask = async (options) => (await chat({ max_tokens: 40, ...options })).choices[0].message.content;
+  assert.match(await ask({ guided_regex: '(yes|no), [0-9]{3}' }), /^(yes|no), [0-9]{3}$/);
+  assert.ok(['red', 'green blue'].includes(await ask({ guided_choice: ['red', 'green blue'] })));
+  assert.match(await ask({ grammar: 'root ::= [a-c]{5} " end"' }), /^[a-c]{5} end$/);
+});
+
 test('a content array of text is the same as the text', async () => {
   const parts = [{ role: 'user', content: [{ type: 'text', text: 'Tell me a story ' }, { type: 'text', text: 'about a fox.' }] }];
   const [one, other] = await Promise.all([chat({ max_tokens: 16, temperature: 0 }),

@@ -31,7 +31,10 @@ function refused(promise, status, param, code = null) {
 test('unknown and unsupported fields are named', async () => {
   await refused(chat({ colour: 'red' }), 400, 'colour');
   await refused(chat({ tools: [{ type: 'web_search' }] }), 400, 'tools[0]');
-  await refused(chat({ response_format: { type: 'json_object' } }), 400, 'response_format');
+  await refused(chat({ response_format: { type: 'xml' } }), 400, 'response_format');
+  const schema = { type: 'object', properties: { a: { uniqueItems: true } } };
+  await assert.rejects(chat({ response_format: { type: 'json_schema', json_schema: { name: 'a', schema } } }), (error) =>
+    error.status === 400 && error.param === 'response_format.json_schema.schema' && /#\/properties\/a\/uniqueItems: /.test(error.message));
   await refused(chat({ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:' } }] }] }), 400,
     'messages[0].content[0].type');
   await refused(server.client.completions.create({ model: server.model, prompt: 'a', suffix: 'b' }), 400, 'suffix');

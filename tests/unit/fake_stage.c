@@ -1,4 +1,5 @@
 #include "fake_pipeline.h"
+#include "pipeline/constrain.h"
 
 #include "base/mem.h"
 #include "base/random.h"
@@ -476,4 +477,13 @@ const struct gguf_file *model_file(const struct model *model)
 {
     (void)model;
     return NULL;
+}
+
+/* Toy models have no texts. */
+enum error_code constrain_open_vocabulary(struct constrain *constrain, const struct model *model,
+                                          struct error *err)
+{
+    (void)constrain;
+    (void)model;
+    return error_set(err, ERROR_UNSUPPORTED, "a toy model has no tokens");
 }

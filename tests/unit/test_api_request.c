@@ -123,8 +123,13 @@ static const struct refusal refusals[] = {
     {GENERATION_CHAT, "{" CHAT ",\"tools\":{}}", "tools"},
     {GENERATION_CHAT, "{" CHAT ",\"tool_choice\":\"any\"}", "tool_choice"},
     {GENERATION_CHAT, "{" CHAT ",\"functions\":[]}", "functions"},
-    {GENERATION_CHAT, "{" CHAT ",\"response_format\":{\"type\":\"json_object\"}}",
-     "response_format"},
+    {GENERATION_CHAT, "{" CHAT ",\"response_format\":{\"type\":\"xml\"}}", "response_format"},
+    {GENERATION_CHAT, "{" CHAT ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":1}}",
+     "response_format.json_schema"},
+    {GENERATION_CHAT, "{" CHAT ",\"guided_choice\":\"a\"}", "guided_choice"},
+    {GENERATION_CHAT, "{" CHAT ",\"guided_regex\":1}", "guided_regex"},
+    {GENERATION_CHAT, "{" CHAT ",\"guided_json\":[]}", "guided_json"},
+    {GENERATION_CHAT, "{" CHAT ",\"guided_regex\":\"a\",\"grammar\":\"b\"}", "grammar"},
     {GENERATION_CHAT, "{" CHAT ",\"audio\":{}}", "audio"},
     {GENERATION_CHAT, "{" CHAT ",\"modalities\":[\"audio\"]}", "modalities"},
     {GENERATION_CHAT, "{" CHAT ",\"store\":\"yes\"}", "store"},
@@ -419,6 +424,33 @@ static void test_addresses(void **state)
                  api_address_is_loopback("192.168.1.1"));
 }
 
+static void check_grammar(const char *field, enum grammar_kind kind, const char *text)
+{
+    char body[512];
+    struct generation_request r;
+    struct api_error err = {0};
+    snprintf(body, sizeof body, "{" CHAT ",%s}", field);
+    assert_true(generation_request_parse(GENERATION_CHAT, body, strlen(body), &r, &err));
+    assert_int_equal(r.grammar.kind, kind);
+    assert_int_equal(r.grammar.size, strlen(text));
+    assert_memory_equal(r.grammar.size ? r.grammar.text : "", text, strlen(text));
+    generation_request_deinit(&r);
+}
+
+static void test_grammars_are_kept(void **state)
+{
+    (void)state;
+    check_grammar("\"response_format\":{\"type\":\"json_object\"}", GRAMMAR_JSON_OBJECT, "");
+    check_grammar("\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a\","
+                  "\"strict\":true,\"schema\":{\"type\":\"null\"}}}",
+                  GRAMMAR_JSON_SCHEMA, "{\"type\":\"null\"}");
+    check_grammar("\"guided_json\":\"{}\"", GRAMMAR_JSON_SCHEMA, "{}");
+    check_grammar("\"guided_regex\":\"a+\"", GRAMMAR_REGEX, "a+");
+    check_grammar("\"guided_choice\":[\"a\", \"b\"]", GRAMMAR_CHOICE, "[\"a\",\"b\"]");
+    check_grammar("\"guided_grammar\":\"root ::= \\\"a\\\"\"", GRAMMAR_GBNF, "root ::= \"a\"");
+    check_grammar("\"grammar\":\"x\"", GRAMMAR_GBNF, "x");
+}
+
 static void test_limits_are_set_by_name(void **state)
 {
     static const char *const bad[] = {"memory",
@@ -548,6 +580,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rerank),
+        cmocka_unit_test(test_grammars_are_kept),
         cmocka_unit_test(test_limits_are_set_by_name),
         cmocka_unit_test(test_limits_are_documented),
         cmocka_unit_test(test_client_shares),

@@ -75,6 +75,33 @@ static void assert_same_request(const struct request *a, const struct request *b
 #undef SAME
 }
 
+static void test_a_grammar(void **state)
+{
+    (void)state;
+    const struct grammar_source source = {GRAMMAR_REGEX, true, "[ab]+", 5};
+    struct request request = make_request(), copy;
+    struct request_message message;
+    struct buffer run = {0};
+    struct error err = {0};
+    assert_int_equal(constraint_open(&source, &request.constraint, &err), ERROR_NONE);
+    request.n_answered = 4;
+    request_write_submit(7, "x", &request, &run);
+    assert_int_equal(read_one(&run, &message, &err), ERROR_NONE);
+    assert_same_request(&message.submit.request, &request);
+    assert_ptr_equal(message.submit.request.constraint, request.constraint); /* known here */
+    assert_int_equal(message.submit.request.n_answered, 4);
+    assert_int_equal(request_copy(&message.submit.request, 0, &copy, &err), ERROR_NONE);
+    request_message_deinit(&message);
+    assert_int_equal(constraint_source(copy.constraint)->size, 5);
+    request_copy_deinit(&copy);
+    request.n_answered = request.n_prompt; /* of something it must be the answer */
+    buffer_clear(&run);
+    request_write_submit(7, "x", &request, &run);
+    assert_int_equal(read_one(&run, &message, &err), ERROR_INVALID);
+    buffer_deinit(&run);
+    constraint_release(request.constraint);
+}
+
 static void test_a_request(void **state)
 {
     (void)state;
@@ -228,9 +255,10 @@ static void test_lengths(void **state)
         size_t size = runs[i].size - REQUEST_LENGTH_BYTES;
         for (size_t n = 0; n < size; n++) {
             err = (struct error){0};
-            if (i == 0 && n == size - 8) { /* before there was a cache key */
+            /* before there was a cache key, and a grammar */
+            if (i == 0 && (n == size - 18 || n == size - 10)) {
                 assert_int_equal(request_read(bytes, n, &message, &err), ERROR_NONE);
-                assert_true(message.submit.request.cache_key == 0);
+                assert_true((message.submit.request.cache_key == 0) == (n == size - 18));
                 request_message_deinit(&message);
                 continue;
             }
@@ -309,11 +337,9 @@ static void test_what_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_request),
-        cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_tokens_share_a_message),
-        cmocka_unit_test(test_lengths),
-        cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_a_request), cmocka_unit_test(test_a_grammar),
+        cmocka_unit_test(test_answers),   cmocka_unit_test(test_tokens_share_a_message),
+        cmocka_unit_test(test_lengths),   cmocka_unit_test(test_what_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
