@@ -228,7 +228,9 @@ static const char *problem_of_weights(void *self, const Cluster__Model *model)
 
 bool daemon_has_model(struct daemon *daemon, const Cluster__Model *model)
 {
-    return have_weights(daemon, model, 0, model->n_layers) == WORKER_HAS_ALL;
+    struct digest digest; /* asked every 2 s of every model: that must be no use of it */
+    return catalogue_manifest_of(model, &digest) &&
+           weights_holds(daemon->weights, &digest, 0, model->n_layers);
 }
 
 static void fetch_weights(void *self, const Cluster__Model *model, uint32_t first, uint32_t n)

@@ -80,6 +80,31 @@ static void take_on_disk(struct spreading_view *view, const char *model)
     }
 }
 
+/* What its nodes load now, and so fetch where they lack it. */
+static void take_loading(struct spreading_view *view, const Cluster__Placement *placement)
+{
+    for (size_t i = 0; placement && i < placement->n_stages; i++) {
+        const Cluster__Stage *stage = placement->stages[i];
+        for (uint32_t k = 0; k < view->n && stage->state == CLUSTER__STAGE_STATE__LOADING; k++) {
+            if (strcmp(view->about[k]->id, stage->node) == 0)
+                spread_expect(&view->nodes[k], stage->first_layer, stage->n_layers);
+        }
+    }
+}
+
+static void take_coming(struct spreading_view *view, const char *model)
+{
+    const Cluster__State *root = view->state->root;
+    for (uint32_t i = 0; i < view->n; i++)
+        memset(view->nodes[i].coming, 0, sizeof view->nodes[i].coming);
+    for (size_t i = 0; i < root->n_instances; i++) {
+        if (!root->instances[i]->active || strcmp(root->instances[i]->model, model) != 0)
+            continue;
+        take_loading(view, root->instances[i]->current);
+        take_loading(view, root->instances[i]->next);
+    }
+}
+
 static uint64_t spreading_memory_of(const Cluster__Node *node)
 {
     uint64_t sum = 0, host = 0;
@@ -142,6 +167,7 @@ static double spreading_bytes_per_s(void *self, uint32_t from, uint32_t to)
 static struct spread_question question_of(struct spreading_view *view, const Cluster__Model *model)
 {
     take_on_disk(view, model->name);
+    take_coming(view, model->name);
     return (struct spread_question){.n_layers = model->n_layers,
                                     .layer_bytes = model->bytes / model->n_layers + 1,
                                     .nodes = view->nodes,

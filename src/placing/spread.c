@@ -3,16 +3,31 @@
 #include <assert.h>
 #include <stddef.h>
 
-void spread_add(struct spread_node *node, uint32_t first_layer, uint32_t n_layers)
+static void spread_set(uint64_t *layers, uint32_t first_layer, uint32_t n_layers)
 {
     for (uint32_t i = first_layer; i < LIMIT_LAYERS && i - first_layer < n_layers; i++)
-        node->layers[i / 64] |= UINT64_C(1) << i % 64;
+        layers[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+void spread_add(struct spread_node *node, uint32_t first_layer, uint32_t n_layers)
+{
+    spread_set(node->layers, first_layer, n_layers);
+}
+
+void spread_expect(struct spread_node *node, uint32_t first_layer, uint32_t n_layers)
+{
+    spread_set(node->coming, first_layer, n_layers);
 }
 
 bool spread_has(const struct spread_node *node, uint32_t layer)
 {
     assert(layer < LIMIT_LAYERS);
     return node->layers[layer / 64] >> layer % 64 & 1;
+}
+
+static bool spread_will_have(const struct spread_node *node, uint32_t layer)
+{
+    return spread_has(node, layer) || (node->coming[layer / 64] >> layer % 64 & 1);
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -22,6 +37,14 @@ static uint32_t spread_copies_of(const struct spread_question *q, uint32_t layer
     uint32_t n = 0;
     for (uint32_t i = 0; i < q->n_nodes; i++)
         n += q->nodes[i].up && spread_has(&q->nodes[i], layer);
+    return n;
+}
+
+static uint32_t spread_copies_to_come(const struct spread_question *q, uint32_t layer)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < q->n_nodes; i++)
+        n += q->nodes[i].up && spread_will_have(&q->nodes[i], layer);
     return n;
 }
 
@@ -86,7 +109,7 @@ static uint32_t choose_keeper(const struct spread_question *q, const struct spre
     for (uint32_t i = 0; i < q->n_nodes; i++) {
         const struct spread_node *node = &q->nodes[i];
         const uint64_t given = given_bytes(q, copies, n, i);
-        if (!node->up || spread_has(node, layer) || node->room_bytes < given + q->layer_bytes)
+        if (!node->up || spread_will_have(node, layer) || node->room_bytes < given + q->layer_bytes)
             continue;
         const double rate = nearest_bytes_per_s(q, &holders, i);
         if (best < q->n_nodes &&
@@ -109,8 +132,8 @@ uint32_t spread_choose(const struct spread_question *q, struct spread_copy *out,
     uint32_t count = 0;
     assert(q->n_layers <= LIMIT_LAYERS);
     for (uint32_t layer = 0; layer < q->n_layers; layer++) {
-        const uint32_t copies = spread_copies_of(q, layer);
-        const bool lacks = copies && copies < SPREAD_COPIES;
+        const bool lacks =
+            spread_copies_of(q, layer) && spread_copies_to_come(q, layer) < SPREAD_COPIES;
         const uint32_t node = lacks ? choose_keeper(q, out, count, layer) : q->n_nodes;
         if (node == q->n_nodes)
             continue;

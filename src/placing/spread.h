@@ -4,8 +4,10 @@
  * Every layer that some node has is to be on the disks of SPREAD_COPIES nodes that are up. A layer
  * that is on fewer goes to the node that is nearest to one that has it, by the link's measured
  * bandwidth, among those with room for it; of equals to the one with more room, then to the first.
- * A node that lacks room for the next layer gets none. What has been copied already counts, so the
- * answer changes as the copies arrive, and stays the same as long as nothing does. */
+ * A node that lacks room for the next layer gets none. What a node fetches for its own stages
+ * counts as there when it is chosen who keeps a copy, and not yet when it is said what is survived.
+ * What has been copied already counts, so the answer changes as the copies arrive, and stays the
+ * same as long as nothing does. */
 #pragma once
 
 #include "base/limits.h"
@@ -19,8 +21,10 @@ struct spread_node {
     bool up;
     uint64_t room_bytes;           /* for more weights, without any others going */
     uint64_t layers[SPREAD_WORDS]; /* that are on its disk: a bit a layer */
+    uint64_t coming[SPREAD_WORDS]; /* that its own stages fetch */
 };
 void spread_add(struct spread_node *node, uint32_t first_layer, uint32_t n_layers);
+void spread_expect(struct spread_node *node, uint32_t first_layer, uint32_t n_layers); /* coming */
 bool spread_has(const struct spread_node *node, uint32_t layer);
 
 struct spread_question {

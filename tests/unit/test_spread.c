@@ -73,6 +73,29 @@ static void what_two_have_is_left_alone(void **state)
     assert_copy(&copies[0], 2, 0, LAYERS);
 }
 
+/* Else all that a placement is about to fetch would be copied to a third node meanwhile. */
+static void what_is_being_fetched_is_not_copied(void **state)
+{
+    struct spread_world world;
+    struct spread_copy copies[LAYERS];
+    uint32_t layer = 99;
+    world_begin(&world);
+    spread_expect(&world.nodes[3], 2, 4);
+    world.rates[0][3] = 1;
+    assert_int_equal(spread_choose(&world.question, copies, LAYERS), 2);
+    assert_copy(&copies[0], 3, 0, 2); /* the nearest, for what it does not fetch by itself */
+    assert_copy(&copies[1], 3, 6, 2);
+    world.rates[0][1] = 2;
+    assert_int_equal(spread_choose(&world.question, copies, LAYERS), 2);
+    assert_copy(&copies[0], 1, 0, 2);
+    assert_copy(&copies[1], 1, 6, 2);
+    assert_int_equal(spread_copies(&world.question, &layer), 1); /* it is not there yet */
+    assert_int_equal(layer, 0);
+    world.nodes[3].up = false;
+    assert_int_equal(spread_choose(&world.question, copies, LAYERS), 1);
+    assert_copy(&copies[0], 1, 0, LAYERS);
+}
+
 static void rooms_are_respected(void **state)
 {
     struct spread_world world;
@@ -147,6 +170,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_nearest_keeps_all),
         cmocka_unit_test(what_two_have_is_left_alone),
+        cmocka_unit_test(what_is_being_fetched_is_not_copied),
         cmocka_unit_test(rooms_are_respected),
         cmocka_unit_test(what_nobody_has_is_nobodys),
         cmocka_unit_test(survival_is_the_least_of_three),
