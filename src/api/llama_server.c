@@ -1,7 +1,8 @@
 /* The interface of llama.cpp's own server, where it differs from OpenAI's: /completion, /props,
  * /slots and /apply-template. A request need not name the model where there is one alone.
  * https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md */
-#include "api/dialect.h"
+#include "api/llama_server.h"
+
 #include "api/exchange.h"
 #include "api/json_out.h"
 #include "request/generator.h"
@@ -65,8 +66,8 @@ static void llama_defaults(yyjson_val *root, struct buffer *out)
     }
 }
 
-static bool llama_read(struct completion *completion, const char *body, size_t size,
-                       struct buffer *out, struct api_error *err)
+bool llama_read(struct completion *completion, const char *body, size_t size, struct buffer *out,
+                struct api_error *err)
 {
     (void)completion;
     size_t index, max;

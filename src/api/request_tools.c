@@ -189,7 +189,9 @@ static bool tool_is_there(const struct generation_request *request)
 }
 
 /* A call that is wanted in any case has to be forced: what the sampler may choose would have to be
- * bound to the text of a call, in the model's format. Nothing does that yet. */
+ * bound to the text of a call. Nothing does that yet. In every format a call may follow its mark as
+ * {"name": …, "arguments": …} (tools/reply.h): so the mark belongs at the prompt's end, and the
+ * bounds are those of one JSON schema, whatever the format. */
 static bool request_force_call(const struct generation_request *request, struct api_error *err)
 {
     (void)request;

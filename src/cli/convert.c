@@ -73,8 +73,7 @@ static const struct option_section sections[] = {
     {0},
 };
 
-/* MODEL-TYPE.gguf beside the model. */
-/* Beside the model's file; of a model that was named and lies in some cache, here. */
+/* MODEL-TYPE.gguf beside the model's file; here, if the model was named and lies in some cache. */
 static enum error_code convert_name(const char *model, const char *type, char out[PATH_MAX],
                                     struct error *err)
 {
@@ -335,7 +334,6 @@ static int cmd_convert_run(int argc, char **argv)
     char file[PATH_MAX];
     if (model_given(flags.model, file, &err) || model_open(file, &model, &err))
         return command_fail(&command_convert, &err);
-    flags.model = file;
     enum error_code code = cmd_convert_make(&flags, model, &result, &err);
     model_close(model);
     if (code)

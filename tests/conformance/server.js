@@ -19,7 +19,7 @@ function run(args, env = process.env) {
 }
 
 // {port, base, client, model, stop}. The server must end with status 0: a sanitizer's report would change that.
-async function start({ file = model, slots = 8, context = 512, args = [] } = {}) {
+async function start({ file = model, slots = 8, context = 512, args = [], apiKey = 'none' } = {}) {
   const server = run(['serve', file, '--api', '127.0.0.1:0', '--devices', devices,
     '--slots', String(slots), '--context', String(context), ...args]);
   const line = /listening on http:\/\/127\.0\.0\.1:(\d+)/;
@@ -31,7 +31,7 @@ async function start({ file = model, slots = 8, context = 512, args = [] } = {})
     server.exit.then(({ code, stderr }) => reject(new Error(`medley serve ended with ${code}: ${stderr}`)));
   });
   const base = `http://127.0.0.1:${port}`;
-  const client = new OpenAI({ baseURL: `${base}/v1`, apiKey: 'none', maxRetries: 0, timeout: 60000 });
+  const client = new OpenAI({ baseURL: `${base}/v1`, apiKey, maxRetries: 0, timeout: 60000 });
   const listed = await client.models.list();
   return {
     port, base, client, model: listed.data[0].id,

@@ -4,6 +4,7 @@
 
 #include "api/anthropic.h"
 #include "api/chat_prompt.h"
+#include "api/llama_server.h"
 #include "api/ollama.h"
 #include "api/responses.h"
 
@@ -16,7 +17,7 @@ typedef bool (*dialect_reader)(struct completion *completion, const char *body, 
 
 static const dialect_reader readers[] = {
     anthropic_read, anthropic_read_count, ollama_read_chat, ollama_read_generate,
-    NULL,           responses_read};
+    NULL,           responses_read,       llama_read};
 
 static void read_request(enum generation_kind kind, const char *body, size_t size, bool translated)
 {
@@ -49,6 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     const dialect_reader reader = readers[data[0] % (sizeof readers / sizeof *readers)];
     const char *body = (const char *)data + 1;
+    if (reader == llama_read)
+        completion.kind = GENERATION_COMPLETION;
     if (!reader)
         read_request(GENERATION_CHAT, body, size - 1, false);
     else if (reader(&completion, body, size - 1, &out, &err))
