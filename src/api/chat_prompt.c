@@ -63,26 +63,34 @@ static bool plain_message(yyjson_mut_doc *doc, yyjson_mut_val *message)
     return !failed;
 }
 
-/* In the system's message, which is made where there is none. */
+static yyjson_mut_val *first_of_user(yyjson_mut_val *messages)
+{
+    size_t index, max;
+    yyjson_mut_val *message;
+    yyjson_mut_arr_foreach(messages, index, max, message)
+    {
+        if (yyjson_mut_equals_str(yyjson_mut_obj_get(message, "role"), "user"))
+            return message;
+    }
+    return yyjson_mut_arr_get_first(messages);
+}
+
+/* In front of what the user says first: there are templates that drop the system's messages, or
+ * refuse them. */
 static bool describe_tools(yyjson_mut_doc *doc, yyjson_mut_val *messages, yyjson_val *tools)
 {
     static const char before[] =
         "You may call tools. To call one, answer with a line <tool_call>, then "
         "{\"name\": its name, \"arguments\": an object}, then a line </tool_call>. The tools:\n";
     struct buffer text = {0};
-    yyjson_mut_val *first = yyjson_mut_arr_get_first(messages);
-    const bool is_system = yyjson_mut_equals_str(yyjson_mut_obj_get(first, "role"), "system");
+    yyjson_mut_val *first = first_of_user(messages);
+    yyjson_mut_val *content = yyjson_mut_obj_get(first, "content");
     char *json = yyjson_val_write_opts(tools, YYJSON_WRITE_NOFLAG, &json_memory, NULL, NULL);
-    if (is_system)
-        buffer_printf(&text, "%s\n\n", yyjson_mut_get_str(yyjson_mut_obj_get(first, "content")));
-    buffer_printf(&text, "%s%s", before, json ? json : "");
-    if (!is_system) {
-        first = yyjson_mut_obj(doc);
-        yyjson_mut_obj_add_str(doc, first, "role", "system");
-        yyjson_mut_arr_prepend(messages, first);
-    }
-    set_text(doc, first, "content", &text);
+    buffer_printf(&text, "%s%s\n\n", before, json ? json : "");
+    buffer_append(&text, yyjson_mut_get_str(content), yyjson_mut_get_len(content));
     const bool ok = json && !text.failed;
+    if (ok)
+        set_text(doc, first, "content", &text);
     mem_free(json);
     buffer_deinit(&text);
     return ok;

@@ -1,7 +1,7 @@
 /* A chat as its model's template takes it: the messages, and what the template knows of tools and
- * reasoning. Where a template knows no tools they are described in the first message, calls and
- * results become texts, and calls are read as the generic format has them (tools/tool_format.h).
- * Runs on the preparer. Private to the api room. */
+ * reasoning. Where a template knows no tools they are described in the user's first message, calls
+ * and results become texts, and calls are read as the generic format has them
+ * (tools/tool_format.h). Runs on the preparer. Private to the api room. */
 #pragma once
 
 #include "api/request_json.h"

@@ -66,13 +66,13 @@ static void test_template_that_knows_none(void **state)
     (void)state;
     static const char body[] = CALL_AND_RESULT "}";
     assert_string_equal(at(body, knows_none, "/tools"), "");
-    assert_string_equal(at(body, knows_none, "/messages/0/role"), "\"system\"");
+    assert_string_equal(at(body, knows_none, "/messages/0/role"), "\"user\"");
     assert_non_null(strstr(at(body, knows_none, "/messages/0/content"), "<tool_call>"));
-    assert_string_equal(at(body, knows_none, "/messages/2/content"),
+    assert_string_equal(at(body, knows_none, "/messages/1/content"),
                         "\"<tool_call>\\n{\\\"arguments\\\":{\\\"a\\\":1},\\\"name\\\":\\\"f\\\"}"
                         "\\n</tool_call>\"");
-    assert_string_equal(at(body, knows_none, "/messages/3/role"), "\"user\"");
-    assert_string_equal(at(body, knows_none, "/messages/3/content"),
+    assert_string_equal(at(body, knows_none, "/messages/2/role"), "\"user\"");
+    assert_string_equal(at(body, knows_none, "/messages/2/content"),
                         "\"<tool_response>\\nR\\n</tool_response>\"");
 }
 
