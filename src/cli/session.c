@@ -275,6 +275,8 @@ static enum error_code session_load(struct session *session, const struct sessio
     }
     if (session->plan.stream.n_streamed)
         driver.weights_max = session->plan.stream.weights_max;
+    if (!flags->sim_file && !flags->devices) /* whoever names devices wants no other */
+        driver.fallback = gpu_find(session->gpu, "cpu");
     if (!code)
         code = driver_open(session->model, session->plan.stages, session->plan.n_stages, &driver,
                            &session->driver, err);

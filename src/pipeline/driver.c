@@ -1,13 +1,16 @@
-#include "pipeline/driver_state.h"
+#include "pipeline/driver_form.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/timed_wait.h"
 #include "engine/batch_shape.h"
 #include "model/model.h"
 #include "pipeline/settings.h"
 
 #include <assert.h>
 #include <string.h>
+
+enum { FORM_ATTEMPTS = 60, FORM_AGAIN_MS = 1000 }; /* a minute, as long as a batch may wait */
 
 /* ---- the baton ------------------------------------------------------------------------ */
 
@@ -127,6 +130,38 @@ static void driver_run_locked(struct driver *driver)
         pthread_mutex_lock(&driver->lock);
     }
     driver->active = false;
+    if (driver->form_is_due && !driver->n_in_flight)
+        pthread_cond_signal(&driver->wake); /* the own thread changes it */
+}
+
+/* Closes the stages and opens them in the form that is due; then goes on with what is there. With
+ * the lock, which it gives up meanwhile. */
+static void driver_change_locked(struct driver *driver)
+{
+    struct error err = {0};
+    assert(!driver->active);
+    driver->active = true;
+    pthread_mutex_unlock(&driver->lock);
+    const bool is_there = driver_form_change(driver, &err);
+    driver->n_unloaded = is_there ? 0 : driver->n_unloaded + 1;
+    if (is_there)
+        step_begin_over(driver);
+    else if (driver->n_unloaded % FORM_ATTEMPTS == 0)
+        step_end_all(driver, &err);
+    pthread_mutex_lock(&driver->lock);
+    driver_publish(driver);
+    driver_step_locked(driver);
+    driver->active = false;
+}
+
+/* For a second at most while there are no stages: nobody else would try again. */
+static void driver_wait_locked(struct driver *driver)
+{
+    if (driver->is_unloaded)
+        timed_wait(&driver->wake, &driver->lock,
+                   clock_now_ns() + FORM_AGAIN_MS * UINT64_C(1000000));
+    else
+        pthread_cond_wait(&driver->wake, &driver->lock);
 }
 
 static void *driver_own_thread(void *arg)
@@ -136,8 +171,10 @@ static void *driver_own_thread(void *arg)
     while (!driver->closing || driver->active || driver->live || driver->n_in_flight) {
         if (!driver->active && driver_has_wishes(driver))
             driver_run_locked(driver);
+        else if (!driver->active && driver->live && driver_form_can_change(driver, clock_now_ns()))
+            driver_change_locked(driver);
         else
-            pthread_cond_wait(&driver->wake, &driver->lock);
+            driver_wait_locked(driver);
     }
     assert(!driver->completed && !driver->incoming && !driver->queue && !driver->to_cancel);
     pthread_mutex_unlock(&driver->lock);
@@ -500,6 +537,7 @@ static void driver_dismantle(struct driver *driver)
         pick_setup_deinit(&driver->setups[i]);
     mem_free(driver->setups);
     mem_free(driver->seeds);
+    driver_form_deinit(driver);
     mem_free(driver->pipeline.stages);
     picker_free(driver->pipeline.picker);
     slot_table_deinit(&driver->slots);
@@ -544,11 +582,15 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
     if (!code)
         code = driver_make_microbatches(driver, &settings.sizes, err);
     if (!code)
+        code = driver_form_init(driver, model, stages, err);
+    if (!code)
         code = pipeline_load(&driver->pipeline, model, stages, &driver->options, err);
     for (uint32_t i = 0; i < n_stages && !code; i++) {
         if (stages[i].device)
             memory_watch_add(&driver->memory, stages[i].device);
     }
+    if (!code)
+        driver_form_opened(driver);
     if (!code && pthread_create(&driver->thread, NULL, driver_own_thread, driver))
         code = error_set(err, ERROR_IO, "cannot start a thread");
     return code;
@@ -569,7 +611,7 @@ enum error_code driver_open_far(const struct model *model, const struct stage_pl
     if (!driver)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for a driver");
     pthread_mutex_init(&driver->lock, NULL);
-    pthread_cond_init(&driver->wake, NULL);
+    timed_wait_init(&driver->wake);
     memory_watch_init(&driver->memory);
     driver->queue_end = &driver->queue;
     driver->incoming_end = &driver->incoming;

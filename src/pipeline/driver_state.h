@@ -49,6 +49,10 @@ struct driver {
     struct pipeline pipeline;
     struct microbatch *microbatches; /* n_devices of them */
     struct memory_watch memory;      /* of the devices that compute here */
+    const struct model *model;
+    struct stage_plan *plan; /* as it was placed */
+    bool changes_form;       /* when memory is short (driver_form.h) */
+    uint64_t *streamed_max;  /* of each stage: bytes of weights in memory, where it streams */
 
     /* the baton holder's */
     struct slot_table slots;
@@ -67,6 +71,14 @@ struct driver {
     /* A row of a prompt, measured on the slowest stage; 0: not yet. The baton holder's to change.
      */
     _Atomic uint64_t prompt_row_ns;
+    /* driver_form.h */
+    enum memory_form form; /* of the stages */
+    bool form_is_due, is_unloaded;
+    uint32_t n_unloaded; /* attempts since there were stages */
+    uint64_t form_tried_ns;
+    struct stage_plan *plan_changed; /* scratch, as are the pins */
+    struct stage_pin **pins;
+
     bool has_settled;  /* for a successor: nothing is begun any more */
     uint32_t n_cached; /* written before is_quiescent */
     struct cached_slot cached[LIMIT_SEQUENCES];
@@ -104,6 +116,11 @@ struct driver_seeds {
 void step_complete(struct driver *driver, struct microbatch *microbatch);
 /* Ends what was cancelled, gives slots to those who wait, sends micro-batches. */
 void step_advance(struct driver *driver, const struct driver_wishes *wishes);
+
+/* The stages are new, and their caches empty: every sequence begins again with its tokens. */
+void step_begin_over(struct driver *driver);
+/* There are no stages: every request ends with the error. */
+void step_end_all(struct driver *driver, const struct error *why);
 
 /* ---- step.c and step_cells.c, for each other ---- */
 

@@ -10,16 +10,33 @@ static const uint64_t down_ns = 500 * MS_NS, up_ns = 2000 * MS_NS, calm_ns = 500
                       forgotten_ns = 30000 * MS_NS;
 
 static const struct memory_terms steps[MEMORY_STEPS] = {
-    {1, false, "micro-batches as long as configured"},
-    {2, false, "micro-batches of half the rows"},
-    {8, false, "micro-batches of an eighth of the rows"},
-    {32, false, "micro-batches of a 32nd of the rows"},
-    {32, true, "no new requests; those under way go on"},
+    {1, MEMORY_AS_PLACED, false, "micro-batches as long as configured"},
+    {2, MEMORY_AS_PLACED, false, "micro-batches of half the rows"},
+    {8, MEMORY_AS_PLACED, false, "micro-batches of an eighth of the rows"},
+    {32, MEMORY_AS_PLACED, false, "micro-batches of a 32nd of the rows"},
+    {32, MEMORY_SMALL_CACHES, false, "KV caches as q8_0; what is under way is computed again"},
+    {32, MEMORY_STREAMED, false, "weights from the disk, up to half of them"},
+    {32, MEMORY_ON_CPU, false, "computed on the CPU"},
+    {32, MEMORY_ON_CPU, true, "no new requests; those under way go on"},
 };
+
+static bool step_is_there(const struct memory_ladder *ladder, uint32_t step)
+{
+    return steps[step].refuses || !ladder->lacks[steps[step].form];
+}
+
+/* The largest that can be; at the top all is as placed. */
+static enum memory_form form_of(const struct memory_ladder *ladder, uint32_t step)
+{
+    uint32_t form = steps[step].form;
+    while (form && ladder->lacks[form])
+        form--;
+    return (enum memory_form)form;
+}
 
 static bool sign_is_short(const struct memory_sign *sign)
 {
-    return sign->failed || (sign->has_stall && sign->stall >= STALL_SHORT) ||
+    return sign->failed || sign->in_parts || (sign->has_stall && sign->stall >= STALL_SHORT) ||
            sign->free_bytes < sign->low_bytes;
 }
 
@@ -38,20 +55,37 @@ static void ladder_set(struct memory_ladder *ladder, uint32_t step, uint64_t now
 
 static void ladder_down(struct memory_ladder *ladder, const struct memory_sign *sign)
 {
-    const uint32_t last = sign->failed ? MEMORY_STEPS - 1 : MEMORY_STEPS - 2;
-    const bool waits =
-        !sign->failed && ladder->changed_ns && sign->now_ns - ladder->changed_ns < down_ns;
-    if (ladder->step < last && !waits)
-        ladder_set(ladder, ladder->step + 1, sign->now_ns);
+    const uint32_t last = sign->failed ? MEMORY_STEPS - 1 : MEMORY_STEPS_OF_PRESSURE - 1;
+    const bool waits = !sign->failed && !sign->in_parts && ladder->changed_ns &&
+                       sign->now_ns - ladder->changed_ns < down_ns;
+    uint32_t next = ladder->step + 1;
+    while (next < last && !step_is_there(ladder, next))
+        next++;
+    if (ladder->step < last && !waits && !sign->is_changing)
+        ladder_set(ladder, next, sign->now_ns);
+}
+
+/* A larger form is not tried where there is no room for it. */
+static bool ladder_has_room(const struct memory_ladder *ladder, uint32_t next,
+                            const struct memory_sign *sign)
+{
+    const bool is_larger = form_of(ladder, next) != form_of(ladder, ladder->step);
+    return !is_larger || !sign->more_bytes || !sign->low_bytes ||
+           sign->free_bytes >= sign->more_bytes + 2 * sign->low_bytes;
 }
 
 static void ladder_up(struct memory_ladder *ladder, const struct memory_sign *sign)
 {
     if (!ladder->calm_ns)
         ladder->calm_ns = sign->now_ns;
-    if (ladder->step && sign->now_ns - ladder->calm_ns >= calm_ns &&
-        sign->now_ns - ladder->changed_ns >= up_ns)
-        ladder_set(ladder, ladder->step - 1, sign->now_ns);
+    if (!ladder->step || sign->is_changing || sign->now_ns - ladder->calm_ns < calm_ns ||
+        sign->now_ns - ladder->changed_ns < up_ns)
+        return;
+    uint32_t next = ladder->step - 1;
+    while (next && !step_is_there(ladder, next))
+        next--;
+    if (ladder_has_room(ladder, next, sign))
+        ladder_set(ladder, next, sign->now_ns);
 }
 
 bool memory_ladder_look(struct memory_ladder *ladder, const struct memory_sign *sign)
@@ -59,7 +93,8 @@ bool memory_ladder_look(struct memory_ladder *ladder, const struct memory_sign *
     const uint32_t before = ladder->step;
     const bool calm = sign_is_calm(sign);
     assert(sign->now_ns >= ladder->looked_ns);
-    if (calm && ladder->step && sign->now_ns - ladder->looked_ns >= forgotten_ns)
+    if (calm && ladder->step && sign->now_ns - ladder->looked_ns >= forgotten_ns &&
+        ladder_has_room(ladder, 0, sign))
         ladder_set(ladder, 0, sign->now_ns);
     ladder->looked_ns = sign->now_ns;
     if (!calm)
@@ -74,5 +109,7 @@ bool memory_ladder_look(struct memory_ladder *ladder, const struct memory_sign *
 struct memory_terms memory_ladder_terms(const struct memory_ladder *ladder)
 {
     assert(ladder->step < MEMORY_STEPS);
-    return steps[ladder->step];
+    struct memory_terms terms = steps[ladder->step];
+    terms.form = form_of(ladder, ladder->step);
+    return terms;
 }

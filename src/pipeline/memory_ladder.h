@@ -3,41 +3,61 @@
  * Others take memory while a model runs: a game starts on the card, a build on the host. Each step
  * of the ladder gives up a little more, in the order of what it costs the users:
  *
- *     step  micro-batches            new requests
- *     0     as long as configured    yes
- *     1     half                     yes
- *     2     an eighth                yes
- *     3     a 32nd                   yes
- *     4     a 32nd                   no
+ *     step  micro-batches            the stages                        new requests
+ *     0     as long as configured    as placed                         yes
+ *     1     half                     as placed                         yes
+ *     2     an eighth                as placed                         yes
+ *     3     a 32nd                   as placed                         yes
+ *     4     a 32nd                   KV caches of the smaller type     yes
+ *     5     a 32nd                   and half of the weights streamed  yes
+ *     6     a 32nd                   on the CPU                        yes
+ *     7     a 32nd                   as in the last step               no
  *
- * Down: at once after an allocation that failed, else one step in half a second, while tasks wait
- * for memory or less of it is free than the low mark. Without failures the last step is never
- * taken: a slow reply is better than none. Up: one step every two seconds, once it has been calm
- * for five; so after 11 s of calm all is as it was. Between short and calm is a band in which
- * nothing changes. Who was not looked at for 30 s and finds it calm begins at the top. */
+ * Steps whose form of the stages a driver lacks are passed over.
+ *
+ * Down: at once after a batch that failed or went in parts, else one step in half a second, while
+ * tasks wait for memory or less of it is free than the low mark. Without batches that failed
+ * nothing beyond step 3 is taken: a slow reply is better than one that is computed again, or none.
+ * While stages change their form, nothing goes further down. Up: one step every two seconds, once
+ * it has been calm for five, and to a larger form only where what it takes more is free beside the
+ * mark; so after 17 s of calm all is as it was. Between short and calm is a band in which nothing
+ * changes. Who was not looked at for 30 s and finds it calm begins at the top. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MEMORY_STEPS = 5 };
+enum { MEMORY_STEPS = 8, MEMORY_STEPS_OF_PRESSURE = 4 };
+
+enum memory_form { /* of a driver's stages */
+                   MEMORY_AS_PLACED,
+                   MEMORY_SMALL_CACHES,
+                   MEMORY_STREAMED,
+                   MEMORY_ON_CPU,
+                   MEMORY_FORMS
+};
 
 struct memory_sign {
     uint64_t now_ns;
-    bool failed; /* an allocation, since the last sign */
+    bool failed;   /* a batch, for want of memory, since the last sign */
+    bool in_parts; /* one was computed in parts, or waited */
     bool has_stall;
     double stall;        /* part of the time that some task waited for memory: 0 … 1 */
     uint64_t free_bytes; /* with low_bytes of 0: not known */
     uint64_t low_bytes;  /* less is short; twice as much is calm */
+    bool is_changing;    /* the stages do not have the form of the last step yet */
+    uint64_t more_bytes; /* that a larger form takes beyond this one; 0: not known */
 };
 
 struct memory_ladder { /* zeroed: at the top */
     uint32_t step;
     uint64_t changed_ns, calm_ns, looked_ns; /* 0: never, not calm, never */
+    bool lacks[MEMORY_FORMS];                /* forms that the stages cannot take */
 };
 
 struct memory_terms {
     uint32_t divisor; /* of the rows of a micro-batch */
+    enum memory_form form;
     bool refuses;
     const char *words; /* for the log: what is given up */
 };

@@ -44,6 +44,11 @@ void memory_watch_failed(struct memory_watch *watch)
     atomic_store(&watch->failed, true);
 }
 
+void memory_watch_in_parts(struct memory_watch *watch)
+{
+    atomic_store(&watch->in_parts, true);
+}
+
 /* Of the device that is nearest to its mark. */
 static void watch_read_devices(const struct memory_watch *watch, struct memory_sign *sign)
 {
@@ -58,12 +63,42 @@ static void watch_read_devices(const struct memory_watch *watch, struct memory_s
     }
 }
 
+void memory_watch_formed(struct memory_watch *watch, enum memory_form form, uint64_t bytes)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->form = form;
+    if (bytes)
+        watch->form_bytes[form] = bytes;
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void memory_watch_lacks(struct memory_watch *watch, enum memory_form form)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->ladder.lacks[form] = true;
+    pthread_mutex_unlock(&watch->lock);
+}
+
+/* What the next larger form takes beyond the present one. */
+static uint64_t watch_more_bytes(const struct memory_watch *watch)
+{
+    uint32_t larger = watch->form;
+    while (larger && (larger == watch->form || watch->ladder.lacks[larger]))
+        larger--;
+    const uint64_t now = watch->form_bytes[watch->form], then = watch->form_bytes[larger];
+    return now && then > now ? then - now : 0;
+}
+
 static void watch_look_locked(struct memory_watch *watch, uint64_t now_ns)
 {
     static const struct sysfs machine;
-    struct memory_sign sign = {.now_ns = now_ns, .failed = atomic_exchange(&watch->failed, false)};
+    struct memory_sign sign = {.now_ns = now_ns,
+                               .failed = atomic_exchange(&watch->failed, false),
+                               .in_parts = atomic_exchange(&watch->in_parts, false)};
     sign.has_stall = host_memory_stall(&machine, &sign.stall);
     watch_read_devices(watch, &sign);
+    sign.is_changing = watch->form != memory_ladder_terms(&watch->ladder).form;
+    sign.more_bytes = watch_more_bytes(watch);
     watch->looked_ns = now_ns;
     const uint32_t before = watch->ladder.step;
     if (!memory_ladder_look(&watch->ladder, &sign))
@@ -74,14 +109,15 @@ static void watch_look_locked(struct memory_watch *watch, uint64_t now_ns)
     log_line(LOG_WARN, "memory", "%s, step %u of %d: %s (%s free%s%s)",
              watch->ladder.step > before ? "short" : "free again", watch->ladder.step,
              MEMORY_STEPS - 1, memory_ladder_terms(&watch->ladder).words,
-             size_text(sign.free_bytes).text, stall, sign.failed ? ", an allocation failed" : "");
+             size_text(sign.free_bytes).text, stall, sign.failed ? ", a batch failed" : "");
 }
 
 struct memory_terms memory_watch_terms(struct memory_watch *watch)
 {
-    const uint64_t now_ns = clock_now_ns();
     pthread_mutex_lock(&watch->lock);
-    if (atomic_load(&watch->failed) || now_ns - watch->looked_ns >= look_ns)
+    const uint64_t now_ns = clock_now_ns(); /* with the lock: the ladder's time never goes back */
+    if (atomic_load(&watch->failed) || atomic_load(&watch->in_parts) ||
+        now_ns - watch->looked_ns >= look_ns)
         watch_look_locked(watch, now_ns);
     const struct memory_terms terms = memory_ladder_terms(&watch->ladder);
     pthread_mutex_unlock(&watch->lock);

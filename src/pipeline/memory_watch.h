@@ -22,7 +22,9 @@ struct memory_watch {
     uint32_t n_devices;
     const struct device *devices[MEMORY_WATCH_DEVICES];
     uint64_t low_bytes[MEMORY_WATCH_DEVICES];
-    atomic_bool failed;
+    atomic_bool failed, in_parts;
+    enum memory_form form;             /* that the stages have */
+    uint64_t form_bytes[MEMORY_FORMS]; /* that they take in each; 0: not known */
 };
 
 /* When the stages are loaded: what is free now is what there should be. */
@@ -30,7 +32,14 @@ void memory_watch_init(struct memory_watch *watch);
 void memory_watch_add(struct memory_watch *watch, const struct device *device);
 void memory_watch_deinit(struct memory_watch *watch);
 
-void memory_watch_failed(struct memory_watch *watch); /* a batch did not fit */
+/* The stages have this form now, which takes so many bytes (0: not known, or there was no memory
+ * for it). `lacks`: they cannot have it. Before the first batch: those that they will never have.
+ */
+void memory_watch_formed(struct memory_watch *watch, enum memory_form form, uint64_t bytes);
+void memory_watch_lacks(struct memory_watch *watch, enum memory_form form);
+
+void memory_watch_failed(struct memory_watch *watch);   /* a batch, for want of memory */
+void memory_watch_in_parts(struct memory_watch *watch); /* it was computed, but not in one */
 struct memory_terms memory_watch_terms(struct memory_watch *watch);
 /* ERROR_BUSY: what is short, and what would help. */
 enum error_code memory_watch_refusal(struct error *err);

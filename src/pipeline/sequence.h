@@ -26,7 +26,8 @@ struct sequence {
     uint64_t submitted_ns, admitted_ns, first_token_ns;
     uint64_t slowest_ns; /* request_usage's, as are … */
     struct request_times times;
-    uint32_t n_no_memory; /* times that it started over for lack of memory, since its last row */
+    uint32_t n_rows_given; /* of handlers.row: the first position that was not given yet */
+    uint32_t n_no_memory;  /* times that it started over for lack of memory, since its last row */
 };
 
 /* Checks the request against the limits and copies it. */

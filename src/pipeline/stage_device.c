@@ -85,7 +85,7 @@ static void device_stage_fail(struct microbatch *microbatch, struct pipeline_sta
     microbatch_fail(microbatch);
 }
 
-enum { NO_MEMORY_WAIT_NS = 50 * 1000 * 1000, NO_MEMORY_WAITS = 20 }; /* a second */
+enum { NO_MEMORY_WAIT_NS = 50 * 1000 * 1000, NO_MEMORY_WAITS = 4 }; /* 0.2 s */
 
 struct stage_attempt {
     struct stage *stage;

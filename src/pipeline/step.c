@@ -1,6 +1,6 @@
 /* The driver's step: what happens between two micro-batches. By the baton's holder
  * (driver_state.h). */
-#include "pipeline/driver_state.h"
+#include "pipeline/driver_form.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -15,9 +15,9 @@ enum {
         200 * 1000 *
         1000,            /* how long the prompt rows of a step may take while streams are running */
     MIXED_ROWS_MIN = 32, /* below this a device does not get faster per step */
-    MIXED_ROWS_FIRST = 64,  /* before anything has been measured */
-    NO_MEMORY_REPEATS = 60, /* a minute: no other error ends a reply so late */
-    MEASURED_ROWS_MIN = 32, /* a micro-batch tells the speed of prompts from this size on */
+    MIXED_ROWS_FIRST = 64,   /* before anything has been measured */
+    NO_MEMORY_REPEATS = 300, /* a minute: no other error ends a reply so late */
+    MEASURED_ROWS_MIN = 32,  /* a micro-batch tells the speed of prompts from this size on */
 };
 
 /* ---- the end of a sequence ------------------------------------------------------------ */
@@ -389,6 +389,8 @@ void step_advance(struct driver *driver, const struct driver_wishes *wishes)
             step_come_to_rest(driver);
         return;
     }
+    if (driver_form_is_due(driver))
+        return; /* the driver's own thread sees to it once nothing is under way */
     step_admit(driver);
     while (driver->unused && step_form(driver, driver->unused)) {
         struct microbatch *microbatch = driver->unused;
@@ -497,7 +499,7 @@ static void step_measure(struct driver *driver, const struct microbatch *microba
         driver->prompt_row_ns ? (3 * driver->prompt_row_ns + row_ns) / 4 : row_ns;
 }
 
-/* A lack of memory passes: what others took, they give back. Each attempt waits a second for that
+/* A lack of memory passes: what others took, they give back. Each attempt waits 0.2 s for that
  * (stage_device.c), and requests may be cancelled between two. */
 static bool step_may_repeat(struct sequence *sequence, const struct error *err)
 {
@@ -529,12 +531,41 @@ static void step_settle(struct driver *driver, struct microbatch *microbatch, ui
     }
 }
 
+void step_begin_over(struct driver *driver)
+{
+    assert(!driver->n_in_flight);
+    driver->n_operations = 0; /* of caches that are gone */
+    for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
+        struct slot *slot = &driver->slots.slots[i];
+        if (slot->sequence)
+            step_start_over(driver, slot->sequence);
+        else
+            step_empty_slot(driver, i);
+    }
+}
+
+void step_end_all(struct driver *driver, const struct error *why)
+{
+    assert(!driver->n_in_flight);
+    for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
+        if (driver->slots.slots[i].sequence)
+            step_finish(driver, driver->slots.slots[i].sequence, FINISH_ERROR, why);
+    }
+    while (driver->queue) {
+        struct sequence *sequence = driver->queue;
+        step_unqueue(driver, sequence);
+        step_finish(driver, sequence, FINISH_ERROR, why);
+    }
+}
+
 void step_complete(struct driver *driver, struct microbatch *microbatch)
 {
     assert(driver->n_in_flight && microbatch->at == driver->pipeline.n_stages);
     step_measure(driver, microbatch);
-    if (microbatch->was_short)
+    if (microbatch->error.code == ERROR_NO_MEMORY)
         memory_watch_failed(&driver->memory);
+    else if (microbatch->was_short)
+        memory_watch_in_parts(&driver->memory);
     uint32_t width =
         microbatch->embeddings ? driver->pipeline.shape.n_embd : driver->pipeline.shape.n_vocab;
     const float *outputs = microbatch->outputs;

@@ -33,7 +33,7 @@ static struct fake_trace trace;
 static int64_t fail_layer = -1;
 static bool is_blocked;
 static atomic_uint stages_open, holds_open;
-static atomic_uint memory_rows = UINT32_MAX;
+static atomic_uint memory_rows = UINT32_MAX, room_bytes = UINT32_MAX;
 
 /* ---- control -------------------------------------------------------------------------- */
 
@@ -83,6 +83,21 @@ void fake_fail_next(uint32_t layer)
 void fake_set_memory(uint32_t rows)
 {
     atomic_store(&memory_rows, rows);
+}
+
+void fake_set_room(uint32_t bytes)
+{
+    atomic_store(&room_bytes, bytes);
+}
+
+static bool has_room(const struct device *device, const struct stage_options *options)
+{
+    const uint32_t all = 1000 * options->n_layers,
+                   caches = options->kv_type == KV_Q8_0 ? all / 2 : all;
+    const uint64_t weights =
+        options->weights_max && options->weights_max < all ? options->weights_max : all;
+    return strcmp(device_info(device)->id, "cpu") == 0 ||
+           weights + caches <= atomic_load(&room_bytes);
 }
 
 void fake_block(bool blocked)
@@ -173,6 +188,8 @@ enum error_code stage_open(struct device *device, const struct model *model,
     uint32_t bad = faults_now().open_fails_at;
     if (bad > options->first_layer && bad <= options->first_layer + options->n_layers)
         return error_set(err, ERROR_NO_MEMORY, "needs 2 GiB, 1 GiB is free");
+    if (!has_room(device, options))
+        return error_set(err, ERROR_NO_MEMORY, "no room for the toy");
     struct stage *stage = mem_new(sizeof *stage);
     uint32_t *lengths = mem_new_array(options->n_slots, sizeof *lengths);
     uint64_t *states = mem_new_array(
@@ -206,7 +223,8 @@ void stage_close(struct stage *stage)
 
 struct stage_memory stage_memory(const struct stage *stage)
 {
-    return (struct stage_memory){.weights = 1000 * stage->options.n_layers};
+    const uint64_t all = 1000 * stage->options.n_layers, most = stage->options.weights_max;
+    return (struct stage_memory){.weights = most && most < all ? most : all};
 }
 
 bool stage_is_first(const struct stage *stage)
@@ -326,6 +344,8 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
     uint32_t n_alone = check_batch(stage, batch, in, out);
     if (batch->n_rows > atomic_load(&memory_rows))
         return error_set(err, ERROR_NO_MEMORY, "the toy has no memory for %u rows", batch->n_rows);
+    if (!has_room(stage->device, &stage->options))
+        return error_set(err, ERROR_NO_MEMORY, "the toy has no room");
     if (stage_is_first(stage))
         note(batch, n_alone);
     if (must_fail(stage))

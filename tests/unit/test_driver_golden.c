@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "gpu/gpu.h"
 #include "model/model.h"
-#include "pipeline/driver.h"
+#include "pipeline/driver_state.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <yyjson.h>
 
 #include <cmocka.h>
@@ -287,12 +288,81 @@ static int close_gpu(void **state)
     return 0;
 }
 
+/* ---- when memory is short -------------------------------------------------------------------- */
+
+static struct driver *open_shrinking(const struct golden *golden)
+{
+    const struct stage_plan plan = {gpu_find(gpu, "cpu"), golden->n_layers, NULL, 0};
+    const struct driver_options options = {.n_slots = 2, .context = 4 * TOKENS_MAX};
+    struct driver *driver = NULL;
+    struct error err = {0};
+    if (driver_open(golden->model, &plan, 1, &options, &driver, &err))
+        fail_msg("%s", err.text);
+    return driver;
+}
+
+static void fail_until(struct driver *driver, enum memory_form form)
+{
+    for (int i = 0; i < MEMORY_STEPS && memory_watch_terms(&driver->memory).form != form; i++)
+        memory_watch_failed(&driver->memory);
+    assert_int_equal(memory_watch_terms(&driver->memory).form, form);
+}
+
+static void generate(struct driver *driver, const struct golden *golden, enum memory_form form,
+                     struct client *client)
+{
+    submit(driver, golden, golden->n_prompt, 40, false, client);
+    if (form) {
+        usleep(5000); /* perhaps in the middle of it */
+        fail_until(driver, form);
+    }
+    wait_done(client);
+    assert_int_equal(client->n_tokens, 40);
+}
+
+/* The stages are opened anew under a reply, which is whole; what is streamed has the same bits. */
+static void a_smaller_form_loses_nothing(const char *path, enum memory_form form, bool exact)
+{
+    struct golden golden = {0};
+    struct client plain, first, second;
+    struct error err = {0};
+    assert_int_equal(model_open(path, &golden.model, &err), ERROR_NONE);
+    golden.n_layers = model_hyperparameters(golden.model)->n_layers;
+    golden.n_vocab = model_hyperparameters(golden.model)->n_vocab;
+    for (golden.n_prompt = 0; golden.n_prompt < 12; golden.n_prompt++)
+        golden.tokens[golden.n_prompt] = (int32_t)(3 + 5 * golden.n_prompt);
+    struct driver *driver = open_shrinking(&golden);
+    const uint64_t all = pipeline_stage_bytes(driver_pipeline(driver), 0);
+    generate(driver, &golden, MEMORY_AS_PLACED, &plain);
+    generate(driver, &golden, form, &first);
+    generate(driver, &golden, MEMORY_AS_PLACED, &second);
+    assert_int_equal(driver->form, form);
+    assert_true(pipeline_stage_bytes(driver_pipeline(driver), 0) < all);
+    if (exact) {
+        assert_memory_equal(first.tokens, plain.tokens, sizeof plain.tokens);
+        assert_memory_equal(second.tokens, plain.tokens, sizeof plain.tokens);
+    }
+    driver_close(driver);
+    model_close(golden.model);
+}
+
+static void test_stages_take_a_smaller_form(void **state)
+{
+    (void)state;
+    char path[1024];
+    snprintf(path, sizeof path, "%s/models/demo.gguf", getenv("MEDLEY_ROOT"));
+    a_smaller_form_loses_nothing(path, MEMORY_STREAMED, true);
+    snprintf(path, sizeof path, "%s/models/gemma3.gguf", getenv("MEDLEY_GOLDEN"));
+    a_smaller_form_loses_nothing(path, MEMORY_SMALL_CACHES, false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32_has_the_same_bits_however_it_is_run),
         cmocka_unit_test(test_quantised_has_the_same_tokens_however_it_is_run),
         cmocka_unit_test(test_a_replay_continues_on_a_reused_prefix),
+        cmocka_unit_test(test_stages_take_a_smaller_form),
         cmocka_unit_test(test_a_prefix_without_its_window_is_computed_again),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);

@@ -2,6 +2,7 @@
  * and none changes. On the toy machine (fake_pipeline.h). */
 #include "base/random.h"
 #include "driver_world.h"
+#include "pipeline/driver_state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { CLIENTS = 8, CONTEXT = 400, TRACES = 100 };
+enum { CLIENTS = 8, CONTEXT = 400, TRACES = 100, FORM_TRACES = 6 };
 
 static struct client clients[CLIENTS];
 
@@ -85,21 +86,130 @@ static void test_none_at_all_ends_no_reply(void **state)
     (void)state;
     struct world world;
     struct error err = {0};
-    struct client refused;
+    static struct client refused[30];
+    uint32_t n_asked = 0;
     open_world(&world, 2, 2);
     submit_all(&world, 77);
     assert_true(client_wait_tokens(&clients[0], 1));
     fake_set_memory(0);
-    usleep(4500 * 1000);
+    enum error_code code = ERROR_NONE;
+    for (uint32_t i = 0; i < 30 && code != ERROR_BUSY; i++) { /* down all steps */
+        usleep(1000 * 1000);
+        client_init(&refused[i], 5, 10, 10);
+        code = client_submit(&refused[i], &world, &err);
+        n_asked += code == ERROR_NONE;
+    }
     for (uint32_t i = 0; i < CLIENTS; i++)
         assert_true(!client_is_done(&clients[i]) || clients[i].reason == FINISH_LENGTH);
-    client_init(&refused, 5, 10, 10);
-    assert_int_equal(client_submit(&refused, &world, &err), ERROR_BUSY);
+    assert_int_equal(code, ERROR_BUSY);
     assert_non_null(strstr(err.text, "memory is short"));
     assert_non_null(strstr(err.text, "--context"));
     fake_set_memory(UINT32_MAX);
     check_all();
+    for (uint32_t i = 0; i < n_asked; i++)
+        client_wait(&refused[i]);
     world_close(&world);
+}
+
+/* ---- smaller forms of the stages ------------------------------------------------------------- */
+
+static struct device *fallback;
+
+static void open_forms(struct world *world, uint32_t n_stages)
+{
+    fallback = fake_device_open("cpu", 1000000, 0);
+    world_open(world, n_stages, n_stages,
+               &(struct driver_options){
+                   .n_slots = CLIENTS, .context = CONTEXT, .batch_rows = 64, .fallback = fallback});
+}
+
+static void close_forms(struct world *world)
+{
+    fake_set_room(UINT32_MAX);
+    world_close(world);
+    fake_device_close(fallback);
+    assert_int_equal(fake_pins_open(), 0);
+}
+
+static enum memory_form form_now(const struct world *world)
+{
+    struct memory_watch *watch = &world->driver->memory;
+    pthread_mutex_lock(&watch->lock);
+    const enum memory_form form = watch->form;
+    pthread_mutex_unlock(&watch->lock);
+    return form;
+}
+
+/* For each form the room that only it and those after it fit into: the driver takes it, computes
+ * everything again, and every reply is whole and right. */
+static void test_each_form_is_taken_when_memory_asks_for_it(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t room;
+        enum memory_form form;
+    } cases[] = {{16000, MEMORY_AS_PLACED},
+                 {12000, MEMORY_SMALL_CACHES},
+                 {8000, MEMORY_STREAMED},
+                 {100, MEMORY_ON_CPU}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct world world;
+        open_forms(&world, 1);
+        fake_block(true); /* they are all under way when memory goes */
+        submit_all(&world, 50 + i);
+        fake_set_room(cases[i].room);
+        fake_block(false);
+        check_all();
+        assert_int_equal(form_now(&world), cases[i].form);
+        close_forms(&world);
+    }
+}
+
+/* The way back, of a driver that is in use: as placed within 30 s of the last time that memory was
+ * short, and replies go on all the while. */
+static void test_back_up_when_memory_is_there_again(void **state)
+{
+    (void)state;
+    struct world world;
+    open_forms(&world, 1);
+    fake_set_room(100);
+    submit_all(&world, 5);
+    check_all();
+    assert_int_equal(form_now(&world), MEMORY_ON_CPU);
+    fake_set_room(UINT32_MAX);
+    uint32_t n_replies = 0, seconds = 0;
+    for (; form_now(&world) != MEMORY_AS_PLACED && seconds < 30; seconds++, n_replies += CLIENTS) {
+        submit_all(&world, 500 + seconds);
+        check_all();
+        usleep(1000 * 1000);
+    }
+    print_message("# as placed again after %u s, %u replies meanwhile\n", seconds, n_replies);
+    assert_int_equal(form_now(&world), MEMORY_AS_PLACED);
+    close_forms(&world);
+}
+
+/* Others take and give back whatever they like, at any moment. */
+static void test_forms_lose_no_token_whatever_others_take(void **state)
+{
+    (void)state;
+    static const uint32_t rooms[] = {UINT32_MAX, 16000, 12000, 8000, 100};
+    uint32_t n_changes = 0;
+    for (uint64_t seed = 0; seed < FORM_TRACES; seed++) {
+        struct world world;
+        enum memory_form before = MEMORY_AS_PLACED;
+        open_forms(&world, 1 + (uint32_t)(seed % 2));
+        submit_all(&world, 7000 * seed);
+        for (uint64_t turn = 0; turn < 8; turn++) {
+            fake_set_room(rooms[turn ? random_at(seed, turn) % 5 : 4]);
+            usleep(1000 * (useconds_t)(turn ? random_at(~seed, turn) % 400 : 1200));
+            n_changes += form_now(&world) != before;
+            before = form_now(&world);
+        }
+        check_all();
+        close_forms(&world);
+    }
+    print_message("# %u changes of form seen in %d traces\n", n_changes, FORM_TRACES);
+    assert_true(n_changes >= FORM_TRACES / 2);
 }
 
 static void test_whatever_others_take(void **state)
@@ -126,6 +236,9 @@ int main(void)
         cmocka_unit_test(test_batches_go_in_parts),
         cmocka_unit_test(test_rows_and_embeddings_in_parts),
         cmocka_unit_test(test_none_at_all_ends_no_reply),
+        cmocka_unit_test(test_each_form_is_taken_when_memory_asks_for_it),
+        cmocka_unit_test(test_back_up_when_memory_is_there_again),
+        cmocka_unit_test(test_forms_lose_no_token_whatever_others_take),
         cmocka_unit_test(test_whatever_others_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,7 +51,8 @@ static void test_pressure_alone_refuses_nobody(void **state)
         memory_ladder_look(&ladder, &sign);
         assert_true(ladder.step - before <= 1);
     }
-    assert_int_equal(ladder.step, MEMORY_STEPS - 2);
+    assert_int_equal(ladder.step, MEMORY_STEPS_OF_PRESSURE - 1);
+    assert_int_equal(memory_ladder_terms(&ladder).form, MEMORY_AS_PLACED);
     assert_false(memory_ladder_terms(&ladder).refuses);
 }
 
@@ -70,7 +71,7 @@ static void test_up_again_with_hysteresis(void **state)
         memory_ladder_look(&ladder, &sign);
         top_ms = ladder.step ? 0 : ms;
     }
-    assert_true(top_ms - 20000 >= 11000 && top_ms - 20000 <= 12000);
+    assert_true(top_ms - 20000 >= 17000 && top_ms - 20000 <= 18000);
 }
 
 static void test_who_was_not_looked_at_begins_at_the_top(void **state)
@@ -82,6 +83,58 @@ static void test_who_was_not_looked_at_begins_at_the_top(void **state)
     sign = calm_at(60000);
     assert_true(memory_ladder_look(&ladder, &sign));
     assert_int_equal(ladder.step, 0);
+}
+
+/* Steps of forms that there are not are passed over, down and up; the last keeps the smallest. */
+static void test_what_is_lacking_is_passed_over(void **state)
+{
+    (void)state;
+    for (uint32_t lacks = 0; lacks < 8; lacks++) {
+        struct memory_ladder ladder = {0};
+        enum memory_form smallest = MEMORY_AS_PLACED, last = MEMORY_AS_PLACED;
+        for (uint32_t form = 1; form < MEMORY_FORMS; form++) {
+            ladder.lacks[form] = lacks >> (form - 1) & 1;
+            smallest = ladder.lacks[form] ? smallest : (enum memory_form)form;
+        }
+        struct memory_sign sign = calm_at(1);
+        sign.failed = true;
+        while (memory_ladder_look(&ladder, &sign)) {
+            const struct memory_terms terms = memory_ladder_terms(&ladder);
+            assert_false(ladder.lacks[terms.form]);
+            assert_true(terms.form >= last); /* in order */
+            last = terms.form;
+        }
+        assert_true(memory_ladder_terms(&ladder).refuses);
+        assert_int_equal(last, smallest);
+        for (uint64_t ms = 250; ladder.step; ms += 250) {
+            sign = calm_at(ms);
+            memory_ladder_look(&ladder, &sign);
+            const struct memory_terms terms = memory_ladder_terms(&ladder);
+            assert_false(ladder.lacks[terms.form]);
+            assert_true(terms.form <= last && ms < 30000);
+            last = terms.form;
+        }
+    }
+}
+
+static void test_forms_change_one_at_a_time(void **state)
+{
+    (void)state;
+    struct memory_ladder ladder = {.step = 4};
+    struct memory_sign sign = calm_at(1);
+    sign.failed = sign.is_changing = true;
+    assert_false(memory_ladder_look(&ladder, &sign)); /* it is not there yet */
+    sign.is_changing = false;
+    assert_true(memory_ladder_look(&ladder, &sign));
+    assert_int_equal(memory_ladder_terms(&ladder).form, MEMORY_STREAMED);
+    for (uint64_t ms = 250; ms < 60000; ms += 250) { /* a larger form needs its room */
+        sign = calm_at(ms);
+        sign.more_bytes = 801; /* of 1000 that are free, 200 stay */
+        assert_false(memory_ladder_look(&ladder, &sign));
+    }
+    sign = calm_at(60000);
+    sign.more_bytes = 800;
+    assert_true(memory_ladder_look(&ladder, &sign));
 }
 
 /* ---- streams while others take memory ---- */
@@ -96,9 +149,11 @@ struct stream {
 struct machine {
     uint64_t seed, now_ns, until_ns; /* others are at work until then */
     uint32_t n_waits;
-    bool failed;
+    bool failed, in_parts;
     struct stream streams[STREAMS];
     uint32_t n_batches, n_short;
+    enum memory_form form; /* of the stages */
+    uint32_t n_forms;      /* changes of it */
 };
 
 /* Rows for which there is memory: others come and go, by periods of 200 ms; now and then there is
@@ -109,7 +164,9 @@ static uint32_t rows_that_fit(const struct machine *machine)
         return UINT32_MAX;
     const uint64_t drawn = random_at(machine->seed, machine->now_ns / (200 * MS));
     static const uint32_t fits[] = {UINT32_MAX, 512, 300, 64, 20, 7, 1, 0};
-    return fits[drawn % 8];
+    /* for a while there is no room for as much as a form takes, however few the rows */
+    const uint64_t taken = random_at(~machine->seed, machine->now_ns / (3000 * MS)) % 6;
+    return machine->form < taken && taken < MEMORY_FORMS ? 0 : fits[drawn % 8];
 }
 
 static float token_after(uint32_t stream, uint32_t position)
@@ -170,10 +227,18 @@ static void look(struct machine *machine, struct memory_ladder *ladder)
 {
     const uint32_t fit = rows_that_fit(machine), before = ladder->step;
     const uint64_t changed_ns = ladder->changed_ns;
-    const struct memory_sign sign = {
-        .now_ns = machine->now_ns, .failed = machine->failed, .free_bytes = fit, .low_bytes = 16};
-    machine->failed = false;
+    const struct memory_sign sign = {.now_ns = machine->now_ns,
+                                     .failed = machine->failed,
+                                     .in_parts = machine->in_parts,
+                                     .free_bytes = fit,
+                                     .low_bytes = 16};
+    machine->failed = machine->in_parts = false;
     memory_ladder_look(ladder, &sign);
+    const enum memory_form form = memory_ladder_terms(ladder).form;
+    for (uint32_t i = 0; i < STREAMS && form != machine->form; i++)
+        machine->streams[i].n_cached = 0; /* they begin again with their tokens */
+    machine->n_forms += form != machine->form;
+    machine->form = form;
     if (ladder->step < before && ladder->step) /* never in haste */
         assert_true(machine->now_ns - changed_ns >= 2000 * MS);
 }
@@ -195,7 +260,8 @@ static void run_batch(struct machine *machine, const struct memory_ladder *ladde
     const enum error_code code = batch_parts_run(&parts, &batch, NULL, out, &was_short, &err);
     machine->n_batches++;
     machine->n_short += was_short;
-    machine->failed = was_short;
+    machine->failed = code == ERROR_NO_MEMORY;
+    machine->in_parts = was_short;
     if (!code)
         deliver(machine, &batch, out);
     for (uint32_t i = 0; code && i < n; i++) /* they start over, as the driver's do */
@@ -211,7 +277,7 @@ static bool all_done(const struct machine *machine)
     return true;
 }
 
-static uint32_t run_trace(uint64_t seed)
+static uint32_t run_trace(uint64_t seed, uint32_t *n_forms)
 {
     static struct machine machine;
     struct memory_ladder ladder = {0};
@@ -237,16 +303,19 @@ static uint32_t run_trace(uint64_t seed)
         look(&machine, &ladder);
         assert_true(machine.now_ns - free_ns <= 30000 * MS);
     }
+    *n_forms += machine.n_forms;
     return machine.n_short;
 }
 
 static void test_no_token_is_lost_whatever_others_take(void **state)
 {
     (void)state;
-    uint32_t n_short = 0;
+    uint32_t n_short = 0, n_forms = 0;
     for (uint64_t seed = 0; seed < TRACES; seed++)
-        n_short += run_trace(seed);
-    print_message("# %u batches were short of memory\n", n_short);
+        n_short += run_trace(seed, &n_forms);
+    print_message("# %u batches were short of memory, stages changed their form %u times\n",
+                  n_short, n_forms);
+    assert_true(n_forms > TRACES);
     assert_true(n_short > TRACES);
 }
 
@@ -326,6 +395,8 @@ int main(void)
         cmocka_unit_test(test_pressure_alone_refuses_nobody),
         cmocka_unit_test(test_up_again_with_hysteresis),
         cmocka_unit_test(test_who_was_not_looked_at_begins_at_the_top),
+        cmocka_unit_test(test_what_is_lacking_is_passed_over),
+        cmocka_unit_test(test_forms_change_one_at_a_time),
         cmocka_unit_test(test_no_token_is_lost_whatever_others_take),
         cmocka_unit_test(test_texts_are_not_cut),
     };
