@@ -192,12 +192,14 @@ static int cmd_inspect_run(int argc, char **argv)
     struct model *model = NULL;
     struct tokenizer *tokenizer = NULL;
     struct error err = {0};
-    char given[PATH_MAX];
-    if (model_given(args.path, given, &err) || gguf_file_open(given, &file, &err))
+    struct model_header header;
+    if (model_header_open(args.path, &header, &err) || gguf_file_open(header.path, &file, &err)) {
+        model_header_close(&header);
         return command_fail(&command_inspect, &err);
+    }
     struct inspection inspection = {
         .file = file, .show_tensors = args.tensors, .show_keys = args.keys};
-    if (model_open(given, &model, &inspection.model_error) == ERROR_NONE)
+    if (model_open(header.path, &model, &inspection.model_error) == ERROR_NONE)
         inspection.model = model;
     if (tokenizer_open(file, &tokenizer, &inspection.tokenizer_error) == ERROR_NONE)
         inspection.tokenizer = tokenizer;
@@ -210,6 +212,7 @@ static int cmd_inspect_run(int argc, char **argv)
     tokenizer_close(tokenizer);
     model_close(model);
     gguf_file_close(file);
+    model_header_close(&header);
     return status;
 }
 

@@ -16,3 +16,13 @@ enum error_code model_given(const char *word, char out[PATH_MAX], struct error *
 enum error_code model_given_pull(const struct hub_name *name, const struct hub_settings *settings,
                                  bool json, char out[PATH_MAX], struct hub_got *got,
                                  struct error *err);
+
+/* For commands that read no weights: of a model that is not here yet the headers alone, which say
+ * what it is. Says on stderr how large it is, and how long it would take to pull as fast as its
+ * headers came. path: of a file that is good until the end. */
+struct model_header {
+    char path[PATH_MAX];
+    struct hub_headers headers; /* closed: all of the model is here */
+};
+enum error_code model_header_open(const char *word, struct model_header *out, struct error *err);
+void model_header_close(struct model_header *header); /* a zeroed one is fine */

@@ -69,6 +69,7 @@ struct plan_args {
     struct placement_weights weights;
     uint32_t n_without, n_adds;
     const char *without[REPORT_WITHOUT_MAX], *adds[REPORT_EXTRAS_MAX];
+    bool not_here; /* only the model's headers are */
 };
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -453,7 +454,8 @@ static enum error_code cmd_plan_answer(const struct plan_args *args, const struc
     code = report_sparing(&ask, devices, &report, err);
     if (!code)
         code = cmd_plan_print(&report, args, err);
-    if (!code && report.outcome == ERROR_NOT_FOUND && args->here && !args->sim && !args->json)
+    if (!code && report.outcome == ERROR_NOT_FOUND && args->here && !args->sim && !args->json &&
+        !args->not_here) /* no disk has its layers yet */
         cmd_plan_say_stream(&report, model);
     else if (!code && report.outcome == ERROR_NOT_FOUND && !args->here && !args->json)
         cmd_plan_say_stream_placed(&report, &devices->cluster);
@@ -474,10 +476,11 @@ static int cmd_plan_run(int argc, char **argv)
     int status = EXIT_OK;
     if (!cmd_plan_parse(argc, argv, &args))
         return EXIT_USAGE;
-    char file[PATH_MAX];
-    enum error_code code = model_given(args.model, file, &err);
+    struct model_header header;
+    enum error_code code = model_header_open(args.model, &header, &err);
     if (!code)
-        code = model_open(file, &model, &err);
+        code = model_open(header.path, &model, &err);
+    args.not_here = header.headers.folder[0];
     if (!code)
         code = driver_options_fill(&args.driver, model, &options, &err);
     if (!code)
@@ -486,6 +489,7 @@ static int cmd_plan_run(int argc, char **argv)
         code = cmd_plan_answer(&args, model, &options, &devices, &status, &err);
     plan_here_deinit(&devices);
     model_close(model);
+    model_header_close(&header);
     return code ? command_fail(self, &err) : status;
 }
 

@@ -1,7 +1,6 @@
 #include "cli/pull_choose.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/size_text.h"
 #include "cli/plan_cluster.h"
 #include "cli/plan_here.h"
@@ -12,7 +11,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { PULL_CHOOSE_LIMIT_S = 1 };
 #define PULL_CHOOSE_ALIKE 0.98
@@ -91,28 +89,14 @@ static enum error_code pull_choose_forecast(const char *path, double *tokens_per
     return code;
 }
 
-static void pull_choose_clean(const struct hub_list *list, uint32_t model, const char *folder)
-{
-    char path[PATH_MAX];
-    struct error ignored;
-    for (uint32_t i = 0; i < list->models[model].n_files; i++) {
-        if (!hub_header_path(list, list->models[model].files[i], folder, path, &ignored))
-            unlink(path);
-    }
-    rmdir(folder);
-}
-
 static enum error_code pull_choose_look(const struct hub_list *list, uint32_t model,
                                         double *tokens_per_s, struct error *err)
 {
-    char folder[PATH_MAX], path[PATH_MAX];
-    if (snprintf(folder, sizeof folder, "%s/.headers-%ld", list->folder, (long)getpid()) >=
-        PATH_MAX)
-        return error_set(err, ERROR_INVALID, "the path of the pulled model is too long");
-    enum error_code code = hub_pull_headers(list, model, folder, path, err);
+    struct hub_headers headers;
+    enum error_code code = hub_headers_open(list, model, &headers, err);
     if (!code)
-        code = pull_choose_forecast(path, tokens_per_s, err);
-    pull_choose_clean(list, model, folder);
+        code = pull_choose_forecast(headers.path, tokens_per_s, err);
+    hub_headers_close(&headers);
     return code;
 }
 

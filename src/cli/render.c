@@ -89,10 +89,11 @@ static enum error_code open_template(const struct words *words, struct chat_temp
 {
     struct gguf_file *file = NULL;
     struct tokenizer *tokenizer = NULL;
-    char given[PATH_MAX];
-    enum error_code code = words->model ? model_given(words->model, given, err) : ERROR_NONE;
+    struct model_header header = {0};
+    enum error_code code =
+        words->model ? model_header_open(words->model, &header, err) : ERROR_NONE;
     if (!code && words->model)
-        code = gguf_file_open(given, &file, err);
+        code = gguf_file_open(header.path, &file, err);
     if (!code && file)
         code = tokenizer_open(file, &tokenizer, err);
     if (!code && words->template)
@@ -101,6 +102,7 @@ static enum error_code open_template(const struct words *words, struct chat_temp
         code = chat_template_open_model(file, tokenizer, out, err);
     tokenizer_close(tokenizer);
     gguf_file_close(file);
+    model_header_close(&header);
     return code;
 }
 

@@ -67,10 +67,10 @@ static enum error_code run_on(const char *path, size_t input_limit, work_fn work
     struct gguf_file *file = NULL;
     struct tokenizer *tokenizer = NULL;
     struct buffer input = {0}, output = {0};
-    char given[PATH_MAX];
-    enum error_code code = model_given(path, given, err);
+    struct model_header header;
+    enum error_code code = model_header_open(path, &header, err);
     if (!code)
-        code = gguf_file_open(given, &file, err);
+        code = gguf_file_open(header.path, &file, err);
     if (!code)
         code = tokenizer_open(file, &tokenizer, err);
     if (!code)
@@ -83,6 +83,7 @@ static enum error_code run_on(const char *path, size_t input_limit, work_fn work
     buffer_deinit(&output);
     tokenizer_close(tokenizer);
     gguf_file_close(file);
+    model_header_close(&header);
     return code;
 }
 

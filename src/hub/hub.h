@@ -49,14 +49,17 @@ enum error_code hub_pull(const struct hub_list *list, uint32_t model,
                          const struct pull_watch *watch, char path[PATH_MAX], struct hub_got *out,
                          struct error *err);
 
-/* The headers alone, as files of full size that lie in `folder` and take little of it: a model that
- * can be opened and planned for (model/model.h), but not run. path: the first one's. */
-enum error_code hub_pull_headers(const struct hub_list *list, uint32_t model, const char *folder,
-                                 char path[PATH_MAX], struct error *err);
-
-/* Where hub_pull_headers() puts a file's. */
-enum error_code hub_header_path(const struct hub_list *list, uint32_t file, const char *folder,
-                                char path[PATH_MAX], struct error *err);
+/* The headers alone, as files of full size that take little of a temporary folder (TMPDIR): a model
+ * that can be opened and planned for (model/model.h), but not run. */
+struct hub_headers { /* a zeroed one is closed */
+    char folder[PATH_MAX];
+    char path[PATH_MAX]; /* of the first file */
+    uint64_t size;       /* bytes of all files, which are not here */
+    uint64_t received;
+};
+enum error_code hub_headers_open(const struct hub_list *list, uint32_t model,
+                                 struct hub_headers *out, struct error *err);
+void hub_headers_close(struct hub_headers *headers); /* the folder goes */
 
 /* A model that was pulled before. ERROR_NOT_FOUND: it is not here, or not all of it. Of several
  * that the name means, the one that came last. */

@@ -5,9 +5,11 @@
 #include "model/gguf_file.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -87,54 +89,84 @@ static bool hub_header_is_whole(const char *path, uint64_t have, uint64_t size, 
 }
 
 static enum error_code hub_header_one(const struct hub_list *list, uint32_t file, const char *path,
-                                      CURL *curl, struct error *err)
+                                      CURL *curl, struct hub_headers *headers, struct error *err)
 {
-    const uint64_t size = list->files.files[file].size;
+    uint64_t size = list->files.files[file].size;
     struct hub_header_run run = {0};
     enum error_code code = ERROR_NONE;
-    if (size == 0)
-        return error_set(err, ERROR_UNSUPPORTED, "the size of %s is not known", path);
     run.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (run.fd < 0 || ftruncate(run.fd, (off_t)size))
-        code = error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
+    if (run.fd < 0)
+        return error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
     for (uint64_t want = HUB_HEADER_FIRST_BYTES; !code; want *= 4) {
         struct error why = {0};
-        run.want = want < size ? want : size;
+        run.want = size && size < want ? size : want;
         code = hub_header_more(list, file, curl, &run, err);
+        size = size || code ? size : run.head.total;
+        if (!code && (size > PULL_FILE_BYTES || ftruncate(run.fd, (off_t)size)))
+            code = error_set(err, ERROR_IO, "%s: no room for a file of its size", path);
         if (code || hub_header_is_whole(path, run.have, size, &why))
             break;
         if (run.have == size || run.have >= HUB_HEADER_BYTES_MAX)
             code = error_set(err, ERROR_INVALID, "%.400s",
                              why.text[0] ? why.text : "its header is too long");
     }
-    if (run.fd >= 0)
-        close(run.fd);
+    close(run.fd);
+    headers->received += run.have;
+    headers->size += size;
     return code;
 }
 
-enum error_code hub_header_path(const struct hub_list *list, uint32_t file, const char *folder,
-                                char path[PATH_MAX], struct error *err)
+static enum error_code hub_headers_make(const struct hub_list *list, uint32_t model, CURL *curl,
+                                        struct hub_headers *out, struct error *err)
 {
-    return hub_file_path(list, folder, file, path, err);
-}
-
-enum error_code hub_pull_headers(const struct hub_list *list, uint32_t model, const char *folder,
-                                 char path[PATH_MAX], struct error *err)
-{
-    assert(model < list->n_models);
     const struct hub_model_entry *entry = &list->models[model];
-    enum error_code code = durable_make_folder(folder, err);
-    CURL *curl = curl_easy_init();
-    if (!curl && !code)
-        code = error_set(err, ERROR_NO_MEMORY, "libcurl cannot begin: not enough memory");
+    enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < entry->n_files && !code; i++) {
         char file[PATH_MAX];
-        code = hub_file_path(list, folder, entry->files[i], file, err);
+        code = hub_file_path(list, out->folder, entry->files[i], file, err);
         if (!code)
-            code = hub_header_one(list, entry->files[i], file, curl, err);
+            code = hub_header_one(list, entry->files[i], file, curl, out, err);
         if (!code && i == 0)
-            memcpy(path, file, PATH_MAX);
+            memcpy(out->path, file, PATH_MAX);
     }
-    curl_easy_cleanup(curl);
     return code;
+}
+
+enum error_code hub_headers_open(const struct hub_list *list, uint32_t model,
+                                 struct hub_headers *out, struct error *err)
+{
+    const char *folder = getenv("TMPDIR");
+    assert(model < list->n_models);
+    *out = (struct hub_headers){0};
+    if (snprintf(out->folder, PATH_MAX, "%s/medley-headers-XXXXXX",
+                 folder && folder[0] ? folder : "/tmp") >= PATH_MAX ||
+        !mkdtemp(out->folder)) {
+        *out = (struct hub_headers){0};
+        return error_set(err, ERROR_IO, "making a folder for headers in %s: %s",
+                         folder && folder[0] ? folder : "/tmp", strerror(errno));
+    }
+    CURL *curl = curl_easy_init();
+    const enum error_code code =
+        curl ? hub_headers_make(list, model, curl, out, err)
+             : error_set(err, ERROR_NO_MEMORY, "libcurl cannot begin: not enough memory");
+    curl_easy_cleanup(curl);
+    if (code)
+        hub_headers_close(out);
+    return code;
+}
+
+void hub_headers_close(struct hub_headers *headers)
+{
+    if (!headers->folder[0])
+        return;
+    DIR *folder = opendir(headers->folder);
+    const struct dirent *entry;
+    while (folder && (entry = readdir(folder))) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            unlinkat(dirfd(folder), entry->d_name, 0);
+    }
+    if (folder)
+        closedir(folder);
+    rmdir(headers->folder);
+    *headers = (struct hub_headers){0};
 }

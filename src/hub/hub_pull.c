@@ -1,6 +1,8 @@
 /* All files of a model brought here, and finding what was brought before. */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "hub/hub_impl.h"
+#include "hub/pull_disk.h"
 #include "trust/digest.h"
 
 #include <assert.h>
@@ -45,12 +47,17 @@ enum error_code hub_file_path(const struct hub_list *list, const char *folder, u
 struct hub_checking {
     const struct pull_watch *watch;
     struct pull_progress progress;
+    uint64_t told_ns;
 };
 
 static bool hub_on_checked(void *arg, uint64_t bytes)
 {
     struct hub_checking *checking = arg;
+    const uint64_t now_ns = clock_now_ns();
     checking->progress.done += bytes;
+    if (now_ns - checking->told_ns < PULL_REPORT_MS * UINT64_C(1000000))
+        return true;
+    checking->told_ns = now_ns;
     if (checking->watch && checking->watch->each)
         checking->watch->each(checking->watch->arg, &checking->progress);
     return true;
@@ -100,6 +107,7 @@ static enum error_code hub_pull_one(const struct hub_list *list, uint32_t index,
     enum error_code code = hub_check_hash(list, file, err);
     if (!code && hub_is_here(file, path, watch)) {
         struct stat here = {0};
+        pull_disk_tidy(path);
         stat(path, &here);
         got->bytes += (uint64_t)here.st_size;
         return ERROR_NONE;

@@ -349,3 +349,15 @@ void pull_disk_discard(struct pull_disk *disk)
     pull_disk_unlink(disk, PULLED_LIVE);
     pull_disk_unlink(disk, PULLED_PART);
 }
+
+void pull_disk_tidy(const char *path)
+{
+    struct pull_disk disk = {0};
+    char part[PATH_MAX + 8];
+    snprintf(disk.path, PATH_MAX, "%s", path);
+    snprintf(part, sizeof part, "%s" PULLED_PART, path);
+    if (access(part, F_OK) == 0)
+        return;
+    pull_disk_unlink(&disk, PULLED_STATE);
+    pull_disk_unlink(&disk, PULLED_LIVE);
+}

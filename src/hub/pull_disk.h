@@ -55,3 +55,5 @@ enum error_code pull_disk_find_damage(struct pull_disk *disk, struct pull_state 
 
 enum error_code pull_disk_finish(struct pull_disk *disk, struct error *err);
 void pull_disk_discard(struct pull_disk *disk); /* all three files go */
+/* The file is there: what a crash just after that left goes, unless it is pulled anew. */
+void pull_disk_tidy(const char *path);

@@ -63,7 +63,8 @@ class Hub:
         self.other_url = f"http://localhost:{self.second.server_port}"
         self.direct_left = []  # of each address of the second host
 
-    def start(self, redirect):
+    def start(self, redirect, tls=None):
+        """tls: an ssl.SSLContext."""
         hub = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -83,6 +84,8 @@ class Hub:
                 pass  # a client that was killed
 
         server = Server(("127.0.0.1", 0), Handler)
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         return server
 

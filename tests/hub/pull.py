@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import signal
+import ssl
 import struct
 import subprocess
 import sys
@@ -102,6 +103,10 @@ def here_already():
         sent = hub.sent
         done = world.run("pull", "hf:org/repo")
         assert done.returncode == 0 and "was here" in done.stderr and hub.sent == sent, done.stderr
+        for ending in (".pull", ".live"):  # of a crash between the last two steps
+            path.with_name(path.name + ending).write_text("{}")
+        world.pull("hf:org/repo")
+        assert [p.name for p in path.parent.iterdir()] == [path.name]
         hub.files["org/repo"] = {"T-Q4_0.gguf": gguf(2, 700_000)}  # the hub has a newer one
         assert world.pull("hf:org/repo") == path
         assert path.read_bytes() == hub.files["org/repo"]["T-Q4_0.gguf"]
@@ -125,20 +130,30 @@ def parts():
 
 
 def runs_by_name():
-    """The name takes a model's place in other commands; the second time no server is asked."""
+    """The name takes a model's place in other commands. Those that read no weights fetch its header alone; what was
+    pulled is found without a server."""
     with World() as world:
-        world.hub.files["org/demo"] = {"demo-Q8_0.gguf": MODEL}
-        words = ("inspect", "hf:org/demo")
-        first = world.run(*words)
-        assert first.returncode == 0, first.stderr
-        n = len(world.hub.requests)
-        again = world.run(*words)
-        assert again.stdout == first.stdout and len(world.hub.requests) == n
-        plan = world.run("plan", "hf:org/demo:Q8_0", "--here")
-        assert plan.returncode == 0, plan.stderr
-        tokens = subprocess.run([MEDLEY, "tokenize", "hf:org/demo"], env=world.env, input="hello",
-                                capture_output=True, text=True, check=True)
-        assert json.loads(tokens.stdout)
+        hub = world.hub
+        hub.files["org/demo"] = {"demo-Q8_0.gguf": MODEL + bytes(20_000_000)}
+        hub.plain["/demo.gguf"] = hub.files["org/demo"]["demo-Q8_0.gguf"]
+        inspected = world.run("inspect", "hf:org/demo", "--json", TMPDIR=world.folder.name)
+        assert inspected.returncode == 0 and "to pull" in inspected.stderr, inspected.stderr
+        for name in ("hf:org/demo:Q8_0", f"{hub.url}/demo.gguf"):
+            plan = world.run("plan", name, "--here", TMPDIR=world.folder.name)
+            assert plan.returncode == 0, plan.stderr
+        token_words = [MEDLEY, "tokenize", "hf:org/demo"]
+        ids = subprocess.run(token_words, env=world.env, input="hello", capture_output=True, text=True, check=True)
+        assert json.loads(ids.stdout)
+        assert hub.sent < 4 * len(MODEL) + 4 * 4_200_000, hub.sent
+        left = list(pathlib.Path(world.folder.name).glob("medley-*"))
+        assert world.pulled() == [] and not left, (world.pulled(), left)
+        said = world.run("run", "hf:org/demo", "-p", "Once", "-n", "2", "--devices", "cpu")
+        assert said.returncode == 0, said.stderr
+        assert world.pulled() == ["hf/org/demo/demo-Q8_0.gguf"], world.pulled()
+        n = len(hub.requests)
+        again = world.run("inspect", "hf:org/demo", "--json")
+        first, second = json.loads(inspected.stdout), json.loads(again.stdout)
+        assert first.pop("file") != second.pop("file") and first == second and len(hub.requests) == n
 
 
 def chooses_by_plan():
@@ -345,6 +360,40 @@ def no_room():
         assert world.hub.sent == 0
 
 
+def certificate(folder):
+    """A key and a certificate of 127.0.0.1 that vouches for itself."""
+    path = pathlib.Path(folder) / "server.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                    "-keyout", path, "-out", str(path) + ".crt", "-days", "2", "-subj", "/CN=test",
+                    "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    return str(path) + ".crt", str(path)
+
+
+def https():
+    """The certificate has to hold, and HTTPS does not lead on to HTTP."""
+    with World() as world:
+        hub = world.hub
+        own, key = certificate(world.folder.name)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(own, key)
+        first, second = hub.start(True, tls), hub.start(False, tls)
+        endpoint = f"https://127.0.0.1:{first.server_port}"
+        hub.files["org/repo"] = {"T-Q4_0.gguf": gguf(1, 600_000)}
+        world.refuse("certificate", "hf:org/repo", HF_ENDPOINT=endpoint)
+        env = {"HF_ENDPOINT": endpoint, "SSL_CERT_FILE": own, "HF_TOKEN": "hf_letters"}
+        hub.faults.token = "hf_letters"
+        done = world.refuse("a place that is not HTTPS", "hf:org/repo", **env)  # it sends on to http://localhost
+        assert "hf_letters" not in done.stderr and hub.sent == 0
+        hub.other_url = f"https://127.0.0.1:{second.server_port}"
+        before = len(hub.requests)
+        assert world.pull("hf:org/repo", **env).read_bytes() == gguf(1, 600_000)
+        told = [headers for port, _, headers in hub.requests[before:] if port == second.server_port]
+        assert told and not any("Authorization" in headers for headers in told)
+        for server in (first, second):
+            server.shutdown()
+            server.server_close()
+
+
 def pages():
     with World() as world:
         world.hub.files["org/repo"] = {f"T{i}-Q{i}_K.gguf": gguf(i, 1000 + i) for i in range(2, 9)}
@@ -353,7 +402,7 @@ def pages():
 
 
 TESTS = [names_and_layout, here_already, parts, runs_by_name, chooses_by_plan, tokens, plain_http, bad_servers,
-         wrong_bytes, changed_on_the_way, two_at_once, progress, no_room, pages]
+         wrong_bytes, changed_on_the_way, two_at_once, progress, no_room, https, pages]
 
 
 def main():
