@@ -32,7 +32,7 @@ static const char usage[] =
     "Ctrl-C or SIGTERM lets running requests end (10 s at most); a second one does not.\n"
     "\n";
 
-enum { SLOTS_STANDARD = 4 };
+enum { SLOTS_STANDARD = 4, SLOTS_SHARED = 16 };
 
 struct serving {
     struct session_flags flags;
@@ -102,7 +102,9 @@ static const struct option_row own_options[] = {
 static const struct option_section sections[] = {
     {OPTION_ROWS(own_options), .column = 19},
     {TLS_SECTION(struct serving, options.tls)},
-    {.title = "\nWhere it runs (--slots 4 unless said):\n", SESSION_SECTION(struct serving, flags)},
+    {.title =
+         "\nWhere it runs (--slots 4 unless said; 16 in the memory of 4 where they share it):\n",
+     SESSION_SECTION(struct serving, flags)},
     {0},
 };
 
@@ -243,6 +245,13 @@ static enum error_code cmd_serve_loop(struct serving *serving, struct error *err
     return node_run(&api, 1, err);
 }
 
+/* In the memory of SLOTS_STANDARD contexts. */
+static void serve_choose_slots(struct session_flags *flags)
+{
+    flags->driver.n_slots = flags->driver.cells ? SLOTS_SHARED : SLOTS_STANDARD;
+    flags->slots_shared = SLOTS_SHARED;
+}
+
 static int cmd_serve_run(int argc, char **argv)
 {
     struct serving serving = {0};
@@ -251,7 +260,7 @@ static int cmd_serve_run(int argc, char **argv)
         return EXIT_USAGE;
     heap_return_large();
     if (!serving.flags.driver.n_slots)
-        serving.flags.driver.n_slots = SLOTS_STANDARD;
+        serve_choose_slots(&serving.flags);
     private_process_begin();
     gguf_trial_require("/proc/self/exe", 0);
     enum error_code code = cmd_serve_loop(&serving, &err);

@@ -7,6 +7,7 @@
 #include "cli/notice.h"
 #include "cli/options.h"
 #include "cli/remote.h"
+#include "engine/batch_shape.h"
 #include "gpu/gpu.h"
 #include "heat/heat.h"
 #include "model/chat_template.h"
@@ -150,6 +151,12 @@ const struct option_row session_options[] = {
      .help = "sequences at once",
      OPTION_U32(struct session_flags, driver.n_slots, 1, LIMIT_SEQUENCES),
      WHERE},
+    {.name = "cells",
+     .value = "N",
+     .help = "tokens of all sequences together, in memory that they share (default: --slots times\n"
+             "the context)",
+     OPTION_U32(struct session_flags, driver.cells, 1, LIMIT_POOL_CELLS),
+     WHERE},
     {.name = "batch",
      .value = "N",
      .help = "rows of one micro-batch (default 512)",
@@ -248,6 +255,24 @@ static void log_plan(const struct plan *plan, uint64_t took_ns)
     buffer_deinit(&text);
 }
 
+/* Where every stage can, slots share their cells: no sequence has less for it, and what begins
+ * alike is held once. In the same memory there may be more sequences, but for a model that keeps
+ * something of each beside. */
+static void session_share_cells(const struct session *session, const struct session_flags *flags,
+                                struct driver_options *driver)
+{
+    const struct hyperparameters *h = model_hyperparameters(session->model);
+    const uint64_t cells = (uint64_t)driver->n_slots * kv_cells(driver->context);
+    bool all = !driver->cells && driver->n_slots > 1 && cells <= LIMIT_POOL_CELLS && !h->reads_whole;
+    for (uint32_t i = 0; i < session->plan.n_stages && all; i++)
+        all = stage_has_pool(session->plan.stages[i].device, driver->flash);
+    if (!all)
+        return;
+    driver->cells = (uint32_t)cells;
+    if (flags->slots_shared > driver->n_slots && !h->window && !hyperparameters_has_states(h))
+        driver->n_slots = flags->slots_shared;
+}
+
 static enum error_code session_load(struct session *session, const struct session_flags *flags,
                                     struct error *err)
 {
@@ -277,9 +302,11 @@ static enum error_code session_load(struct session *session, const struct sessio
         driver.weights_max = session->plan.stream.weights_max;
     if (!flags->sim_file && !flags->devices) /* whoever names devices wants no other */
         driver.fallback = gpu_find(session->gpu, "cpu");
-    if (!code)
+    if (!code) {
+        session_share_cells(session, flags, &driver);
         code = driver_open(session->model, session->plan.stages, session->plan.n_stages, &driver,
                            &session->driver, err);
+    }
     if (!code) {
         generator_of_driver(&session->of_driver, session->driver);
         session->generator = &session->of_driver.base;

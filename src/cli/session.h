@@ -35,16 +35,18 @@ struct session_flags {                /* all zero: every default */
     uint32_t n_threads;
     struct driver_options driver;
     struct rope_stretch rope;
-    bool says_where;   /* one of them says on which devices of this machine, or how: not in the
-                          cluster */
-    bool no_governor;  /* let the devices get as hot as they will */
-    bool is_measured;  /* not a flag: the command measures speed, no governor may change it */
-    bool no_tokenizer; /* not a flag: the command works on token ids alone */
+    uint32_t slots_shared; /* not a flag: where slots can share the cells of driver.n_slots, so many
+                              of them are opened; 0: no more */
+    bool says_where;       /* one of them says on which devices of this machine, or how: not in the
+                              cluster */
+    bool no_governor;      /* let the devices get as hot as they will */
+    bool is_measured;      /* not a flag: the command measures speed, no governor may change it */
+    bool no_tokenizer;     /* not a flag: the command works on token ids alone */
 };
 
 /* Their rows, for a section of the command's options (cli/options.h). */
 extern const struct option_row session_options[];
-enum { SESSION_OPTIONS = 19 };
+enum { SESSION_OPTIONS = 20 };
 #define SESSION_SECTION(type, field)                                                               \
     .rows = session_options, .n_rows = SESSION_OPTIONS, .offset = offsetof(type, field),           \
     .column = 19

@@ -54,6 +54,9 @@ struct stage_memory { /* bytes on the device */
     uint64_t host; /* host memory beside, for a device that is not the host */
 };
 
+/* Whether slots can share cells on the device (`cells`): its attention is Medley's own. */
+bool stage_has_pool(struct device *device, enum flash_mode flash);
+
 /* What stage_open() would take; allocates nothing on the device. */
 enum error_code stage_measure(struct device *device, const struct model *model,
                               const struct stage_options *options, struct stage_memory *out,

@@ -67,6 +67,11 @@ static bool is_cpu(const struct stage *stage)
     return device_ggml_backend(stage->device) == device_ggml_fallback(stage->device);
 }
 
+bool stage_has_pool(struct device *device, enum flash_mode flash)
+{
+    return flash != FLASH_OFF && device_ggml_backend(device) == device_ggml_fallback(device);
+}
+
 static enum attention_type attention_type_of(enum kv_type type)
 {
     switch (type) {
@@ -118,7 +123,7 @@ static enum error_code set_attention(struct stage *stage, struct error *err)
 
 static enum error_code choose_flash(struct stage *stage, struct error *err)
 {
-    if (stage->options.flash != FLASH_OFF && is_cpu(stage) && !stage->h->reads_whole) {
+    if (stage_has_pool(stage->device, stage->options.flash) && !stage->h->reads_whole) {
         stage->source.flash = true;
         return set_attention(stage, err);
     }

@@ -8,7 +8,7 @@ enum { ANSWERS_KEPT = 63, ANSWERS_FIRST = 256 /* before any has ended */ };
 
 struct answers {
     uint32_t lengths[ANSWERS_KEPT]; /* a ring */
-    uint32_t n;                     /* ever */
+    uint32_t n, median;             /* ever; counted only so far as it matters */
 };
 
 void answers_note(struct answers *answers, uint32_t n_tokens);

@@ -51,7 +51,9 @@ enum error_code driver_options_fill(const struct driver_options *given, const st
     if (out->cells)
         out->cells = kv_cells(out->cells);
     if (out->cells && out->cells < kv_cells(out->context))
-        return error_set(err, ERROR_INVALID, "%u cells; one sequence of the context takes %u",
+        return error_set(err, ERROR_INVALID,
+                         "%u cells; one sequence of the context takes %u: more --cells, or "
+                         "a shorter --context",
                          given->cells, kv_cells(out->context));
     uint64_t rows = (uint64_t)out->n_slots * out->context;
     if (rows < out->batch_rows) /* more can never come together */

@@ -232,18 +232,20 @@ static uint64_t weight_bytes(const struct placement_problem *problem,
     return bytes;
 }
 
-uint64_t placement_kv_bytes(const struct placement_layer *layer, uint64_t n_tokens,
-                            uint32_t streams)
+uint64_t placement_kv_bytes(const struct placement_layer *layer,
+                            const struct placement_demand *demand)
 {
-    const uint64_t most = layer->kv_tokens_max;
-    return layer->kv_bytes_per_token * (most && most < n_tokens ? most : n_tokens) * streams;
+    const uint64_t most = layer->kv_tokens_max, each = demand->context_tokens;
+    const bool is_ring = most && most < each;
+    if (demand->cells && !is_ring)
+        return layer->kv_bytes_per_token * demand->cells;
+    return layer->kv_bytes_per_token * (is_ring ? most : each) * demand->streams;
 }
 
 static uint64_t stored_bytes(const struct placement_problem *problem,
                              const struct placement_layer *layer)
 {
-    return weight_bytes(problem, layer) +
-           placement_kv_bytes(layer, problem->demand.context_tokens, problem->demand.streams) +
+    return weight_bytes(problem, layer) + placement_kv_bytes(layer, &problem->demand) +
            layer->state_bytes * problem->demand.streams;
 }
 

@@ -102,9 +102,9 @@ double placement_back_s(const struct placement_problem *problem, uint32_t from, 
 
 /* Bytes of a layer (with embedding or head where it has them, without compute buffers), and of a
  * stage. */
-/* Of a layer's KV cache, for `n_tokens` of each of `streams`. */
-uint64_t placement_kv_bytes(const struct placement_layer *layer, uint64_t n_tokens,
-                            uint32_t streams);
+/* Of a layer's KV cache. */
+uint64_t placement_kv_bytes(const struct placement_layer *layer,
+                            const struct placement_demand *demand);
 uint64_t placement_layer_bytes(const struct placement_problem *problem, uint32_t layer);
 uint64_t placement_stage_bytes(const struct placement_problem *problem,
                                const struct placement_stage *stage);

@@ -113,8 +113,10 @@ struct placement_demand {
     enum placement_goal goal;
     uint32_t context_tokens; /* of one stream; memory is for all of it, decoding is forecast with it
                                 half full */
-    uint32_t streams;        /* 1 … LIMIT_SEQUENCES */
-    uint32_t micro_batches;  /* not for latency; never more than streams; 0: as many as streams */
+    uint32_t cells;         /* tokens of all streams together, who share them; 0: each has a context
+                             */
+    uint32_t streams;       /* 1 … LIMIT_SEQUENCES */
+    uint32_t micro_batches; /* not for latency; never more than streams; 0: as many as streams */
     double
         busy; /* of the mix: 0 … 1, the part of the time that all streams are busy; else one is */
     uint32_t prompt_tokens; /* of the prefill forecast; 0: half the context */

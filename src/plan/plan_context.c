@@ -117,8 +117,10 @@ enum error_code plan_make_context(struct plan *out, const struct model *model,
         return code;
     options.context = usual.context;
     asked.options = &options;
-    code = request->options->context ? plan_make(out, model, &asked, err)
-                                     : context_choose(out, model, &asked, &options, err);
+    /* A context that grew with the memory could be more than the cells that were asked for. */
+    code = request->options->context || request->options->cells
+               ? plan_make(out, model, &asked, err)
+               : context_choose(out, model, &asked, &options, err);
     *context = options.context;
     return code;
 }

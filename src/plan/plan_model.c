@@ -196,6 +196,7 @@ struct placement_demand plan_demand(const struct driver_options *options)
     return (struct placement_demand){
         .goal = options->n_slots > 1 ? PLACEMENT_THROUGHPUT : PLACEMENT_LATENCY,
         .context_tokens = kv_cells(options->context),
+        .cells = options->cells,
         .streams = options->n_slots,
         .chunk_tokens = options->batch_rows,
     };

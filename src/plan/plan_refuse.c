@@ -44,8 +44,7 @@ static void say_parts(const struct placement_problem *problem, struct buffer *ou
     const struct placement_model *model = &problem->model;
     double weights = 0, kv = 0;
     for (uint32_t i = 0; i < model->n_layers; i++)
-        kv += (double)placement_kv_bytes(&model->layers[i], problem->demand.context_tokens,
-                                         problem->demand.streams) +
+        kv += (double)placement_kv_bytes(&model->layers[i], &problem->demand) +
               (double)model->layers[i].state_bytes * problem->demand.streams;
     for (uint32_t i = 0; i < model->n_layers; i++)
         weights += (double)placement_layer_bytes(problem, i);

@@ -35,8 +35,7 @@ static uint64_t fixed_bytes(const struct placement_problem *problem)
     const struct placement_model *model = &problem->model;
     uint64_t kv = 0;
     for (uint32_t i = 0; i < model->n_layers; i++)
-        kv += placement_kv_bytes(&model->layers[i], problem->demand.context_tokens,
-                                 problem->demand.streams) +
+        kv += placement_kv_bytes(&model->layers[i], &problem->demand) +
               model->layers[i].state_bytes * problem->demand.streams;
     return kv + model->compute_bytes + model->compute_input_bytes + model->compute_output_bytes;
 }
