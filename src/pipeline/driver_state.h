@@ -134,7 +134,8 @@ void step_empty_slot(struct driver *driver, uint32_t index);
  * other needs any. */
 bool step_cells_admit(struct driver *driver, const struct sequence *sequence,
                       const struct slot_choice *choice);
-/* A sequence that is being computed is about to have much more of the prompt than any has yet. */
+/* A sequence that is being computed is about to have more whole extents of the prompt than any has
+ * yet. */
 bool step_cells_is_coming(const struct driver *driver, const struct sequence *sequence,
                           uint32_t reusable, const struct slot_choice *choice);
 /* Those that wait for cells go on, the oldest first, as far as there are likely to be enough; false

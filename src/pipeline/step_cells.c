@@ -84,14 +84,15 @@ bool step_cells_is_coming(const struct driver *driver, const struct sequence *se
                           uint32_t reusable, const struct slot_choice *choice)
 {
     uint32_t source;
-    return slot_table_is_pool(&driver->slots) &&
-           slot_table_source(&driver->slots, SLOT_NONE, sequence->request.prompt, reusable,
-                             sequence->request.cache_key, true,
-                             &source) >= choice->keep + choice->copy + KV_PADDING;
+    if (!slot_table_is_pool(&driver->slots))
+        return false;
+    const uint32_t coming = slot_table_source(&driver->slots, SLOT_NONE, sequence->request.prompt,
+                                              reusable, sequence->request.cache_key, true, &source);
+    /* only whole extents are shared */
+    return coming / KV_PADDING > (choice->keep + choice->copy) / KV_PADDING;
 }
 
-/* ---- those that wait --------------------------------------------------------------------------
- */
+/* ---- those that wait ----------------------------------------------------------------- */
 
 static uint32_t cells_oldest_parked(const struct slot_table *table)
 {
@@ -142,8 +143,7 @@ bool step_cells_resume(struct driver *driver)
     return true;
 }
 
-/* ---- making room ------------------------------------------------------------------------------
- */
+/* ---- making room --------------------------------------------------------------------- */
 
 /* The longest unused slot without a sequence; first of those that have extents for themselves. */
 static uint32_t cells_idle(const struct slot_table *table)

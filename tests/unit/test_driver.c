@@ -142,6 +142,35 @@ static void test_a_prefix_is_copied_from_a_busy_slot(void **state)
 }
 
 /* Neither from a free slot nor from a busy one; and the own prefix is there still. */
+/* Six prompts of two extents in eight: only where the first extent is computed and held once. */
+static void test_equal_prompts_are_held_once(void **state)
+{
+    (void)state;
+    enum { N = 6, PROMPT = 300 };
+    static struct client clients[N];
+    struct world world;
+    struct error err = {0};
+    world_open(
+        &world, 2, 1,
+        &(struct driver_options){.n_slots = N, .context = 512, .cells = 8 * 256, .batch_rows = 64});
+    fake_block(true);
+    for (uint32_t i = 0; i < N; i++) {
+        client_init(&clients[i], 5, PROMPT, 20);
+        assert_int_equal(client_submit(&clients[i], &world, &err), ERROR_NONE);
+    }
+    fake_block(false);
+    for (uint32_t i = 0; i < N; i++) {
+        client_wait(&clients[i]);
+        client_check(&clients[i], 512);
+    }
+    const struct driver_stats stats = driver_stats(world.driver);
+    assert_int_equal(stats.parked_total, 0);
+    assert_true(stats.cached_tokens_total >= (N - 1) * 256);
+    assert_int_equal(stats.cells_total, 8 * 256);
+    assert_true(stats.cells_free <= 7 * 256);
+    world_close(&world);
+}
+
 static void test_a_prefix_is_reused_for_its_own_key_only(void **state)
 {
     (void)state;
@@ -570,6 +599,7 @@ int main(void)
         cmocka_unit_test(test_a_prefix_is_reused),
         cmocka_unit_test(test_a_conversation_survives_another_that_shares_its_opening),
         cmocka_unit_test(test_a_prefix_is_copied_from_a_busy_slot),
+        cmocka_unit_test(test_equal_prompts_are_held_once),
         cmocka_unit_test(test_a_prefix_is_reused_for_its_own_key_only),
         cmocka_unit_test(test_reuse_can_be_switched_off),
         cmocka_unit_test(test_stop_tokens_end_and_are_not_given),
