@@ -6,6 +6,7 @@
 #include "library/resolve.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum error_code model_given_pull(const struct hub_name *name, const struct hub_settings *settings,
                                  bool json, char out[PATH_MAX], struct hub_got *got,

@@ -20,7 +20,6 @@ struct sequence {
     uint32_t slot;          /* SLOT_NONE while it waits */
     uint32_t cached;        /* prompt tokens taken over from a slot */
     uint32_t generated;
-    uint32_t n_rows_given; /* outputs of its first rows: not again when it starts over */
     bool last_row;         /* all tokens are there; only the last one's own row is still wanted
                               (want_all_logits) */
     uint64_t submitted_ns, admitted_ns, first_token_ns;
