@@ -86,6 +86,8 @@ def golden_models(golden):
         for path in sorted(folder.glob("*.json")):
             model = json.loads(path.read_text(encoding="utf-8"))
             yield path.stem, model["architecture"], folder / model["model"]
+    for path in sorted((golden / "embeddings" / "models").glob("*.gguf")):
+        yield path.stem, Gguf(path).texts["general.architecture"], path
 
 
 def families_table(root):

@@ -8,8 +8,8 @@
 
 #include <limits.h>
 
-/* The absolute path of a file, or of a folder where the word is one. A model that was pulled before is found
- * without the network. Says on stderr what it pulls. */
+/* The absolute path of a file, or of a folder where the word is one. A model that was pulled before
+ * is found without the network. Says on stderr what it pulls. */
 enum error_code model_given(const char *word, char out[PATH_MAX], struct error *err);
 
 /* The same, always asking the hub, with what it does in *got. json: progress on stdout. */

@@ -263,7 +263,8 @@ static void session_share_cells(const struct session *session, const struct sess
 {
     const struct hyperparameters *h = model_hyperparameters(session->model);
     const uint64_t cells = (uint64_t)driver->n_slots * kv_cells(driver->context);
-    bool all = !driver->cells && driver->n_slots > 1 && cells <= LIMIT_POOL_CELLS && !h->reads_whole;
+    bool all =
+        !driver->cells && driver->n_slots > 1 && cells <= LIMIT_POOL_CELLS && !h->reads_whole;
     for (uint32_t i = 0; i < session->plan.n_stages && all; i++)
         all = stage_has_pool(session->plan.stages[i].device, driver->flash);
     if (!all)

@@ -49,9 +49,9 @@ struct driver {
     struct pipeline pipeline;
     struct microbatch *microbatches; /* n_devices of them */
     struct memory_watch memory;      /* of the devices that compute here */
-    struct stage_plan *plan; /* as it was placed */
-    bool changes_form;       /* when memory is short (driver_form.h) */
-    uint64_t *streamed_max;  /* of each stage: bytes of weights in memory, where it streams */
+    struct stage_plan *plan;         /* as it was placed */
+    bool changes_form;               /* when memory is short (driver_form.h) */
+    uint64_t *streamed_max; /* of each stage: bytes of weights in memory, where it streams */
 
     /* the baton holder's */
     struct slot_table slots;

@@ -20,8 +20,8 @@ struct sequence {
     uint32_t slot;          /* SLOT_NONE while it waits */
     uint32_t cached;        /* prompt tokens taken over from a slot */
     uint32_t generated;
-    bool last_row;         /* all tokens are there; only the last one's own row is still wanted
-                              (want_all_logits) */
+    bool last_row; /* all tokens are there; only the last one's own row is still wanted
+                      (want_all_logits) */
     uint64_t submitted_ns, admitted_ns, first_token_ns;
     uint64_t slowest_ns; /* request_usage's, as are … */
     struct request_times times;
