@@ -218,6 +218,21 @@ static bool responses_refuse(yyjson_val *root, struct api_error *err)
     return true;
 }
 
+/* A schema stands in the format itself here, and under `json_schema` in chats. */
+static void responses_format(yyjson_val *format, struct buffer *out)
+{
+    static const char *const same[] = {"name", "description", "schema", "strict"};
+    if (!yyjson_equals_str(yyjson_obj_get(format, "type"), "json_schema")) {
+        dialect_copy(out, "response_format", format);
+        return;
+    }
+    dialect_member(out, "response_format");
+    buffer_text(out, "{\"type\":\"json_schema\",\"json_schema\":{");
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        dialect_copy(out, same[i], yyjson_obj_get(format, same[i]));
+    buffer_text(out, "}}");
+}
+
 static bool responses_settings(yyjson_val *root, struct buffer *out, struct api_error *err)
 {
     static const char *const same[] = {
@@ -228,7 +243,7 @@ static bool responses_settings(yyjson_val *root, struct buffer *out, struct api_
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         dialect_copy(out, same[i], yyjson_obj_get(root, same[i]));
     dialect_copy(out, "max_tokens", yyjson_obj_get(root, "max_output_tokens"));
-    dialect_copy(out, "response_format", yyjson_obj_get(text, "format"));
+    responses_format(yyjson_obj_get(text, "format"), out);
     dialect_copy(out, "verbosity", yyjson_obj_get(text, "verbosity"));
     dialect_copy(out, "reasoning_effort",
                  yyjson_obj_get(responses_member(root, "reasoning"), "effort"));

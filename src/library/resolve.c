@@ -34,6 +34,11 @@ enum error_code library_resolve(const char *word, char out[PATH_MAX], struct err
     struct stat file;
     if (stat(word, &file) == 0 && realpath(word, out))
         return ERROR_NONE;
+    /* An open file without a name, as /proc shows it. */
+    if (word[0] == '/' && stat(word, &file) == 0 && strlen(word) < PATH_MAX) {
+        memcpy(out, word, strlen(word) + 1);
+        return ERROR_NONE;
+    }
     if (library_word_is_path(word))
         return error_set(err, errno == ENOENT || errno == ENOTDIR ? ERROR_NOT_FOUND : ERROR_IO,
                          "%s: %s", word, strerror(errno));

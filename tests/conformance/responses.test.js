@@ -81,9 +81,19 @@ test('what was said before is part of the prompt', async () => {
   await assert.rejects(server.client.responses.create({ model: server.model, input: 'y', previous_response_id: unkept.id }), OpenAI.NotFoundError);
 });
 
+test('an answer that follows a schema', async () => {
+  const schema = { type: 'object', properties: { age: { type: 'integer', minimum: 0, maximum: 99 } }, required: ['age'], additionalProperties: false };
+  for (const format of [{ type: 'json_schema', name: 'person', strict: true, schema }, { type: 'json_object' }]) {
+    const response = await server.client.responses.create({ model: server.model, input: 'How old is the fox?', max_output_tokens: 200, text: { format } });
+    if (!format.schema && response.status !== 'completed') continue; // any object may be long
+    const answer = JSON.parse(response.output_text);
+    if (format.schema) assert.ok(Number.isInteger(answer.age) && answer.age >= 0 && answer.age <= 99, response.output_text);
+  }
+});
+
 test('what is not supported is named', async () => {
   for (const [more, field] of [[{ background: true }, 'background'], [{ tools: [{ type: 'web_search' }] }, 'tools'], [{ input: [] }, 'input'],
-    [{ text: { format: { type: 'json_object' } } }, 'response_format'], [{ tools, tool_choice: 'required' }, 'tool_choice'], [{ colour: 1 }, 'colour']]) {
+    [{ text: { format: { type: 'xml' } } }, 'response_format'], [{ tools, tool_choice: 'required' }, 'tool_choice'], [{ colour: 1 }, 'colour']]) {
     await assert.rejects(echoed.responses.create({ model: echo.model, input: 'x', ...more }), (error) => {
       assert.equal(error.status, 400);
       assert.equal(error.param, field);
