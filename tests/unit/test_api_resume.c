@@ -253,9 +253,15 @@ static void test_ids_of_a_second_stream(void **state)
     assert_string_equal(rest.list[0].id, all.list[all.n - 1].id);
     /* Choice 0 has begun anew and is behind: its part is what the client had. */
     ask_stream("x-request-id: n\r\nlast-event-id: 5.0\r\n", STREAM_OF("abcd", ",\"n\":2"), &rest);
-    for (unsigned i = 0; i < rest.n; i++)
+    char text[64] = "";
+    for (unsigned i = 0; i < rest.n; i++) {
         assert_int_equal(rest.list[i].choice, 1);
-    assert_memory_equal(rest.list[0].id, "5.1-", 4);
+        strcat(text, rest.list[i].text);
+    }
+    assert_string_equal(text, "abcd");
+    /* "5.1-"; a loaded machine may send several parts as one, up to "5-", where both are at 5. */
+    assert_int_equal(rest.list[0].id[0], '5');
+    assert_non_null(strchr(".-", rest.list[0].id[1]));
 }
 
 static void test_another_text_is_not_joined(void **state)
