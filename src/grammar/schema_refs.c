@@ -51,6 +51,10 @@ static uint32_t schema_add_resource(struct schema *schema, uint32_t parent, yyjs
         schema_no_memory(schema);
         return parent;
     }
+    for (uint32_t i = 1; i < schema->n_resources; i++) {
+        if (strcmp(schema->resources[i].uri, uri) == 0)
+            schema_refuse(schema, ERROR_INVALID, root, "$id", "stands twice in this document");
+    }
     schema->resources[schema->n_resources] = (struct schema_resource){uri, root};
     return schema->n_resources++;
 }
