@@ -1,5 +1,6 @@
 #include "api/chat_prompt.h"
 
+#include "api/forced_call.h"
 #include "api/models.h"
 #include "base/json_memory.h"
 #include "base/mem.h"
@@ -186,6 +187,9 @@ static bool chat_prompt_fit(yyjson_mut_doc *doc, const struct generation_request
                              "not enough memory for the prompt");
     if (!set_effort(doc, root, request, traits, err))
         return false;
+    if (traits->knows_thinking && (request->grammar.kind || forced_call_is_wanted(request)))
+        yyjson_mut_obj_put(root, yyjson_mut_str(doc, "enable_thinking"),
+                           yyjson_mut_bool(doc, false)); /* the answer begins at once */
     set_arguments(doc, root, request->template_arguments);
     return true;
 }

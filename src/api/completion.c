@@ -34,6 +34,7 @@ static void completion_release(struct request_work *work)
     buffer_deinit(&completion->arguments);
     buffer_deinit(&completion->history);
     buffer_deinit(&completion->rendered);
+    buffer_deinit(&completion->opening);
     token_batch_deinit(&completion->batch);
     buffer_deinit(&completion->out);
     buffer_deinit(&completion->json);

@@ -62,6 +62,7 @@ struct completion {
     struct constraint *constraint; /* NULL: the answer may be anything */
     struct token_list *prompts;
     struct template_traits traits; /* of a chat */
+    struct buffer opening;         /* what the prompt has of the replies: read before their text */
     struct tool_table tools;
     struct buffer *echoes; /* the prompts' texts, where they are asked for; else NULL */
     struct buffer answer;  /* not streamed, in the making */

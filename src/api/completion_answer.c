@@ -239,6 +239,9 @@ void completion_begin_answer(struct completion *completion)
             send_chunk(&completion->choices[i], (struct text){"", 0}, true);
         if (request->echo)
             echo_prompt(&completion->choices[i]);
+        if (completion->opening.size && completion->work.exchange)
+            reply_reader_push(&completion->choices[i].reply.reply, completion->opening.data,
+                              completion->opening.size);
     }
 }
 

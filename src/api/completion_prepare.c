@@ -3,6 +3,7 @@
 
 #include "api/chat_prompt.h"
 #include "api/dialect.h"
+#include "api/forced_call.h"
 #include "base/mem.h"
 #include "model/chat_template.h"
 #include "model/model.h"
@@ -102,6 +103,27 @@ static void completion_prepare_replies(struct completion *completion, const stru
     }
 }
 
+/* An answer that is bound by a grammar begins at once: reasoning that the prompt has opened is
+ * closed, empty, as templates with a switch for it do. */
+static void completion_open_answer(struct completion *completion, struct buffer *prompt)
+{
+    static const char final_message[] = "<|channel|>final<|message|>";
+    struct template_traits *traits = &completion->traits;
+    if (!completion->constraint)
+        return;
+    if (prompt_opens_thought(traits->think, prompt))
+        buffer_printf(prompt, "\n%s\n\n", traits->think->end);
+    if (forced_call_is_wanted(&completion->request)) {
+        forced_call_open(&completion->request, traits, prompt, &completion->opening);
+    } else if (traits->format->style == TOOL_STYLE_CHANNELS) {
+        buffer_text(prompt, final_message);
+        buffer_text(&completion->opening, final_message);
+    }
+    if (prompt->failed || completion->opening.failed)
+        api_error_set(&completion->work.err, 503, "server_error", "no_memory",
+                      "not enough memory for the prompt");
+}
+
 static void completion_render(struct completion *completion, const struct buffer *input,
                               struct buffer *text)
 {
@@ -114,6 +136,9 @@ static void completion_render(struct completion *completion, const struct buffer
             cause.code == ERROR_BUSY) /* the template refused, or ran into its limits */
             api_error_field(err, "messages", "the model's chat template: %s", cause.text);
     } else {
+        completion_open_answer(completion, text);
+        if (err->status)
+            return;
         struct prompt_input prompt = {.text = {text->data, text->size}};
         if (completion->dialect && completion->dialect->prepared)
             buffer_append(&completion->rendered, text->data, text->size);
@@ -167,6 +192,8 @@ static bool completion_compile(struct completion *completion)
     const struct generation_request *request = &completion->request;
     struct api_error *err = &completion->work.err;
     struct error cause;
+    if (forced_call_is_wanted(request))
+        return forced_call_compile(request, &completion->constraint, err);
     if (!request->grammar.kind ||
         !constraint_open(&request->grammar, &completion->constraint, &cause))
         return true;

@@ -89,14 +89,32 @@ static bool ollama_think(yyjson_val *think, struct buffer *out, struct api_error
     return true;
 }
 
+/* "json", or a schema. */
+static bool ollama_format(yyjson_val *format, struct buffer *out, struct api_error *err)
+{
+    if (!format || yyjson_equals_str(format, ""))
+        return true;
+    if (!yyjson_is_obj(format) && !yyjson_equals_str(format, "json"))
+        return api_error_field(err, "format", "'format' must be \"json\" or a JSON schema");
+    dialect_member(out, "response_format");
+    if (yyjson_is_str(format)) {
+        buffer_text(out, "{\"type\":\"json_object\"}");
+        return true;
+    }
+    buffer_text(out, "{\"type\":\"json_schema\",\"json_schema\":{");
+    dialect_copy(out, "schema", format);
+    buffer_text(out, "}}");
+    return true;
+}
+
 /* All but what is asked. */
 static bool ollama_settings(yyjson_val *root, struct buffer *out, struct api_error *err)
 {
     size_t index, max;
     yyjson_val *key, *value, *options = ollama_member(root, "options");
     yyjson_val *stream = ollama_member(root, "stream"), *format = ollama_member(root, "format");
-    if (format && !yyjson_equals_str(format, ""))
-        return api_error_field(err, "format", "'format' is not supported");
+    if (!ollama_format(format, out, err))
+        return false;
     if (options && !yyjson_is_obj(options))
         return api_error_field(err, "options", "'options' must be an object");
     yyjson_obj_foreach(options, index, max, key, value)

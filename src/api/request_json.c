@@ -323,7 +323,7 @@ static void keep_text(struct text *text, struct buffer *kept)
 
 void generation_request_shrink(struct generation_request *request)
 {
-    size_t size = request->model.size + 1;
+    size_t size = request->model.size + request->tool_name.size + 2;
     struct buffer kept = {0};
     for (uint32_t i = 0; i < request->n_stops; i++)
         size += request->stops[i].size + 1;
@@ -331,6 +331,8 @@ void generation_request_shrink(struct generation_request *request)
         return;
     buffer_clear(&kept);
     keep_text(&request->model, &kept);
+    if (request->tool_name.data)
+        keep_text(&request->tool_name, &kept);
     for (uint32_t i = 0; i < request->n_stops; i++)
         keep_text(&request->stops[i], &kept);
     prompt_inputs_free(request->prompts, request->n_prompts);
@@ -340,7 +342,7 @@ void generation_request_shrink(struct generation_request *request)
     yyjson_doc_free(request->doc);
     request->doc = NULL;
     request->tools = request->template_arguments = NULL;
-    request->tool_name = request->reasoning_effort = (struct text){0};
+    request->reasoning_effort = (struct text){0};
     request->kept = kept;
 }
 

@@ -58,6 +58,7 @@ struct generation_request {
     enum tool_choice tool_choice;
     struct text tool_name;        /* data NULL: any of them */
     bool one_call;                /* parallel_tool_calls is false */
+    uint32_t strict_tool;         /* the first that is `strict`, from 1; 0: none */
     struct text reasoning_effort; /* data NULL: not given */
     struct yyjson_val *template_arguments;
     struct yyjson_doc *doc;

@@ -14,11 +14,20 @@ static bool tool_name_is_sane(const char *name, size_t size)
     return size && size <= LIMIT_TOOL_NAME_BYTES && strspn(name, allowed) == size;
 }
 
-static bool read_function_member(struct json_in *in, const char *at, yyjson_val *key,
+static bool read_strict(struct json_in *in, const char *path, size_t number, yyjson_val *value)
+{
+    struct generation_request *request = in->out;
+    if (yyjson_is_true(value) && !request->strict_tool)
+        request->strict_tool = (uint32_t)number + 1;
+    return yyjson_is_bool(value) ||
+           api_error_field(in->err, path, "'%s' must be true or false", path);
+}
+
+static bool read_function_member(struct json_in *in, size_t number, yyjson_val *key,
                                  yyjson_val *value)
 {
     char path[TOOL_PATH];
-    snprintf(path, sizeof path, "%s.function.%s", at, yyjson_get_str(key));
+    snprintf(path, sizeof path, "tools[%zu].function.%s", number, yyjson_get_str(key));
     if (yyjson_is_null(value))
         return true;
     if (yyjson_equals_str(key, "name"))
@@ -34,9 +43,7 @@ static bool read_function_member(struct json_in *in, const char *at, yyjson_val 
         return yyjson_is_obj(value) ||
                api_error_field(in->err, path, "'%s' must be an object", path);
     if (yyjson_equals_str(key, "strict"))
-        return yyjson_is_false(value) ||
-               api_error_field(in->err, path,
-                               "'%s' must be false: calls are not held to their schema", path);
+        return read_strict(in, path, number, value);
     return api_error_field(in->err, path, "'%s' is not supported", path);
 }
 
@@ -52,7 +59,7 @@ static bool read_tool(struct json_in *in, size_t number, yyjson_val *tool)
                                "'%s' must be {\"type\": \"function\", \"function\": {…}}", path);
     yyjson_obj_foreach(function, index, max, key, value)
     {
-        if (!read_function_member(in, path, key, value))
+        if (!read_function_member(in, number, key, value))
             return false;
     }
     return yyjson_is_str(yyjson_obj_get(function, "name")) ||
@@ -188,22 +195,21 @@ static bool tool_is_there(const struct generation_request *request)
     return false;
 }
 
-/* A call that is wanted in any case has to be forced: what the sampler may choose would have to be
- * bound to the text of a call. Nothing does that yet. In every format a call may follow its mark as
- * {"name": …, "arguments": …} (tools/reply.h): so the mark belongs at the prompt's end, and the
- * bounds are those of one JSON schema, whatever the format. */
-static bool request_force_call(const struct generation_request *request, struct api_error *err)
+static bool request_check_strict(const struct generation_request *request, struct api_error *err)
 {
-    (void)request;
-    return api_error_field(err, "tool_choice",
-                           "'tool_choice' is not supported beyond \"auto\" and \"none\": a call "
-                           "cannot be forced");
+    char path[TOOL_PATH];
+    snprintf(path, sizeof path, "tools[%u].function.strict", request->strict_tool - 1);
+    return !request->strict_tool || request->tool_choice != TOOL_CHOICE_AUTO ||
+           api_error_field(err, path,
+                           "'%s' must be false where 'tool_choice' is \"auto\": only a call that "
+                           "is required, or of a tool by name, is held to its schema",
+                           path);
 }
 
 bool request_check_tools(const struct generation_request *request, struct api_error *err)
 {
     if (request->tool_choice != TOOL_CHOICE_REQUIRED)
-        return true;
+        return request_check_strict(request, err);
     if (!request->tools)
         return api_error_field(err, "tool_choice",
                                "'tool_choice' asks for a call, but there are "
@@ -212,5 +218,9 @@ bool request_check_tools(const struct generation_request *request, struct api_er
         return api_error_field(err, "tool_choice",
                                "'tool_choice' names a tool that is not in "
                                "'tools'");
-    return request_force_call(request, err);
+    return !request->grammar.kind ||
+           api_error_field(err, "tool_choice",
+                           "'tool_choice' asks for a call, and '%s' for another answer: they "
+                           "exclude each other",
+                           request->grammar_field);
 }

@@ -106,6 +106,20 @@ static void responses_write_usage(const struct response_usage *usage, struct buf
         usage->prompt_tokens + usage->completion_tokens);
 }
 
+static void responses_write_choice(const struct generation_request *request, struct buffer *out)
+{
+    static const char *const names[] = {[TOOL_CHOICE_AUTO] = "\"auto\"",
+                                        [TOOL_CHOICE_NONE] = "\"none\"",
+                                        [TOOL_CHOICE_REQUIRED] = "\"required\""};
+    if (!request->tool_name.data) {
+        buffer_text(out, names[request->tool_choice]);
+        return;
+    }
+    buffer_text(out, "{\"type\":\"function\",\"name\":");
+    json_out_string(out, request->tool_name.data, request->tool_name.size);
+    buffer_text(out, "}");
+}
+
 /* usage NULL: it is only beginning. */
 static void responses_write(const struct completion *completion, const struct response_usage *usage,
                             struct buffer *out)
@@ -121,11 +135,13 @@ static void responses_write(const struct completion *completion, const struct re
     buffer_text(out, ",\"instructions\":null,\"metadata\":{},\"model\":");
     json_out_text(out, completion->use.model->id);
     buffer_printf(out,
-                  ",\"parallel_tool_calls\":%s,\"tool_choice\":\"auto\",\"tools\":[],"
-                  "\"temperature\":%g,\"top_p\":%g,\"output\":[",
+                  ",\"parallel_tool_calls\":%s,\"tools\":[],\"temperature\":%g,"
+                  "\"top_p\":%g,\"tool_choice\":",
                   completion->request.one_call ? "false" : "true",
                   (double)completion->request.sampler.temperature,
                   (double)completion->request.sampler.top_p);
+    responses_write_choice(&completion->request, out);
+    buffer_text(out, ",\"output\":[");
     if (usage)
         responses_write_items(completion, out);
     buffer_text(out, "]");

@@ -207,6 +207,24 @@ static void responses_choice(yyjson_val *choice, struct buffer *out)
     buffer_text(out, "}}");
 }
 
+/* What a chat has in "json_schema" stands beside the type here. */
+static bool responses_format(yyjson_val *format, struct buffer *out, struct api_error *err)
+{
+    static const char *const known[] = {"type", "name", "description", "schema", "strict", NULL};
+    if (!yyjson_equals_str(yyjson_obj_get(format, "type"), "json_schema")) {
+        dialect_copy(out, "response_format", format);
+        return true;
+    }
+    if (!dialect_check(format, "text.format.", known, err))
+        return false;
+    dialect_member(out, "response_format");
+    buffer_text(out, "{\"type\":\"json_schema\",\"json_schema\":{");
+    for (size_t i = 1; known[i]; i++)
+        dialect_copy(out, known[i], yyjson_obj_get(format, known[i]));
+    buffer_text(out, "}}");
+    return true;
+}
+
 /* What asks for something that is not done. */
 static bool responses_refuse(yyjson_val *root, struct api_error *err)
 {
@@ -216,21 +234,6 @@ static bool responses_refuse(yyjson_val *root, struct api_error *err)
     if (truncation && !yyjson_equals_str(truncation, "disabled"))
         return api_error_field(err, "truncation", "'truncation' is not supported beyond disabled");
     return true;
-}
-
-/* A schema stands in the format itself here, and under `json_schema` in chats. */
-static void responses_format(yyjson_val *format, struct buffer *out)
-{
-    static const char *const same[] = {"name", "description", "schema", "strict"};
-    if (!yyjson_equals_str(yyjson_obj_get(format, "type"), "json_schema")) {
-        dialect_copy(out, "response_format", format);
-        return;
-    }
-    dialect_member(out, "response_format");
-    buffer_text(out, "{\"type\":\"json_schema\",\"json_schema\":{");
-    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
-        dialect_copy(out, same[i], yyjson_obj_get(format, same[i]));
-    buffer_text(out, "}}");
 }
 
 static bool responses_settings(yyjson_val *root, struct buffer *out, struct api_error *err)
@@ -243,12 +246,12 @@ static bool responses_settings(yyjson_val *root, struct buffer *out, struct api_
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         dialect_copy(out, same[i], yyjson_obj_get(root, same[i]));
     dialect_copy(out, "max_tokens", yyjson_obj_get(root, "max_output_tokens"));
-    responses_format(yyjson_obj_get(text, "format"), out);
     dialect_copy(out, "verbosity", yyjson_obj_get(text, "verbosity"));
     dialect_copy(out, "reasoning_effort",
                  yyjson_obj_get(responses_member(root, "reasoning"), "effort"));
     responses_choice(responses_member(root, "tool_choice"), out);
-    return responses_refuse(root, err) &&
+    return responses_format(responses_member(text, "format"), out, err) &&
+           responses_refuse(root, err) &&
            responses_tools(responses_member(root, "tools"), out, err);
 }
 

@@ -35,6 +35,7 @@ struct tool_format {
     const char *separator[TOOL_MARKS_MAX]; /* between name and arguments */
     const char *prefix;                    /* of names, not part of them */
     const char *type;                      /* stands where the name does, which then follows */
+    const char *opening; /* of a call as JSON: what a prompt ends with to have one in any case */
     const struct tool_elements *elements;
     bool bare;      /* a reply that begins with '{' may be a call */
     bool asks_name; /* only what names one of the request's tools is a call */

@@ -82,7 +82,7 @@ test('tokens are counted', async () => {
 test('errors are as the package knows them', async () => {
   const ask = { model: echo.model, max_tokens: 9, messages: user('x') };
   await assert.rejects(echoed.messages.create({ ...ask, model: 'no' }), Anthropic.NotFoundError);
-  for (const [more, field] of [[{ tool_choice: { type: 'any' }, tools }, 'tool_choice'], [{ colour: 1 }, 'colour'],
+  for (const [more, field] of [[{ tool_choice: { type: 'any' } }, 'tool_choice'], [{ colour: 1 }, 'colour'],
     [{ messages: [] }, 'messages'], [{ messages: user([{ type: 'image', source: {} }]) }, 'messages\\[0\\].content\\[0\\]'],
     [{ temperature: 9 }, 'temperature'], [{ max_tokens: undefined }, 'max_tokens']]) {
     await assert.rejects(echoed.messages.create({ ...ask, ...more }), (error) => {

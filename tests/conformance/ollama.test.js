@@ -85,7 +85,7 @@ test('models are listed, shown, and running', async () => {
 
 test('errors are texts', async () => {
   const ask = { model: echo.model, messages: [{ role: 'user', content: 'x' }] };
-  for (const [more, status, text] of [[{ model: 'no' }, 404, /does not exist/], [{ format: 'json' }, 400, /format/],
+  for (const [more, status, text] of [[{ model: 'no' }, 404, /does not exist/], [{ format: 'xml' }, 400, /format/],
     [{ options: { mirostat: 1 } }, 400, /options.mirostat/], [{ messages: [] }, 400, /messages/], [{ colour: 1 }, 400, /colour/]]) {
     const { status: got, json } = await post(echo.base, '/api/chat', JSON.stringify({ ...ask, ...more }));
     assert.equal(got, status);

@@ -93,7 +93,8 @@ test('an answer that follows a schema', async () => {
 
 test('what is not supported is named', async () => {
   for (const [more, field] of [[{ background: true }, 'background'], [{ tools: [{ type: 'web_search' }] }, 'tools'], [{ input: [] }, 'input'],
-    [{ text: { format: { type: 'xml' } } }, 'response_format'], [{ tools, tool_choice: 'required' }, 'tool_choice'], [{ colour: 1 }, 'colour']]) {
+    [{ text: { format: { type: 'xml' } } }, 'response_format'], [{ tool_choice: 'required' }, 'tool_choice'],
+    [{ text: { format: { type: 'json_schema', colour: 1 } } }, 'text.format.colour'], [{ colour: 1 }, 'colour']]) {
     await assert.rejects(echoed.responses.create({ model: echo.model, input: 'x', ...more }), (error) => {
       assert.equal(error.status, 400);
       assert.equal(error.param, field);

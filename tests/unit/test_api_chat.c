@@ -104,6 +104,30 @@ static void test_one_call(void **state)
     api_reply_clear(&reply);
 }
 
+/* The prompt opens the call, so that what the model says goes on with it. */
+static void test_forced_call(void **state)
+{
+    (void)state;
+    static const char *const choices[] = {
+        ",\"tool_choice\":\"required\"",
+        ",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"weather\"}}"};
+    for (int i = 0; i < 2; i++) {
+        char body[1024];
+        snprintf(body, sizeof body, CHAT("{\\\"a\\\": 1}}", TOOLS "%s"), choices[i]);
+        struct api_reply reply = ask(body);
+        assert_int_equal(reply.status, 200);
+        expect_at(&reply, "/choices/0/message/tool_calls/0/function/name", "weather");
+        expect_at(&reply, "/choices/0/message/tool_calls/0/function/arguments", "{\"a\": 1}");
+        expect_at(&reply, "/choices/0/finish_reason", "tool_calls");
+        api_reply_clear(&reply);
+    }
+    struct api_reply reply =
+        ask(CHAT("{\\\"a\\\": 1}}", TOOLS ",\"tool_choice\":\"required\",\"stream\":true"));
+    expect_has(&reply, "\"name\":\"weather\",\"arguments\":\"\"}}]}");
+    expect_has(&reply, "\"finish_reason\":\"tool_calls\"");
+    api_reply_clear(&reply);
+}
+
 static void test_reasoning(void **state)
 {
     (void)state;
@@ -115,6 +139,19 @@ static void test_reasoning(void **state)
     expect_has(&reply, "\"delta\":{\"reasoning_content\":\"H\"}");
     expect_has(&reply, "\"delta\":{\"content\":\"Y\"}");
     assert_null(strstr(reply.body.data, "think>"));
+    api_reply_clear(&reply);
+}
+
+/* What the prompt has opened is closed where a grammar holds: the answer is content. */
+static void test_no_reasoning_before_grammar(void **state)
+{
+    (void)state;
+    struct api_reply reply = ask(CHAT("x<think>\\n", ""));
+    expect_at(&reply, "/choices/0/message/reasoning_content", "x<think>");
+    api_reply_clear(&reply);
+    reply = ask(CHAT("x<think>\\n", ",\"guided_regex\":\".*\""));
+    expect_at(&reply, "/choices/0/message/reasoning_content", "(none)");
+    expect_at(&reply, "/choices/0/message/content", "x<think>\n\n</think>\n\n");
     api_reply_clear(&reply);
 }
 
@@ -149,7 +186,14 @@ static void test_refused(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {CHAT("x", TOOLS ",\"tool_choice\":\"required\""), "tool_choice"},
+        {CHAT("x", TOOLS ",\"tool_choice\":\"required\",\"guided_regex\":\"a\""), "tool_choice"},
+        {CHAT("x",
+              ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a\",\"parameters\":{"
+              "\"type\":\"object\",\"uniqueItems\":1}}}],\"tool_choice\":\"required\""),
+         "tools[0].function.parameters"},
+        {CHAT("x",
+              ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a\",\"strict\":1}}]"),
+         "tools[0].function.strict"},
         {CHAT("x", ",\"tool_choice\":\"required\""), "tool_choice"},
         {CHAT("x", TOOLS ",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"no\"}}"),
          "tool_choice"},
@@ -175,10 +219,11 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_call),      cmocka_unit_test(test_streamed_call),
-        cmocka_unit_test(test_no_tools),  cmocka_unit_test(test_one_call),
-        cmocka_unit_test(test_reasoning), cmocka_unit_test(test_history),
-        cmocka_unit_test(test_harmless),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_call),        cmocka_unit_test(test_streamed_call),
+        cmocka_unit_test(test_no_tools),    cmocka_unit_test(test_one_call),
+        cmocka_unit_test(test_reasoning),   cmocka_unit_test(test_history),
+        cmocka_unit_test(test_harmless),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_forced_call), cmocka_unit_test(test_no_reasoning_before_grammar),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -95,6 +95,20 @@ static void test_reasoning(void **state)
                         "[1]");
 }
 
+/* An answer that a grammar holds begins at once. */
+static void test_no_thinking_before_grammar(void **state)
+{
+    (void)state;
+    static const char forced[] = CALL_AND_RESULT ",\"tool_choice\":\"required\"}";
+    static const char bound[] = CHAT_WITH(",\"guided_regex\":\"a\",\"reasoning_effort\":\"high\"");
+    static const char own[] =
+        CHAT_WITH(",\"guided_regex\":\"a\",\"chat_template_kwargs\":{\"enable_thinking\":true}");
+    assert_string_equal(at(forced, knows_all, "/enable_thinking"), "false");
+    assert_string_equal(at(bound, knows_all, "/enable_thinking"), "false");
+    assert_string_equal(at(bound, knows_none, "/enable_thinking"), "");
+    assert_string_equal(at(own, knows_all, "/enable_thinking"), "true");
+}
+
 /* A model that reasons, whose template has no switch. */
 static void test_effort_that_cannot_be_had(void **state)
 {
@@ -149,6 +163,7 @@ int main(void)
         cmocka_unit_test(test_template_that_knows_tools),
         cmocka_unit_test(test_template_that_knows_none),
         cmocka_unit_test(test_reasoning),
+        cmocka_unit_test(test_no_thinking_before_grammar),
         cmocka_unit_test(test_effort_that_cannot_be_had),
         cmocka_unit_test(test_store_is_bounded),
     };
