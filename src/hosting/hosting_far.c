@@ -17,6 +17,25 @@ void part_send(void *arg, uint32_t stage, struct buffer *message)
     carrier_send(part->hosting->options.carrier, to->node_id, message);
 }
 
+/* Any thread. */
+bool part_takes_grammars(void *arg)
+{
+    const struct part *part = arg;
+    return !atomic_load(&part->is_old);
+}
+
+/* All are linked. One that is replaced by an older version is lost in between. */
+static void part_note_versions(struct part *part)
+{
+    bool is_old = false;
+    for (uint32_t i = 0; i < part->life.n_stages; i++) {
+        const struct part_stage *stage = &part->life.stages[i];
+        is_old |=
+            !stage->here && !carrier_takes_grammars(part->hosting->options.carrier, stage->node_id);
+    }
+    atomic_store(&part->is_old, is_old);
+}
+
 static void hosting_send_notice(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
                                 uint64_t key, uint64_t epoch)
 {
@@ -118,8 +137,10 @@ void part_meet(struct part *part, uint32_t effects, const struct error *why)
     if (effects & REACH_WAIT)
         log_line(LOG_INFO, "hosting", "instance %s waits for stages elsewhere: %s",
                  part->life.instance, why->text);
-    if (effects & REACH_FOUND)
+    if (effects & REACH_FOUND) {
+        part_note_versions(part);
         driver_found(part->driver);
+    }
     if (effects & (REACH_WAIT | REACH_FOUND))
         hosting_tell(part->hosting);
     if (effects & REACH_TELL_DRIVER)

@@ -21,6 +21,7 @@ struct constrain_slot {
 };
 
 struct constrain {
+    const struct model *model;
     uint32_t n_slots, n_vocab;
     _Atomic(struct grammar_vocabulary *) vocabulary;
     struct constrain_matcher matchers[CONSTRAIN_MATCHERS];
@@ -30,12 +31,13 @@ struct constrain {
     const uint64_t *mask; /* of the last that was asked */
 };
 
-enum error_code constrain_new(uint32_t n_slots, uint32_t n_vocab, struct constrain **out,
-                              struct error *err)
+enum error_code constrain_new(const struct model *model, uint32_t n_slots, uint32_t n_vocab,
+                              struct constrain **out, struct error *err)
 {
     struct constrain *constrain = mem_new(sizeof *constrain);
     if (!constrain)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for a picker's grammars");
+    constrain->model = model;
     constrain->n_slots = n_slots;
     constrain->n_vocab = n_vocab;
     constrain->slots = mem_new_array(n_slots, sizeof *constrain->slots);
@@ -87,11 +89,18 @@ void constrain_give_vocabulary(struct constrain *constrain, struct grammar_vocab
 
 /* ---- picking ---- */
 
-static struct grammar_matcher *constrain_matcher_of(struct constrain *constrain,
-                                                    struct constraint *constraint)
+/* A source that came from elsewhere is compiled, and the model's tokens are read, here. */
+static enum error_code constrain_ready(struct constrain *constrain, struct constraint *constraint,
+                                       struct error *err)
+{
+    const enum error_code code = constraint_compile(constraint, err);
+    return code ? code : constrain_open_vocabulary(constrain, constrain->model, err);
+}
+
+static struct grammar_matcher *
+constrain_matcher_of(struct constrain *constrain, struct constraint *constraint, struct error *err)
 {
     struct constrain_matcher *oldest = &constrain->matchers[0];
-    struct error err;
     for (int i = 0; i < CONSTRAIN_MATCHERS; i++) {
         struct constrain_matcher *entry = &constrain->matchers[i];
         if (entry->constraint == constraint) {
@@ -102,9 +111,14 @@ static struct grammar_matcher *constrain_matcher_of(struct constrain *constrain,
             oldest = entry;
     }
     constrain_drop(oldest);
-    if (grammar_matcher_new(constraint_grammar(constraint), atomic_load(&constrain->vocabulary),
-                            &oldest->matcher, &err))
+    if (constrain_ready(constrain, constraint, err) ||
+        grammar_matcher_new(constraint_grammar(constraint), atomic_load(&constrain->vocabulary),
+                            &oldest->matcher, err)) {
+        if (err->code != ERROR_NO_MEMORY)
+            err->code = ERROR_UNSUPPORTED; /* it would be so again */
+        error_wrap(err, "the grammar, where tokens are picked");
         return NULL;
+    }
     oldest->constraint = constraint_keep(constraint);
     oldest->used = ++constrain->n_uses;
     return oldest->matcher;
@@ -130,13 +144,13 @@ static bool constrain_follow(struct grammar_matcher *matcher, struct constraint 
 
 const float *constrain_logits(struct constrain *constrain, struct constraint *constraint,
                               uint32_t slot, const int32_t *answer, uint32_t n, const float *logits,
-                              int32_t *instead)
+                              int32_t *instead, struct error *why)
 {
-    struct grammar_matcher *matcher = constrain_matcher_of(constrain, constraint);
+    struct grammar_matcher *matcher = constrain_matcher_of(constrain, constraint, why);
     struct constrain_slot *at = &constrain->slots[slot];
     struct error err;
     bool may_end = false, must_end = false, is_any = false;
-    *instead = CONSTRAIN_FAILS;
+    *instead = matcher ? CONSTRAIN_FAILS : CONSTRAIN_REFUSED;
     if (!constrain->logits)
         constrain->logits = mem_new_array(constrain->n_vocab, sizeof *logits);
     if (!matcher || !constrain->logits || !constrain_follow(matcher, constraint, at, answer, n) ||

@@ -13,10 +13,12 @@
 struct constrain;
 struct model;
 
-enum { CONSTRAIN_ENDS = -1, CONSTRAIN_FAILS = -2 }; /* in the place of a token */
+/* In the place of a token. REFUSED: the grammar could not be made ready here. */
+enum { CONSTRAIN_ENDS = -1, CONSTRAIN_FAILS = -2, CONSTRAIN_REFUSED = -3 };
 
-enum error_code constrain_new(uint32_t n_slots, uint32_t n_vocab, struct constrain **out,
-                              struct error *err);
+/* `model` is read when a grammar is met first, and outlives it. */
+enum error_code constrain_new(const struct model *model, uint32_t n_slots, uint32_t n_vocab,
+                              struct constrain **out, struct error *err);
 void constrain_free(struct constrain *constrain); /* NULL is fine */
 
 /* Reads the model's tokens, once; any thread. ERROR_UNSUPPORTED and the like: it has none that can
@@ -32,10 +34,11 @@ void constrain_give_vocabulary(struct constrain *constrain, struct grammar_vocab
 void constrain_forget(struct constrain *constrain, uint32_t slot);
 
 /* The logits with all that the grammar rules out at -inf, good until the next call: the answer so
- * far being the n tokens. NULL: *instead says why no token may come. */
+ * far being the n tokens. NULL: *instead says why no token may come, and `why` why it was
+ * REFUSED. */
 const float *constrain_logits(struct constrain *constrain, struct constraint *constraint,
                               uint32_t slot, const int32_t *answer, uint32_t n, const float *logits,
-                              int32_t *instead);
+                              int32_t *instead, struct error *why);
 /* Whether the token may come where constrain_logits() was asked last. */
 bool constrain_allows(const struct constrain *constrain, int32_t token);
 /* The best of those that may. */

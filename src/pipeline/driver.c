@@ -361,16 +361,19 @@ static void driver_accept(struct driver *driver, struct sequence *sequence)
         pthread_cond_signal(&driver->wake);
 }
 
-/* Tokens are picked where the last stage is, and grammars do not travel there. */
+/* Tokens are picked where the last stage is; grammars travel there down the stages. */
 static enum error_code driver_check_constraint(struct driver *driver, const struct request *request,
                                                struct error *err)
 {
     if (!request->constraint || !request->n_predict)
         return ERROR_NONE;
-    if (!driver->pipeline.picker)
+    const struct far *far = &driver->pipeline.far;
+    if (far->takes_grammars && !far->takes_grammars(far->arg))
         return error_set(err, ERROR_INVALID,
-                         "a grammar needs the model's last stage in the driver's own process: "
-                         "place the model so, or ask without a grammar");
+                         "a node with layers of this model has an older version of medley, which "
+                         "does not know grammars: update it, or ask without a grammar");
+    if (!driver->pipeline.picker)
+        return ERROR_NONE; /* what is wrong there ends the request later */
     return constrain_open_vocabulary(picker_constrain(driver->pipeline.picker), driver->model, err);
 }
 
@@ -577,7 +580,7 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
     driver->reads_whole = model_hyperparameters(model)->reads_whole;
     driver->gives_no_logits = model_hyperparameters(model)->gives_no_logits;
     if (!code && stages[n_stages - 1].device)
-        code = picker_new(driver->pipeline.shape.n_vocab, driver->options.n_slots,
+        code = picker_new(driver->model, driver->pipeline.shape.n_vocab, driver->options.n_slots,
                           driver->options.context, &driver->pipeline.picker, err);
     if (!code)
         code = driver_make_microbatches(driver, &settings.sizes, err);

@@ -45,8 +45,8 @@ void pick_setup_fill(struct pick_setup *setup, uint32_t slot, const struct sampl
         memcpy(setup->biases, params->biases, params->n_biases * sizeof *setup->biases);
 }
 
-enum error_code picker_new(uint32_t n_vocab, uint32_t n_slots, uint32_t context,
-                           struct picker **out, struct error *err)
+enum error_code picker_new(const struct model *model, uint32_t n_vocab, uint32_t n_slots,
+                           uint32_t context, struct picker **out, struct error *err)
 {
     struct picker *picker = mem_new(sizeof *picker);
     if (!picker)
@@ -62,7 +62,7 @@ enum error_code picker_new(uint32_t n_vocab, uint32_t n_slots, uint32_t context,
     if (!code)
         code = sampler_new(n_vocab, &picker->sampler, err);
     if (!code)
-        code = constrain_new(n_slots, n_vocab, &picker->constrain, err);
+        code = constrain_new(model, n_slots, n_vocab, &picker->constrain, err);
     if (code) {
         picker_free(picker);
         return code;
@@ -117,14 +117,15 @@ void picker_copy(struct picker *picker, uint32_t from, uint32_t to, uint32_t len
 /* What the sampler chooses of what the grammar allows. A bias may force another token: the best of
  * those that may come is taken then. */
 static int32_t picker_pick_constrained(struct picker *picker, const struct pick_setup *setup,
-                                       uint32_t position, const float *logits)
+                                       uint32_t position, const float *logits, struct error *why)
 {
     const int32_t *tokens = tokens_of(picker, setup->slot);
     int32_t token;
-    assert(position >= setup->answer);
+    if (position < setup->answer) /* a driver elsewhere is wrong */
+        return CONSTRAIN_FAILS;
     const float *allowed =
         constrain_logits(picker->constrain, setup->constraint, setup->slot, tokens + setup->answer,
-                         position - setup->answer, logits, &token);
+                         position - setup->answer, logits, &token, why);
     if (!allowed)
         return token;
     token = sampler_pick(picker->sampler, &setup->params, allowed, tokens, position, position);
@@ -132,12 +133,12 @@ static int32_t picker_pick_constrained(struct picker *picker, const struct pick_
 }
 
 void picker_pick(struct picker *picker, uint32_t slot, uint32_t position, const float *logits,
-                 struct pick *out)
+                 struct pick *out, struct error *why)
 {
     const int32_t *tokens = tokens_of(picker, slot);
     assert(position <= picker->context);
     const struct pick_setup *setup = &picker->setups[slot];
-    out->token = setup->constraint ? picker_pick_constrained(picker, setup, position, logits)
+    out->token = setup->constraint ? picker_pick_constrained(picker, setup, position, logits, why)
                                    : sampler_pick(picker->sampler, &setup->params, logits, tokens,
                                                   position, position);
     out->n_top = setup->n_top;

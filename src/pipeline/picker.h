@@ -37,15 +37,16 @@ void pick_setup_copy(struct pick_setup *to,
                      const struct pick_setup *from); /* only the biases that there are */
 
 struct pick {
-    int32_t token; /* or CONSTRAIN_ENDS, CONSTRAIN_FAILS */
+    int32_t token; /* or CONSTRAIN_ENDS, …_FAILS, …_REFUSED */
     float logprob; /* when asked for */
     uint32_t n_top;
     struct token_logprob top[LIMIT_TOP_LOGPROBS];
 };
 
 struct picker;
-enum error_code picker_new(uint32_t n_vocab, uint32_t n_slots, uint32_t context,
-                           struct picker **out, struct error *err);
+/* `model`: whose tokens they are; outlives it. */
+enum error_code picker_new(const struct model *model, uint32_t n_vocab, uint32_t n_slots,
+                           uint32_t context, struct picker **out, struct error *err);
 void picker_free(struct picker *picker); /* NULL is fine */
 
 /* For grammars. */
@@ -55,6 +56,7 @@ void picker_setup(struct picker *picker, const struct pick_setup *setup);
 void picker_note(struct picker *picker, uint32_t slot, uint32_t position, int32_t token);
 void picker_copy(struct picker *picker, uint32_t from, uint32_t to, uint32_t length);
 
-/* The token that will stand at `position` of the slot, all before it having been noted. */
+/* The token that will stand at `position` of the slot, all before it having been noted. `why`:
+ * where it is CONSTRAIN_REFUSED. */
 void picker_pick(struct picker *picker, uint32_t slot, uint32_t position, const float *logits,
-                 struct pick *out);
+                 struct pick *out, struct error *why);

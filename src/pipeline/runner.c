@@ -162,7 +162,7 @@ static enum error_code runner_build(struct runner *runner, const struct model *m
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u stages", n_stages);
     enum error_code code = ERROR_NONE;
     if (stages[n_stages - 1].device)
-        code = picker_new(settings.shape.n_vocab, options->n_slots, options->context,
+        code = picker_new(model, settings.shape.n_vocab, options->n_slots, options->context,
                           &runner->pipeline.picker, err);
     if (!code && computes)
         code = runner_make_microbatches(runner, &settings.sizes, err);

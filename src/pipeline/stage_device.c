@@ -181,9 +181,13 @@ static void microbatch_pick_tokens(struct microbatch *microbatch, struct picker 
         if (share_is_void(share))
             continue;
         outputs += (size_t)share->n_outputs * width;
-        if (share->pick)
-            picker_pick(picker, share->slot, share->position + share->n_rows, outputs - width,
-                        &microbatch->picks[i]);
+        if (!share->pick)
+            continue;
+        struct error why = {0};
+        picker_pick(picker, share->slot, share->position + share->n_rows, outputs - width,
+                    &microbatch->picks[i], &why);
+        if (microbatch->picks[i].token == CONSTRAIN_REFUSED && !microbatch->error.code)
+            microbatch->error = why;
     }
 }
 

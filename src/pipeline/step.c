@@ -166,12 +166,29 @@ bool step_operations_are_full(const struct driver *driver)
     return driver->n_operations + 2 + 2 * driver->slots.n_slots > driver->pipeline.shape.operations;
 }
 
+/* The grammars of one micro-batch have a limit (wire.h). Those of requests that have ended before
+ * they were sent are not needed. */
+static bool step_grammar_fits(struct driver *driver, const struct constraint *constraint)
+{
+    uint64_t sum = constraint ? constraint_source(constraint)->size : 0;
+    for (uint32_t i = 0; i < driver->n_setups && constraint; i++) {
+        struct pick_setup *setup = &driver->setups[i];
+        if (!driver->slots.slots[setup->slot].sequence)
+            pick_setup_deinit(setup);
+        if (setup->constraint)
+            sum += constraint_source(setup->constraint)->size;
+    }
+    return sum <= LIMIT_WIRE_GRAMMARS;
+}
+
 static void step_admit(struct driver *driver)
 {
     if (!step_operations_are_full(driver) && !step_cells_resume(driver))
         return;
     while (driver->queue && !step_operations_are_full(driver)) {
         struct sequence *sequence = driver->queue;
+        if (!step_grammar_fits(driver, sequence->request.constraint))
+            return;
         /* The last prompt token is always computed: its logits are needed. */
         bool reuses = !driver->options.no_prefix_reuse && !sequence_wants_rows(sequence);
         struct slot_choice choice;
@@ -506,6 +523,15 @@ static bool step_may_repeat(struct sequence *sequence, const struct error *err)
     return err->code == ERROR_NO_MEMORY && sequence->n_no_memory++ < NO_MEMORY_REPEATS;
 }
 
+/* Its grammar is of no use where tokens are picked. */
+static void step_refuse(struct driver *driver, struct sequence *sequence, const struct error *why)
+{
+    struct error err = *why;
+    if (!err.code)
+        error_set(&err, ERROR_UNSUPPORTED, "the grammar was refused where tokens are picked");
+    step_finish(driver, sequence, FINISH_ERROR, &err);
+}
+
 static void step_settle(struct driver *driver, struct microbatch *microbatch, uint32_t index,
                         uint32_t width, const float *outputs)
 {
@@ -527,7 +553,10 @@ static void step_settle(struct driver *driver, struct microbatch *microbatch, ui
         sequence->slowest_ns += microbatch->slowest_ns;
         request_times_add(&sequence->times, &microbatch->times);
         sequence->n_no_memory = 0;
-        step_deliver(driver, sequence, share, width, outputs, &microbatch->picks[index]);
+        if (share->pick && microbatch->picks[index].token == CONSTRAIN_REFUSED)
+            step_refuse(driver, sequence, &microbatch->error);
+        else
+            step_deliver(driver, sequence, share, width, outputs, &microbatch->picks[index]);
     }
 }
 

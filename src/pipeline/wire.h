@@ -6,13 +6,15 @@
  * 8 bytes; so does the message, for its reader.
  *
  *   header      wire_header's fields in their order, WIRE_HEADER_BYTES
- *   setups      how tokens are chosen from now on in a slot
+ *   setups      how tokens are chosen from now on in a slot; where the header's flag says so, each
+ *               with where its answer begins (4) and the source of its grammar: kind (1; 0: none),
+ *               annotate (1), size (4), text
  *   operations  on the KV cache
  *   shares      the rows of one slot: where they stand, what is wanted, whether they failed on the
  *               way
  *   tokens      of the shares' rows, with the output bit as the highest
  *   picks       of the shares that want one (behind the last stage)
- *   error       text, when a share failed
+ *   error       text, when a share failed or a grammar was refused
  *   values      hidden states as engine/activation.h has them, or outputs as F32
  *   times       where the header's flag says so: what the stages behind it took (wire_times.c)
  *
@@ -25,7 +27,10 @@
 #include "engine/activation.h"
 #include "pipeline/microbatch.h"
 
-enum { WIRE_HEADER_BYTES = 64 };
+enum {
+    WIRE_HEADER_BYTES = 64,
+    LIMIT_WIRE_GRAMMARS = LIMIT_GRAMMAR_BYTES /* bytes of all sources in one message */
+};
 
 struct wire_route {
     uint64_t instance; /* the running model … */
@@ -81,6 +86,10 @@ void wire_hide_times(struct buffer *message);
 
 /* The longest message that there can be. */
 uint64_t wire_bytes_max(const struct wire_shape *shape);
+
+/* Whether it carries grammars: a peer that does not know them (before minor 2) could not read it.
+ * Of any bytes. */
+bool wire_has_grammars(const void *bytes, size_t size);
 
 /* A notice: a header alone, with the number 0, which no micro-batch has. It says to the driver that
  * messages of its pipeline may have been lost. */

@@ -102,6 +102,27 @@ static enum error_code wire_read_setup(struct bytes_reader *reader, const struct
     return sampler_check(params, shape->n_vocab, err);
 }
 
+/* It is compiled where tokens are picked: what is wrong with its text is the request's error. */
+static enum error_code wire_read_grammar(struct bytes_reader *reader,
+                                         const struct wire_shape *shape, struct pick_setup *setup,
+                                         uint32_t *room, struct error *err)
+{
+    setup->answer = bytes_get_u32(reader);
+    struct grammar_source source = {.kind = (enum grammar_kind)bytes_get(reader, 1)};
+    source.annotate = bytes_get(reader, 1) != 0;
+    source.size = bytes_get_u32(reader);
+    if (setup->answer > shape->context || source.kind > GRAMMAR_GBNF || source.size > *room ||
+        (source.kind == GRAMMAR_NONE && source.size))
+        return error_set(err, ERROR_INVALID,
+                         "a grammar of kind %d with %zu bytes from token %u; there is room for %u",
+                         (int)source.kind, source.size, setup->answer, *room);
+    source.text = bytes_take(reader, source.size);
+    if (!source.text)
+        return error_set(err, ERROR_INVALID, "it is too short");
+    *room -= (uint32_t)source.size;
+    return source.kind ? constraint_note(&source, &setup->constraint, err) : ERROR_NONE;
+}
+
 static enum error_code wire_read_operation(struct bytes_reader *reader,
                                            const struct wire_shape *shape,
                                            struct cache_operation *operation, struct error *err)
@@ -201,8 +222,8 @@ static enum error_code wire_read_pick(struct bytes_reader *reader, const struct 
     pick->token = (int32_t)bytes_get_u32(reader);
     pick->logprob = bytes_get_float(reader);
     pick->n_top = bytes_get_u32(reader);
-    if (pick->token < 0 || (uint32_t)pick->token >= shape->n_vocab ||
-        pick->n_top > LIMIT_TOP_LOGPROBS)
+    const bool is_none = pick->token < 0 && pick->token >= CONSTRAIN_REFUSED && !pick->n_top;
+    if ((!is_none && (uint32_t)pick->token >= shape->n_vocab) || pick->n_top > LIMIT_TOP_LOGPROBS)
         return error_set(err, ERROR_INVALID, "token %d with %u others; the vocabulary has %u",
                          pick->token, pick->n_top, shape->n_vocab);
     for (uint32_t i = 0; i < pick->n_top; i++) {
@@ -295,8 +316,13 @@ static enum error_code wire_read_changes(struct bytes_reader *reader,
                                          struct microbatch *microbatch, struct error *err)
 {
     enum error_code code = ERROR_NONE;
-    for (uint32_t i = 0; !code && i < header->n_setups; i++)
+    uint32_t room = LIMIT_WIRE_GRAMMARS;
+    for (uint32_t i = 0; !code && i < header->n_setups; i++) {
+        pick_setup_deinit(&microbatch->setups[i]);
         code = wire_read_setup(reader, shape, &microbatch->setups[i], err);
+        if (!code && header->flags & WIRE_GRAMMARS)
+            code = wire_read_grammar(reader, shape, &microbatch->setups[i], &room, err);
+    }
     for (uint32_t i = 0; !code && i < header->n_operations; i++)
         code = wire_read_operation(reader, shape, &microbatch->operations[i], err);
     microbatch->n_setups = header->n_setups;

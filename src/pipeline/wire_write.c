@@ -4,10 +4,24 @@
 
 #include <assert.h>
 
+static bool wire_setups_have_grammars(const struct microbatch *microbatch)
+{
+    uint32_t i = 0;
+    while (i < microbatch->n_setups && !microbatch->setups[i].constraint)
+        i++;
+    return i < microbatch->n_setups;
+}
+
+bool wire_has_grammars(const void *bytes, size_t size)
+{
+    return size >= WIRE_HEADER_BYTES && (((const char *)bytes)[WIRE_FLAGS_AT] & WIRE_GRAMMARS) != 0;
+}
+
 static void wire_write_header(const struct microbatch *microbatch, const struct wire_route *route,
                               enum activation_type type, bool behind, size_t error_bytes,
                               struct buffer *out)
 {
+    const bool has_grammars = !behind && wire_setups_have_grammars(microbatch);
     bytes_put(out, WIRE_MAGIC, 4);
     bytes_put(out, microbatch->at, 4);
     bytes_put(out, route->instance, 8);
@@ -21,7 +35,8 @@ static void wire_write_header(const struct microbatch *microbatch, const struct 
     bytes_put(out, type, 1);
     bytes_put(out,
               (microbatch->embeddings ? WIRE_EMBEDDINGS : 0U) |
-                  (microbatch->times.n_stages ? WIRE_TIMES : 0U),
+                  (microbatch->times.n_stages ? WIRE_TIMES : 0U) |
+                  (has_grammars ? WIRE_GRAMMARS : 0U),
               1);
     bytes_put(out, error_bytes ? microbatch->error.code : 0, 2);
     bytes_put(out, error_bytes, 4);
@@ -36,6 +51,19 @@ static void wire_write_setup(const struct pick_setup *setup, struct buffer *out)
     sampler_put(params, out);
     bytes_put(out, params->n_biases, 4);
     biases_put(setup->biases, params->n_biases, out);
+}
+
+static void wire_write_grammar(const struct pick_setup *setup, struct buffer *out)
+{
+    static const struct grammar_source none = {.kind = GRAMMAR_NONE};
+    const struct grammar_source *source =
+        setup->constraint ? constraint_source(setup->constraint) : &none;
+    bytes_put(out, setup->answer, 4);
+    bytes_put(out, source->kind, 1);
+    bytes_put(out, source->annotate, 1);
+    bytes_put(out, source->size, 4);
+    if (source->size)
+        buffer_append(out, source->text, source->size);
 }
 
 static void wire_write_share(const struct share *share, struct buffer *out)
@@ -93,7 +121,7 @@ static void wire_write_hidden(const struct microbatch *microbatch, enum activati
 
 enum { /* what wire_write_setup(), wire_write_share(), wire_write_pick() and an operation take at
           most */
-       SETUP_BYTES = 57 + 8 * LIMIT_LOGIT_BIAS,
+       SETUP_BYTES = 57 + 8 * LIMIT_LOGIT_BIAS + 10,
        SHARE_BYTES = 25,
        PICK_BYTES = 12 + 8 * LIMIT_TOP_LOGPROBS,
        OPERATION_BYTES = 12,
@@ -105,7 +133,7 @@ uint64_t wire_bytes_max(const struct wire_shape *shape)
     return WIRE_HEADER_BYTES + (uint64_t)shape->n_slots * (SETUP_BYTES + SHARE_BYTES + PICK_BYTES) +
            (uint64_t)shape->operations * OPERATION_BYTES + (uint64_t)shape->rows * 4 +
            ERROR_TEXT_MAX + 8 + (hidden > outputs ? hidden : outputs) * sizeof(float) +
-           WIRE_TIMES_BYTES_MAX;
+           LIMIT_WIRE_GRAMMARS + WIRE_TIMES_BYTES_MAX;
 }
 
 void wire_write_notice(const struct wire_route *route, struct buffer *out)
@@ -130,8 +158,12 @@ void wire_write(const struct microbatch *microbatch, const struct wire_route *ro
     bool behind = microbatch->at == shape->n_stages;
     size_t error_bytes = strlen(microbatch->error.text);
     wire_write_header(microbatch, route, type, behind, error_bytes, out);
-    for (uint32_t i = 0; i < microbatch->n_setups && !behind; i++)
+    const bool has_grammars = wire_setups_have_grammars(microbatch);
+    for (uint32_t i = 0; i < microbatch->n_setups && !behind; i++) {
         wire_write_setup(&microbatch->setups[i], out);
+        if (has_grammars)
+            wire_write_grammar(&microbatch->setups[i], out);
+    }
     for (uint32_t i = 0; i < microbatch->n_operations && !behind; i++) {
         const struct cache_operation *operation = &microbatch->operations[i];
         bytes_put(out, operation->slot, 4);

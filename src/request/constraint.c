@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -12,7 +13,9 @@ struct constraint {
     atomic_uint n_users;
     struct grammar_source source;
     char *text;
+    pthread_mutex_t lock; /* of the two below */
     struct grammar *grammar;
+    struct error failed; /* why it cannot be compiled */
 };
 
 static pthread_mutex_t constraint_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -28,6 +31,7 @@ struct constraint *constraint_keep(struct constraint *constraint)
 static void constraint_free(struct constraint *constraint)
 {
     grammar_free(constraint->grammar);
+    pthread_mutex_destroy(&constraint->lock);
     mem_free(constraint->text);
     mem_free(constraint);
 }
@@ -47,6 +51,7 @@ void constraint_replace(struct constraint **at, struct constraint *other)
 
 const struct grammar *constraint_grammar(const struct constraint *constraint)
 {
+    assert(constraint->grammar);
     return constraint->grammar;
 }
 
@@ -82,31 +87,69 @@ static void constraint_remember(struct constraint *constraint)
     constraint_release(oldest);
 }
 
+/* Not yet compiled, and not yet remembered. */
+static enum error_code constraint_new(const struct grammar_source *source, struct constraint **out,
+                                      struct error *err)
+{
+    struct constraint *constraint = mem_new(sizeof *constraint);
+    char *text = mem_copy_text(source->text ? source->text : "", source->size);
+    if (!constraint || !text) {
+        mem_free(text);
+        mem_free(constraint);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a grammar");
+    }
+    constraint->source = *source;
+    constraint->source.text = constraint->text = text;
+    pthread_mutex_init(&constraint->lock, NULL);
+    atomic_init(&constraint->n_users, 1);
+    *out = constraint;
+    return ERROR_NONE;
+}
+
+enum error_code constraint_compile(struct constraint *constraint, struct error *err)
+{
+    pthread_mutex_lock(&constraint->lock);
+    struct error failed = constraint->failed;
+    if (!constraint->grammar && !failed.code) {
+        grammar_compile(&constraint->source, &constraint->grammar, &failed);
+        if (failed.code != ERROR_NO_MEMORY) /* that may pass */
+            constraint->failed = failed;
+    }
+    pthread_mutex_unlock(&constraint->lock);
+    if (failed.code && err)
+        *err = failed;
+    return failed.code;
+}
+
 enum error_code constraint_open(const struct grammar_source *source, struct constraint **out,
                                 struct error *err)
 {
     struct constraint *constraint = constraint_find(source);
-    if (constraint) {
-        *out = constraint;
-        return ERROR_NONE;
-    }
-    constraint = mem_new(sizeof *constraint);
-    char *text = mem_copy_text(source->text ? source->text : "", source->size);
-    enum error_code code = ERROR_NONE;
-    if (!constraint || !text)
-        code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a grammar");
-    if (!code) {
-        constraint->source = *source;
-        constraint->source.text = constraint->text = text;
-        code = grammar_compile(&constraint->source, &constraint->grammar, err);
-    }
+    const bool is_new = !constraint;
+    enum error_code code = is_new ? constraint_new(source, &constraint, err) : ERROR_NONE;
+    if (code)
+        return code;
+    code = constraint_compile(constraint, err);
     if (code) {
-        mem_free(text);
-        mem_free(constraint);
+        constraint_release(constraint);
         return code;
     }
-    atomic_init(&constraint->n_users, 1);
-    constraint_remember(constraint);
+    if (is_new)
+        constraint_remember(constraint);
+    *out = constraint;
+    return ERROR_NONE;
+}
+
+enum error_code constraint_note(const struct grammar_source *source, struct constraint **out,
+                                struct error *err)
+{
+    struct constraint *constraint = constraint_find(source);
+    if (!constraint) {
+        const enum error_code code = constraint_new(source, &constraint, err);
+        if (code)
+            return code;
+        constraint_remember(constraint);
+    }
     *out = constraint;
     return ERROR_NONE;
 }

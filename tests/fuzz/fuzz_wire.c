@@ -36,6 +36,12 @@ static void check(const struct microbatch *microbatch)
     FUZZ_CHECK(microbatch->at < SHAPE.n_stages && microbatch->n_rows <= SHAPE.rows);
     FUZZ_CHECK(microbatch->n_shares <= SHAPE.n_slots && microbatch->n_setups <= SHAPE.n_slots);
     FUZZ_CHECK(microbatch->n_operations <= SHAPE.operations);
+    for (uint32_t i = 0; i < microbatch->n_setups; i++) {
+        const struct pick_setup *setup = &microbatch->setups[i];
+        FUZZ_CHECK(!setup->constraint ||
+                   (setup->answer <= SHAPE.context &&
+                    constraint_source(setup->constraint)->size <= LIMIT_WIRE_GRAMMARS));
+    }
     for (uint32_t i = 0; i < microbatch->n_rows; i++) {
         const struct batch_row *row = &microbatch->rows[i];
         FUZZ_CHECK(row->slot < SHAPE.n_slots && row->position < SHAPE.context);
@@ -65,6 +71,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(!message.failed && !wire_read(message.data, message.size, &SHAPE, &again, &err));
     FUZZ_CHECK(again.n_rows == microbatch.n_rows && again.n_shares == microbatch.n_shares &&
                again.at == microbatch.at);
+    for (uint32_t i = 0; i < microbatch.n_setups; i++) /* the same source is the same grammar */
+        FUZZ_CHECK(again.setups[i].constraint == microbatch.setups[i].constraint);
     FUZZ_CHECK(wire_read_back(message.data, message.size, &SHAPE, &microbatch,
                               &err)); /* it is not ahead of itself */
     buffer_deinit(&message);

@@ -21,6 +21,8 @@ struct far_world {
 /* `machines`: a digit for each stage, the machine that has it: "012", "1", "010". */
 void far_world_open(struct far_world *far, const char *machines, enum activation_type type,
                     const struct driver_options *options);
+/* What far.takes_grammars is in the worlds that are opened next. */
+void far_world_say_grammars(bool (*takes_grammars)(void *arg));
 void far_world_cut(
     struct far_world *far); /* messages are lost from now on, and the driver is told */
 void far_world_mend(struct far_world *far); /* they arrive again, and the driver is told */

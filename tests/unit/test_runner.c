@@ -153,6 +153,106 @@ static void test_a_network_that_comes_back(void **state)
     }
 }
 
+/* Toy tokens are one byte each, from the blank on; the first ends an answer. */
+static void client_text(const struct client *client, char *text)
+{
+    for (uint32_t i = 0; i < client->n_tokens; i++)
+        text[i] = (char)(' ' + client->tokens[i] % 95);
+    text[client->n_tokens] = 0;
+}
+
+static void client_constrain(struct client *client, uint64_t seed, const char *regex)
+{
+    const struct grammar_source source = {GRAMMAR_REGEX, false, regex, strlen(regex)};
+    static const int32_t end = 0;
+    client_init(client, seed, 20, 100);
+    client->request.stop_tokens = &end;
+    client->request.n_stop_tokens = 1;
+    assert_int_equal(constraint_open(&source, &client->request.constraint, NULL), ERROR_NONE);
+}
+
+/* Wherever tokens are picked, they follow the grammar, to the same text; also when an answer goes
+ * on whose beginning is in the prompt. */
+static void test_grammars_travel(void **state)
+{
+    (void)state;
+    static struct client client, rest;
+    static char wanted[CLIENT_TOKENS + 1], text[CLIENT_TOKENS + 1];
+    for (uint32_t i = 0; i < N_SPLITS; i++) {
+        struct far_world far;
+        far_world_open(&far, splits[i], ACTIVATION_F16, &OPTIONS);
+        client_constrain(&client, 7, "([a-f]{3}-){20}end");
+        assert_int_equal(client_submit(&client, &far.world, NULL), ERROR_NONE);
+        client_wait(&client);
+        client_text(&client, text);
+        assert_int_equal(client.reason, FINISH_STOP);
+        assert_int_equal(strlen(text), 83);
+        assert_string_equal(text + 80, "end");
+        assert_true(strspn(text, "abcdef") == 3);
+        if (!i)
+            memcpy(wanted, text, sizeof wanted);
+        assert_string_equal(text, wanted);
+
+        client_constrain(&rest, 7, "([a-f]{3}-){20}end");
+        memcpy(rest.prompt + 20, client.tokens, 33 * sizeof *rest.prompt);
+        rest.request.n_prompt = 53;
+        rest.request.n_answered = 33;
+        assert_int_equal(client_submit(&rest, &far.world, NULL), ERROR_NONE);
+        client_wait(&rest);
+        client_text(&rest, text);
+        assert_string_equal(text, wanted + 33);
+        constraint_release(client.request.constraint);
+        constraint_release(rest.request.constraint);
+        far_world_close(&far);
+    }
+}
+
+/* It ends its request with words, and the pipeline serves on. */
+static void test_a_grammar_that_is_refused_elsewhere(void **state)
+{
+    (void)state;
+    static const char *const broken = "[a-";
+    const struct grammar_source source = {GRAMMAR_REGEX, false, broken, 3};
+    static struct client client;
+    for (uint32_t i = 0; i < 4; i++) {
+        struct far_world far;
+        far_world_open(&far, splits[i], ACTIVATION_F32, &OPTIONS);
+        client_init(&client, 7, 20, 100);
+        assert_int_equal(constraint_note(&source, &client.request.constraint, NULL), ERROR_NONE);
+        assert_int_equal(client_submit(&client, &far.world, NULL), ERROR_NONE);
+        client_wait(&client);
+        assert_int_equal(client.reason, FINISH_ERROR);
+        assert_int_equal(client.error.code, ERROR_UNSUPPORTED);
+        assert_non_null(strstr(client.error.text, "where tokens are picked"));
+        constraint_release(client.request.constraint);
+        run_clients(&far, 5);
+        far_world_close(&far);
+    }
+}
+
+static bool takes_none(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+static void test_an_older_machine_takes_no_grammars(void **state)
+{
+    (void)state;
+    static struct client client;
+    struct far_world far;
+    struct error err = {0};
+    far_world_say_grammars(takes_none);
+    far_world_open(&far, "01", ACTIVATION_F32, &OPTIONS);
+    far_world_say_grammars(NULL);
+    client_constrain(&client, 7, "a+");
+    assert_int_equal(client_submit(&client, &far.world, &err), ERROR_INVALID);
+    assert_non_null(strstr(err.text, "older version"));
+    constraint_release(client.request.constraint);
+    run_clients(&far, 5);
+    far_world_close(&far);
+}
+
 static void ignore_send(void *arg, uint32_t stage, struct buffer *message)
 {
     (void)arg, (void)stage, (void)message;
@@ -225,6 +325,9 @@ int main(void)
         cmocka_unit_test(test_a_stage_that_fails_elsewhere),
         cmocka_unit_test(test_a_lost_network_ends_requests_with_an_error),
         cmocka_unit_test(test_a_network_that_comes_back),
+        cmocka_unit_test(test_grammars_travel),
+        cmocka_unit_test(test_a_grammar_that_is_refused_elsewhere),
+        cmocka_unit_test(test_an_older_machine_takes_no_grammars),
         cmocka_unit_test(test_what_comes_late),
         cmocka_unit_test(test_garbage_is_refused),
     };

@@ -202,6 +202,120 @@ static void test_the_way_back(void **state)
     microbatch_deinit(&far);
 }
 
+/* The grammar of slot 2, and a setup without one before it. */
+static void fill_grammar(struct microbatch *microbatch, const char *text, enum grammar_kind kind)
+{
+    const struct grammar_source source = {.kind = kind, .text = text, .size = strlen(text)};
+    const struct sampler_params params = sampler_defaults();
+    fill(microbatch, 1);
+    struct pick_setup *setup = &microbatch->setups[microbatch->n_setups++];
+    pick_setup_deinit(setup);
+    pick_setup_fill(setup, 2, &params, false, 0);
+    setup->answer = 41;
+    assert_int_equal(constraint_note(&source, &setup->constraint, NULL), ERROR_NONE);
+    pick_setup_deinit(&microbatch->setups[0]);
+    microbatch->setups[0].slot = 1;
+}
+
+static void test_grammars(void **state)
+{
+    (void)state;
+    struct microbatch sent, got;
+    struct buffer message = {0};
+    struct error err = {0};
+    open_microbatch(&sent);
+    open_microbatch(&got);
+    fill(&sent, 1);
+    write_message(&sent, ACTIVATION_F16, &message);
+    assert_false(wire_has_grammars(message.data, message.size));
+    const size_t plain = message.size;
+    fill_grammar(&sent, "[a-c]+", GRAMMAR_REGEX);
+    write_message(&sent, ACTIVATION_F16, &message);
+    assert_true(message.size > plain && wire_has_grammars(message.data, message.size));
+    for (int again = 0; again < 2; again++) {
+        if (wire_read(message.data, message.size, &SHAPE, &got, &err))
+            fail_msg("%s", err.text);
+        assert_null(got.setups[0].constraint);
+        assert_int_equal(got.setups[1].answer, 41);
+        assert_ptr_equal(got.setups[1].constraint, sent.setups[1].constraint); /* shared */
+    }
+    assert_int_equal(constraint_compile(got.setups[1].constraint, &err), ERROR_NONE);
+    fill(&sent, 1); /* the next without one leaves none behind */
+    write_message(&sent, ACTIVATION_F16, &message);
+    assert_int_equal(wire_read(message.data, message.size, &SHAPE, &got, &err), ERROR_NONE);
+    assert_null(got.setups[0].constraint);
+    buffer_deinit(&message);
+    microbatch_deinit(&sent);
+    microbatch_deinit(&got);
+}
+
+/* What cannot be compiled is read all the same, and says so whenever it is asked; what cannot be
+ * is refused. */
+static void test_grammars_of_a_stranger(void **state)
+{
+    (void)state;
+    struct microbatch sent, got;
+    struct buffer message = {0};
+    struct error err = {0};
+    open_microbatch(&sent);
+    open_microbatch(&got);
+    fill_grammar(&sent, "[a-c+", GRAMMAR_REGEX);
+    write_message(&sent, ACTIVATION_F16, &message);
+    assert_int_equal(wire_read(message.data, message.size, &SHAPE, &got, &err), ERROR_NONE);
+    for (int again = 0; again < 2; again++) {
+        err = (struct error){0};
+        assert_int_equal(constraint_compile(got.setups[1].constraint, &err), ERROR_INVALID);
+        assert_true(err.text[0]);
+    }
+    char *text = memmem(message.data, message.size, "[a-c+", 5);
+    assert_non_null(text);
+    static const struct { /* answer (4), kind (1), annotate (1), size (4), text */
+        int at;
+        unsigned char byte;
+    } changes[] = {{-10, 101}, {-7, 1},    {-6, 0}, {-6, GRAMMAR_GBNF + 1},
+                   {-4, 6},    {-1, 0x7f}, {-2, 8}};
+    for (uint32_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char *byte = text + changes[i].at;
+        const char before = *byte;
+        *byte = (char)changes[i].byte;
+        assert_int_equal(wire_read(message.data, message.size, &SHAPE, &got, &err), ERROR_INVALID);
+        *byte = before;
+    }
+    assert_int_equal(wire_read(message.data, message.size, &SHAPE, &got, &err), ERROR_NONE);
+    buffer_deinit(&message);
+    microbatch_deinit(&sent);
+    microbatch_deinit(&got);
+}
+
+/* Instead of a token: that there is none, and why. */
+static void test_no_tokens_on_the_way_back(void **state)
+{
+    (void)state;
+    struct microbatch away, far;
+    struct buffer message = {0};
+    struct error err = {0};
+    open_microbatch(&away);
+    open_microbatch(&far);
+    for (int32_t token = 0; token >= CONSTRAIN_REFUSED - 1; token--) {
+        fill(&away, 1);
+        fill(&far, 3);
+        far.picks[1] = (struct pick){.token = token};
+        far.picks[2] = (struct pick){.token = 5};
+        error_set(&far.error, ERROR_UNSUPPORTED, "why");
+        write_message(&far, ACTIVATION_F16, &message);
+        const enum error_code code =
+            wire_read_back(message.data, message.size, &SHAPE, &away, &err);
+        assert_int_equal(code, token >= CONSTRAIN_REFUSED ? ERROR_NONE : ERROR_INVALID);
+        if (code)
+            continue;
+        assert_int_equal(away.picks[1].token, token);
+        assert_string_equal(away.error.text, "why");
+    }
+    buffer_deinit(&message);
+    microbatch_deinit(&away);
+    microbatch_deinit(&far);
+}
+
 static void test_large_values_survive_f16(void **state)
 {
     (void)state;
@@ -366,6 +480,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_the_way_back),
+        cmocka_unit_test(test_grammars),
+        cmocka_unit_test(test_grammars_of_a_stranger),
+        cmocka_unit_test(test_no_tokens_on_the_way_back),
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_times_on_the_way_back),
         cmocka_unit_test(test_large_values_survive_f16),
