@@ -89,8 +89,10 @@ enum error_code rope_stretch_apply(const struct rope_stretch *stretch,
         h->rope_frequency_scale = 1.0f / stretch->factor;
     if (stretch->type || stretch->factor != 0 || stretch->n_original)
         h->n_context_train =
-            stretch_tokens((double)(stretch->n_original ? stretch->n_original : before) /
-                               (double)h->rope_frequency_scale,
+            stretch_tokens((double)(stretch->n_original ? stretch->n_original : before) *
+                               (stretch->type != ROPE_CHOOSE_NONE && stretch->factor != 0
+                                    ? (double)stretch->factor
+                                    : 1 / (double)h->rope_frequency_scale),
                            h);
     if (stretch->base != 0) {
         h->n_context_train =

@@ -271,7 +271,6 @@ static void control_generate_begin(struct conversation *conversation, const char
     }
     const Cluster__Instance *instance = state_instance(daemon_state(conversation->daemon), model);
     yyjson_mut_val *root = control_object(&doc);
-    yyjson_mut_obj_add_uint(doc, root, "context", instance->demand->context_tokens);
     yyjson_mut_obj_add_strcpy(doc, root, "instance", instance->id);
     control_put_instance(conversation->daemon, doc, root, instance);
     conversation->data = talk;

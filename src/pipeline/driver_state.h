@@ -128,6 +128,10 @@ bool step_operations_are_full(const struct driver *driver);
 /* Slot and stages forget what is in it. */
 void step_empty_slot(struct driver *driver, uint32_t index);
 
+/* Whether the next micro-batch has room for that grammar, too (LIMIT_WIRE_GRAMMARS); NULL: it has.
+ * Those of requests that have ended before they were sent are dropped. */
+bool step_grammar_fits(struct driver *driver, const struct constraint *constraint);
+
 /* Whether there will probably be cells for the sequence to its end: for its prompt, and as many
  * tokens as answers have had of late. `choice`: which slot's cells it begins with. Always, when no
  * other needs any. */

@@ -166,21 +166,6 @@ bool step_operations_are_full(const struct driver *driver)
     return driver->n_operations + 2 + 2 * driver->slots.n_slots > driver->pipeline.shape.operations;
 }
 
-/* The grammars of one micro-batch have a limit (wire.h). Those of requests that have ended before
- * they were sent are not needed. */
-static bool step_grammar_fits(struct driver *driver, const struct constraint *constraint)
-{
-    uint64_t sum = constraint ? constraint_source(constraint)->size : 0;
-    for (uint32_t i = 0; i < driver->n_setups && constraint; i++) {
-        struct pick_setup *setup = &driver->setups[i];
-        if (!driver->slots.slots[setup->slot].sequence)
-            pick_setup_deinit(setup);
-        if (setup->constraint)
-            sum += constraint_source(setup->constraint)->size;
-    }
-    return sum <= LIMIT_WIRE_GRAMMARS;
-}
-
 static void step_admit(struct driver *driver)
 {
     if (!step_operations_are_full(driver) && !step_cells_resume(driver))

@@ -73,6 +73,19 @@ static bool cells_are_likely(struct driver *driver, const struct sequence *seque
                            driver->slots.map.n_extents;
 }
 
+bool step_grammar_fits(struct driver *driver, const struct constraint *constraint)
+{
+    uint64_t sum = constraint ? constraint_source(constraint)->size : 0;
+    for (uint32_t i = 0; i < driver->n_setups && constraint; i++) {
+        struct pick_setup *setup = &driver->setups[i];
+        if (!driver->slots.slots[setup->slot].sequence)
+            pick_setup_deinit(setup);
+        if (setup->constraint)
+            sum += constraint_source(setup->constraint)->size;
+    }
+    return sum <= LIMIT_WIRE_GRAMMARS;
+}
+
 bool step_cells_admit(struct driver *driver, const struct sequence *sequence,
                       const struct slot_choice *choice)
 {
