@@ -114,7 +114,7 @@ static void carrier_fit_times(const struct link *link, struct buffer *message)
 
 static bool link_takes_grammars(const struct link *link)
 {
-    return link_version(link).minor >= 2;
+    return link_version(link).minor >= 1;
 }
 
 bool carrier_takes_grammars(const struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES])

@@ -133,7 +133,7 @@ static struct talk *begin_generate(int node, uint32_t n)
     struct buffer run = {0};
     struct talk *talk = talk_open(w, node);
     talk_say(w, talk, line, sizeof line - 1);
-    if (!talk_await(w, talk, "\n", 15000) || strstr(talk->text, "error"))
+    if (!talk_await(w, talk, "\n", 15000) || strstr(talk->text, "\"error\":{"))
         fail_msg("no generation: %s", talk->text);
     request_write_submit(9, "Medley Stories", &request, &run);
     assert_false(run.failed);
