@@ -3,7 +3,7 @@
 # llama.cpp's mapped file, in the same group, taking turns. llama.cpp would repack the weights into
 # memory of its own, of which there is not enough, and is killed; `--repack 0` leaves them mapped.
 #
-#   sudo bench/offload.sh [ROUNDS]        (3; needs control groups of memory, v1 or v2, and `./dev`)
+#   sudo [DECODED=8] bench/offload.sh [ROUNDS]   (3; needs control groups of memory, and `./dev`)
 #
 # Writes a synthetic Q4_K model of 1.64 GiB to build/bench and limits memory to half of it. Before
 # every run the file's pages are dropped. Prints tokens per second of both, medians and ratios.
@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-3} model=build/bench/offload.gguf limit=$((860 << 20))
 medley=build/release/src/cli/medley
-threads=2 decoded=8 prompt=64
+threads=2 decoded=${DECODED:-8} prompt=64
 
 mkdir -p build/bench
 [ -f $model ] || ./dev shell build/release/tools/synth-model --type q4_k --layers 48 --embd 2048 \

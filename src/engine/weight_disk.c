@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MEASURE_BYTES = 64 << 20, MEASURE_NS = 200 * 1000 * 1000 };
+enum { MEASURE_BYTES = 256 << 20, MEASURE_NS = 200 * 1000 * 1000 };
 
 /* ---- opening -------------------------------------------------------------------------- */
 

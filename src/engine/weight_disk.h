@@ -4,7 +4,8 @@
  * Past the page cache (O_DIRECT) reads do not push out the pages of what is pinned. Through it, the
  * kernel may read ahead further than the disk's queue is deep, and a file that fits in memory is
  * read from the disk once. A model in several files is read as it is shown (gguf_file.h). Which one
- * is faster differs between disks, so it is measured.
+ * is faster differs between disks, so it is measured, and measured again by who reads a lot
+ * (weight_way.h).
  *
  * Offsets, sizes and addresses are multiples of WEIGHT_DISK_ALIGN. Any thread. */
 #pragma once
@@ -32,7 +33,7 @@ enum error_code weight_disk_open(struct weight_disk *disk, const struct gguf_fil
                                  struct error *err);
 void weight_disk_close(struct weight_disk *disk); /* a zeroed one is fine */
 
-/* Measures both ways from `offset` of the file on, and chooses: up to 64 MiB and a fifth of a
+/* Measures both ways from `offset` of the file on, and chooses: up to 256 MiB and a fifth of a
  * second each, as many threads as a stream has. */
 enum error_code weight_disk_measure(struct weight_disk *disk, uint64_t offset, struct error *err);
 uint64_t weight_disk_bps(const struct weight_disk *disk); /* of the chosen way; 0: too short */

@@ -5,6 +5,7 @@
 #include "engine/weight_disk.h"
 #include "engine/weight_extents.h"
 #include "engine/weight_unit.h"
+#include "engine/weight_way.h"
 #include "engine/weights_load.h"
 #include "gpu/gpu.h"
 #include "model/model.h"
@@ -42,6 +43,7 @@ struct weight_stream {
     uint32_t n_threads;
     /* under the lock */
     struct weight_window window;
+    struct weight_way way;
     bool stops, rewinds;
     uint64_t n_read, waited_ns;
 };
@@ -179,6 +181,7 @@ static void slot_convert(struct weight_stream *stream, struct stream_slot *slot)
 struct chunk {
     struct stream_slot *slot;
     uint64_t offset, size, needed;
+    bool is_direct;
     char *out;
 };
 
@@ -199,6 +202,7 @@ static void slot_cut(struct weight_stream *stream, struct stream_slot *slot, str
                           .offset = extent->offset + slot->at,
                           .size = size,
                           .needed = needed < size ? needed : size,
+                          .is_direct = stream->way.is_direct,
                           .out = slot->base + extent->at + slot->at};
     slot->at += size;
     slot->n_reading++;
@@ -242,11 +246,16 @@ static void stream_read_locked(struct weight_stream *stream, const struct chunk 
 {
     struct stream_slot *slot = chunk->slot;
     struct error err = {0};
+    struct weight_disk disk = stream->disk;
+    disk.is_direct = chunk->is_direct;
     pthread_mutex_unlock(&stream->lock);
-    const enum error_code code = weight_disk_read(&stream->disk, chunk->out, chunk->offset,
-                                                  chunk->size, chunk->needed, &err);
+    const uint64_t start_ns = clock_now_ns();
+    const enum error_code code =
+        weight_disk_read(&disk, chunk->out, chunk->offset, chunk->size, chunk->needed, &err);
+    const uint64_t took_ns = clock_now_ns() - start_ns;
     pthread_mutex_lock(&stream->lock);
     stream->n_read += code ? 0 : chunk->size;
+    weight_way_count(&stream->way, chunk->is_direct, code ? 0 : chunk->size, took_ns);
     if (code) {
         slot->code = code;
         slot->error = err;
@@ -286,6 +295,15 @@ static enum error_code stream_start(struct weight_stream *stream, struct error *
                : error_set(err, ERROR_NO_MEMORY, "no thread to read streamed weights with");
 }
 
+/* Of the file, that all streamed layers are. */
+static uint64_t stream_bytes(const struct weight_stream *stream)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < stream->n_units; i++)
+        bytes += stream->extents[i].size;
+    return bytes;
+}
+
 static enum error_code stream_prepare(struct weight_stream *stream, const struct model *model,
                                       struct error *err)
 {
@@ -297,6 +315,8 @@ static enum error_code stream_prepare(struct weight_stream *stream, const struct
     enum error_code code = weight_disk_open(&stream->disk, model_file(model), err);
     if (!code)
         code = weight_disk_measure(&stream->disk, stream->extents[0].list[0].offset, err);
+    weight_way_init(&stream->way, stream->disk.direct, stream->disk.is_direct,
+                    stream_bytes(stream));
     if (!code)
         code = stream_open_slots(stream, err);
     return code ? code : stream_start(stream, err);
@@ -395,13 +415,10 @@ void weight_stream_end(struct weight_stream *stream)
 
 struct weight_stream_facts weight_stream_facts(struct weight_stream *stream)
 {
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < stream->n_units; i++)
-        bytes += stream->extents[i].size;
     pthread_mutex_lock(&stream->lock);
-    const struct weight_stream_facts facts = {.bytes = bytes,
+    const struct weight_stream_facts facts = {.bytes = stream_bytes(stream),
                                               .disk_bps = weight_disk_bps(&stream->disk),
-                                              .is_direct = stream->disk.is_direct,
+                                              .is_direct = stream->way.is_direct,
                                               .n_read = stream->n_read,
                                               .waited_ns = stream->waited_ns};
     pthread_mutex_unlock(&stream->lock);
