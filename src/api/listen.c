@@ -1,5 +1,7 @@
 #include "api/listen.h"
 
+#include "base/service_manager.h"
+
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -8,11 +10,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A socket that listens, in *fd. */
+/* A socket that listens, in *fd: the service manager's, where it has one of that address. */
 static enum error_code listen_bind(const struct addrinfo *found, const struct api_address *address,
                                    int *fd, struct error *err)
 {
     const int yes = 1;
+    *fd = service_manager_socket(found->ai_addr);
+    if (*fd >= 0)
+        return ERROR_NONE;
     *fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*fd < 0)
         return error_set(err, ERROR_IO, "cannot make a socket: %s", strerror(errno));

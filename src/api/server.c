@@ -345,6 +345,11 @@ void api_server_url(const struct api_server *server, char *url, size_t size)
              server->host, v6 ? "]" : "", server->port);
 }
 
+void api_server_reload(struct api_server *server)
+{
+    server_tls_reload(server->tls);
+}
+
 void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void *arg)
 {
     if (server->stopping) {

@@ -78,6 +78,8 @@ const char *api_server_host(const struct api_server *server);
 /* "https://192.168.1.7:8080" */
 void api_server_url(const struct api_server *server, char *url, size_t size);
 
+/* Looks at once whether the certificate's files have changed, as it does every two seconds. */
+void api_server_reload(struct api_server *server);
 /* May be called twice: the second time cancels what is still running. */
 void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void *arg);
 void api_server_close(struct api_server *server);

@@ -121,6 +121,12 @@ void server_tls_begin(struct server_tls *tls, struct lws_context *lws)
                      (lws_usec_t)KEEPER_STEP_MS * LWS_US_PER_MS);
 }
 
+void server_tls_reload(struct server_tls *tls)
+{
+    if (tls)
+        pair_keeper_step(&tls->keeper, server_tls_now_s());
+}
+
 void server_tls_end(struct server_tls *tls)
 {
     if (!tls || !tls->lws)

@@ -28,6 +28,7 @@ void server_tls_describe(const struct server_tls *tls, struct lws_context_creati
 bool server_tls_set_up(struct server_tls *tls, void *ssl_context);
 /* From now on looks after the certificate; until server_tls_end(). */
 void server_tls_begin(struct server_tls *tls, struct lws_context *lws);
+void server_tls_reload(struct server_tls *tls);
 void server_tls_end(struct server_tls *tls);
 
 /* HTTP in plain text, where TLS is spoken: false, and what to do is in `err`. */

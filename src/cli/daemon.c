@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/state_folder.h"
 #include "cli/answer.h"
+#include "cli/service_unit.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -65,6 +66,21 @@ static enum error_code daemon_connection_dial(const struct sockaddr_un *address,
                      strerror(failure));
 }
 
+/* The machine's own service has its state elsewhere, and lets only root in. */
+static enum error_code dial_service(int *fd, struct error *err)
+{
+    static const struct sockaddr_un address = {.sun_family = AF_UNIX,
+                                               .sun_path = SERVICE_STATE_FOLDER "/control.sock"};
+    struct error why;
+    if (getenv("MEDLEY_STATE_DIR") || access(SERVICE_STATE_FOLDER, F_OK))
+        return ERROR_NOT_FOUND;
+    if (access(address.sun_path, F_OK) && errno == EACCES)
+        return error_set(err, ERROR_NOT_FOUND,
+                         "no node of yours runs on this machine; its own service's node is "
+                         "root's: try sudo");
+    return daemon_connection_dial(&address, fd, &why) ? ERROR_NOT_FOUND : ERROR_NONE;
+}
+
 enum error_code daemon_client_open(struct daemon_client **out, struct error *err)
 {
     struct sockaddr_un address;
@@ -72,6 +88,8 @@ enum error_code daemon_client_open(struct daemon_client **out, struct error *err
     enum error_code code = find_socket(&address, err);
     if (!code)
         code = daemon_connection_dial(&address, &fd, err);
+    if (code == ERROR_NOT_FOUND)
+        code = dial_service(&fd, err);
     if (code)
         return code;
     struct daemon_client *client = mem_new(sizeof *client);

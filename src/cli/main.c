@@ -20,6 +20,7 @@ static const struct command *const commands[] = {
     &command_pull,
     &command_serve,
     &command_up,
+    &command_service,
     &command_ca,
     &command_nodes,
     &command_links,

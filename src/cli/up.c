@@ -212,6 +212,13 @@ static void stop_up(void *arg, void (*stopped)(void *node), void *node)
         on_api_stopped(up);
 }
 
+static void reload_up(void *arg)
+{
+    const struct up *up = arg;
+    if (up->api)
+        api_server_reload(up->api);
+}
+
 static void close_up(void *arg)
 {
     struct up *up = arg;
@@ -313,7 +320,7 @@ static enum error_code cmd_up_serve(struct up *up, struct error *err)
     up->flags.node.says_to_terminal = isatty(STDOUT_FILENO);
     up->flags.node.over = cmd_up_over;
     up->flags.node.self = up;
-    struct node_service service = {"node", open_up, stop_up, close_up, free_up, up};
+    struct node_service service = {"node", open_up, stop_up, close_up, free_up, up, reload_up};
     code = node_run(&service, 1, err);
     return !code && up->failed ? error_set(err, up->why.code, "%s", up->why.text) : code;
 }

@@ -23,23 +23,26 @@ static bool hub_token_take(const char *text, size_t size, char out[HTTP_TOKEN])
     return true;
 }
 
-static enum error_code hub_token_file(const char *path, char out[HTTP_TOKEN], struct error *err)
+/* `forbidden`: bits that its mode may not have. */
+static enum error_code hub_token_file(const char *path, unsigned forbidden, char out[HTTP_TOKEN],
+                                      struct error *err)
 {
     struct buffer bytes = {0};
-    enum error_code code = durable_read(path, HTTP_TOKEN + 16, 077, &bytes, err);
+    enum error_code code = durable_read(path, HTTP_TOKEN + 16, forbidden, &bytes, err);
     if (!code && !hub_token_take(bytes.data ? bytes.data : "", bytes.size, out))
         code = error_set(err, ERROR_INVALID, "%s holds no token: one line of letters", path);
     buffer_deinit(&bytes);
     return code;
 }
 
-static enum error_code hub_token_found(const char *folder, const char *rest, char out[HTTP_TOKEN])
+static enum error_code hub_token_found(const char *folder, const char *rest, unsigned forbidden,
+                                       char out[HTTP_TOKEN])
 {
     char path[PATH_MAX];
     struct error why;
     if (snprintf(path, sizeof path, "%s/%s", folder, rest) >= PATH_MAX)
         return ERROR_NONE;
-    const enum error_code code = hub_token_file(path, out, &why);
+    const enum error_code code = hub_token_file(path, forbidden, out, &why);
     if (code && code != ERROR_NOT_FOUND)
         log_line(LOG_WARN, "hub", "no token is used: %s", why.text);
     return ERROR_NONE;
@@ -49,16 +52,22 @@ enum error_code hub_token(const char *file, char out[HTTP_TOKEN], struct error *
 {
     const char *own = getenv("HF_TOKEN"), *path = getenv("HF_TOKEN_PATH");
     const char *hub = getenv("HF_HOME"), *home = getenv("HOME");
+    const char *given = getenv("CREDENTIALS_DIRECTORY");
     out[0] = '\0';
     if (file)
-        return hub_token_file(file, out, err);
+        return hub_token_file(file, 077, out, err);
     if (own && own[0])
         return hub_token_take(own, strlen(own), out)
                    ? ERROR_NONE
                    : error_set(err, ERROR_INVALID, "HF_TOKEN holds no token: one word");
     if (path && path[0])
-        return hub_token_file(path, out, err);
+        return hub_token_file(path, 077, out, err);
+    if (given && given[0])
+        hub_token_found(given, "medley.hub-token", 0, out);
+    if (out[0])
+        return ERROR_NONE;
     if (hub && hub[0])
-        return hub_token_found(hub, "token", out);
-    return home && home[0] ? hub_token_found(home, ".cache/huggingface/token", out) : ERROR_NONE;
+        return hub_token_found(hub, "token", 077, out);
+    return home && home[0] ? hub_token_found(home, ".cache/huggingface/token", 077, out)
+                           : ERROR_NONE;
 }

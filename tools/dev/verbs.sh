@@ -21,6 +21,7 @@ usage: ./dev VERB [...]
   anchor [CMD...]          the same beside Debian sid's llama.cpp
   release [--check]        a bundle for other Linux systems, in build/release-files; --check installs
                            it in bare roots of four Debians (minutes; --sign KEY signs it)
+  service-check            `medley service` under a real systemd, in namespaces of its own (root)
   train-demo               train models/demo.gguf anew (tools/demo-model)
   install                  put `medley` on the path
   clean [--all]            remove build/; with --all also the private roots and caches
