@@ -13,8 +13,8 @@
 #include <string.h>
 
 static const char usage[] =
-    "Usage: medley place MODEL [--context N] [--streams N] [--kv TYPE] [--goal GOAL]\n"
-    "                    [--idle S] [--json]\n"
+    "Usage: medley place MODEL [--context N] [--streams N] [--cells N] [--kv TYPE]\n"
+    "                    [--goal GOAL] [--idle S] [--json]\n"
     "\n"
     "Places a model on the machines of the cluster, as medley plan forecasts it, loads it there,\n"
     "and says where it is. MODEL is a .gguf file or the name of a model that the cluster knows\n"
@@ -23,14 +23,18 @@ static const char usage[] =
     "\n"
     "  -c, --context N  tokens of prompt and answer together (default: what fits, 512 at least,\n"
     "                   up to the model's)\n"
-    "  --streams N      sequences at once (default 4)\n"
+    "  --streams N      sequences at once (default 4; up to 16 in the memory of 4 where they "
+    "share\n"
+    "                   it)\n"
+    "  --cells N        tokens of all sequences together, in memory that they share where the\n"
+    "                   devices can (default: --streams times the context)\n"
     "  --kv TYPE        type of the KV cache: f16 (default), f32 or q8_0\n"
     "  --goal GOAL      latency (each token as soon as possible), throughput (the most tokens of\n"
     "                   all streams; the default), or mix\n"
     "  --idle S         unload it when nobody has asked it for S seconds; 0: never\n"
     "  --json           for programs: the node's last answer\n";
 
-enum { OPTION_STREAMS = 256, OPTION_KV, OPTION_GOAL, OPTION_IDLE, OPTION_JSON };
+enum { OPTION_STREAMS = 256, OPTION_CELLS, OPTION_KV, OPTION_GOAL, OPTION_IDLE, OPTION_JSON };
 
 struct place_args {
     struct placing_request request;
@@ -66,6 +70,8 @@ static bool cmd_place_take_option(struct place_args *args, int option, const cha
         return option_u32(command, "--context", value, 1, LIMIT_CONTEXT, &args->request.context);
     case OPTION_STREAMS:
         return option_u32(command, "--streams", value, 1, LIMIT_SEQUENCES, &args->request.streams);
+    case OPTION_CELLS:
+        return option_u32(command, "--cells", value, 1, LIMIT_POOL_CELLS, &args->request.cells);
     case OPTION_KV:
         return cmd_place_take_kv(value, &args->request.kv);
     case OPTION_GOAL:
@@ -82,6 +88,7 @@ static bool cmd_place_parse(int argc, char **argv, struct place_args *args)
     static const struct option options[] = {
         {"context", required_argument, NULL, 'c'},
         {"streams", required_argument, NULL, OPTION_STREAMS},
+        {"cells", required_argument, NULL, OPTION_CELLS},
         {"kv", required_argument, NULL, OPTION_KV},
         {"goal", required_argument, NULL, OPTION_GOAL},
         {"idle", required_argument, NULL, OPTION_IDLE},
@@ -100,6 +107,26 @@ static bool cmd_place_parse(int argc, char **argv, struct place_args *args)
                        &args->request.model);
 }
 
+static void cmd_place_say_context(struct answer *answer, yyjson_val *ready, struct buffer *line)
+{
+    uint64_t context, streams, cells;
+    const char *apart = answer_text_if(answer, ready, "apart");
+    if (!answer_count_if(answer, ready, "context", &context) ||
+        !answer_count_if(answer, ready, "streams", &streams))
+        return;
+    buffer_printf(line, "\nIts context is %llu tokens for each of %llu streams",
+                  (unsigned long long)context, (unsigned long long)streams);
+    if (answer_count_if(answer, ready, "cells", &cells) && cells)
+        buffer_printf(line, ", which share %llu (--context, --cells)", (unsigned long long)cells);
+    else
+        buffer_text(line, " (--context)");
+    if (apart) {
+        buffer_text(line, "; ");
+        answer_clean(line, apart);
+        buffer_text(line, " cannot share memory between streams");
+    }
+}
+
 static enum error_code cmd_place_print(yyjson_doc *doc, bool says_context, struct error *err)
 {
     struct answer answer = {0};
@@ -108,11 +135,8 @@ static enum error_code cmd_place_print(yyjson_doc *doc, bool says_context, struc
     answer_clean(&line, answer_text(&answer, ready, "instance"));
     buffer_text(&line, " is ready: ");
     stages_text(&answer, answer_list(&answer, ready, "stages"), false, &line);
-    uint64_t context, streams;
-    if (says_context && answer_count_if(&answer, ready, "context", &context) &&
-        answer_count_if(&answer, ready, "streams", &streams))
-        buffer_printf(&line, "\nIts context is %llu tokens for each of %llu streams (--context)",
-                      (unsigned long long)context, (unsigned long long)streams);
+    if (says_context || yyjson_obj_get(ready, "cells"))
+        cmd_place_say_context(&answer, ready, &line);
     enum error_code code = answer_failed(&answer, err);
     if (!code)
         printf("%s\n", line.data ? line.data : "");
@@ -122,8 +146,10 @@ static enum error_code cmd_place_print(yyjson_doc *doc, bool says_context, struc
 
 static int cmd_place_run(int argc, char **argv)
 {
-    struct place_args args = {
-        .request = {.context = UINT32_MAX, .streams = UINT32_MAX, .idle_s = UINT32_MAX}};
+    struct place_args args = {.request = {.context = UINT32_MAX,
+                                          .streams = UINT32_MAX,
+                                          .cells = UINT32_MAX,
+                                          .idle_s = UINT32_MAX}};
     struct error err;
     char model[PATH_MAX];
     yyjson_doc *doc = NULL;

@@ -56,6 +56,7 @@ enum error_code placing_watch(const struct placing_request *request, yyjson_doc 
     daemon_question_text(question, "model", request->model);
     daemon_question_count(question, "context", request->context);
     daemon_question_count(question, "streams", request->streams);
+    daemon_question_count(question, "cells", request->cells);
     daemon_question_text(question, "goal", request->goal);
     daemon_question_text(question, "kv", request->kv);
     daemon_question_count(question, "idle_s", request->idle_s);

@@ -7,7 +7,7 @@
 struct placing_request {
     const char *model; /* a name or an absolute path */
     uint32_t context;  /* UINT32_MAX in each: the cluster's default */
-    uint32_t streams, idle_s;
+    uint32_t streams, idle_s, cells;
     const char *goal; /* NULL: the same */
     const char *kv;   /* the same */
 };

@@ -26,6 +26,7 @@ static enum error_code session_remote_place(const char *path, const struct sessi
         .model = path,
         .context = flags->driver.context ? flags->driver.context : UINT32_MAX,
         .streams = UINT32_MAX,
+        .cells = UINT32_MAX,
         .idle_s = UINT32_MAX,
     };
     yyjson_doc *ready = NULL;

@@ -189,6 +189,22 @@ static void add_served(struct answer *answer, yyjson_val *instance, struct table
     table_cell(table, "%.1f of %.1f tok/s (%+.0f %%)", measured, forecast, 100 * error);
 }
 
+/* "16 streams share 16384 tokens of context" */
+static void say_cells(struct answer *answer, yyjson_val *instance, struct buffer *out)
+{
+    uint64_t cells, streams;
+    const char *apart = answer_text_if(answer, instance, "apart");
+    if (apart) {
+        buffer_text(out, "; its streams share no memory: ");
+        answer_clean(out, apart);
+        buffer_text(out, " cannot");
+    } else if (answer_count_if(answer, instance, "cells", &cells) && cells &&
+               answer_count_if(answer, instance, "streams", &streams)) {
+        buffer_printf(out, "; %" PRIu64 " streams share %" PRIu64 " tokens of context", streams,
+                      cells);
+    }
+}
+
 static void add_instance(struct answer *answer, yyjson_val *instance, struct table *table)
 {
     struct buffer where = {0};
@@ -197,6 +213,8 @@ static void add_instance(struct answer *answer, yyjson_val *instance, struct tab
     table_cell(table, "%s", answer_text(answer, instance, "model"));
     table_cell(table, "%s", answer_text(answer, instance, "state"));
     stages_text(answer, answer_list(answer, instance, "stages"), true, &where);
+    if (where.size)
+        say_cells(answer, instance, &where);
     if (problem)
         buffer_printf(&where, "%s%s", where.size ? "; " : "", problem);
     uint64_t survives = 0;

@@ -253,7 +253,7 @@ static void propose_placement(struct master_round *s, const Cluster__Instance *i
     struct placed_event event;
     s->last_epoch =
         placed_epoch(s->last_epoch, s->view->lineage, s->view->term, s->view->self, placement);
-    placed_event_init(&event, instance, placement, s->last_epoch, replaces, why);
+    placed_event_init(&event, s->view->state, instance, placement, s->last_epoch, replaces, why);
     propose(s, &event.event);
 }
 

@@ -193,8 +193,17 @@ static enum error_code replan_prepare(struct asking *a, struct error *err)
     return code ? code : foresee(a, err);
 }
 
-/* What is still to come is taken to be what came of late; the caches of requests under way to be
- * half full. */
+/* The caches of requests under way are taken to be half full; more than there is no room for. */
+static uint64_t replan_kv_tokens(const struct asking *a, uint32_t live)
+{
+    const struct placement_demand *demand = &a->problem.demand;
+    const uint64_t most = demand->cells ? demand->cells
+                                        : (uint64_t)demand->context_tokens * demand->streams,
+                   half = (uint64_t)live * (demand->context_tokens / 2);
+    return half < most ? half : most;
+}
+
+/* What is still to come is taken to be what came of late. */
 static enum error_code replan_ask(const struct asking *a, struct master_mover_memory *memory,
                                   struct replan_decision *out, struct error *err)
 {
@@ -204,7 +213,7 @@ static enum error_code replan_ask(const struct asking *a, struct master_mover_me
         .devices = a->disks,
         .current = &a->layout,
         .tokens = use.tokens,
-        .kv_tokens = (uint64_t)use.live * (a->instance->demand->context_tokens / 2),
+        .kv_tokens = replan_kv_tokens(a, use.live),
         .now_s = (double)a->view->now_ms / 1000,
     };
     struct replan_options options = replan_options_default();

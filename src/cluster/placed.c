@@ -9,9 +9,22 @@ static char *text(const char *of)
     return (char *)(uintptr_t)of;
 }
 
-void placed_event_init(struct placed_event *out, const Cluster__Instance *instance,
-                       const struct master_placement *placement, uint64_t epoch, bool replaces,
-                       const char *why)
+/* Where each of its devices can. */
+static bool placed_shares_cells(const struct state *state, const struct master_placement *placement)
+{
+    for (uint32_t i = 0; i < placement->n_stages; i++) {
+        const struct master_stage *stage = &placement->stages[i];
+        const Cluster__NodeRecord *node = state_node(state, stage->node);
+        const Cluster__Device *device = node ? state_device(node, stage->device) : NULL;
+        if (!device || !device->shares_cells)
+            return false;
+    }
+    return true;
+}
+
+void placed_event_init(struct placed_event *out, const struct state *state,
+                       const Cluster__Instance *instance, const struct master_placement *placement,
+                       uint64_t epoch, bool replaces, const char *why)
 {
     assert(epoch > state_epoch(instance) && placement->n_stages);
     cluster__event__init(&out->event);
@@ -36,6 +49,8 @@ void placed_event_init(struct placed_event *out, const Cluster__Instance *instan
     out->placement.n_stages = placement->n_stages;
     out->placement.stages = out->list;
     out->placement.why = text(why);
+    out->placement.shares_cells = instance->demand->cells && placed_shares_cells(state, placement);
+    out->placement.has_shares_cells = out->placement.shares_cells;
     out->placed.id = instance->id;
     out->placed.after_epoch = state_epoch(instance);
     out->placed.placement = &out->placement;

@@ -22,7 +22,7 @@ enum { PLACED_TAG_BITS = 20 };
 uint64_t placed_epoch(uint64_t last_epoch, struct lineage lineage, uint64_t term, const char *by,
                       const struct master_placement *placement);
 
-/* Decided after what the state knows of the instance now. */
-void placed_event_init(struct placed_event *out, const Cluster__Instance *instance,
-                       const struct master_placement *placement, uint64_t epoch, bool replaces,
-                       const char *why);
+/* Decided after what the state knows of the instance and of its devices now. */
+void placed_event_init(struct placed_event *out, const struct state *state,
+                       const Cluster__Instance *instance, const struct master_placement *placement,
+                       uint64_t epoch, bool replaces, const char *why);

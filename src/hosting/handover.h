@@ -47,6 +47,7 @@ struct handover_stage {
 
 struct handover_placement {
     uint64_t epoch;
+    uint32_t n_slots;  /* of its driver, as the giver knows; 0: no fewer than the giver's */
     uint32_t n_stages; /* the first has the driver */
     struct handover_stage stages[LIMIT_STAGES];
 };

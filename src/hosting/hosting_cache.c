@@ -101,10 +101,20 @@ void part_take_over_from(struct part *part, const Cluster__Placement *current)
         cache_take_open(&part->take, &from);
 }
 
+/* One that is given to. */
+static bool part_read_next(const struct part *part, const Cluster__Placement *next,
+                           struct handover_placement *out)
+{
+    if (!placement_read(next, out))
+        return false;
+    out->n_slots = next->shares_cells ? 0 : part->n_whole;
+    return true;
+}
+
 void part_expect(struct part *part, const Cluster__Placement *next)
 {
     struct handover_placement to;
-    if (part->give.next.epoch != next->epoch && placement_read(next, &to))
+    if (part->give.next.epoch != next->epoch && part_read_next(part, next, &to))
         cache_give_prepare(&part->give, &to);
 }
 
@@ -115,7 +125,7 @@ bool part_hand_over(struct part *part, const Cluster__Placement *next)
     const bool may = part->life.state == PART_READY && !part->reach.is_waiting &&
                      part->life.has_served && state_is_ready(next) &&
                      !hyperparameters_has_states(model_hyperparameters(part->model));
-    if (!placement_read(next, &to))
+    if (!part_read_next(part, next, &to))
         return false;
     part_sync(part);
     const bool gives = cache_give_begin(&part->give, uv_now(part->hosting->options.loop), &to, may);

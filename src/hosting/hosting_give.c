@@ -202,6 +202,7 @@ static void give_choose(struct cache_give *give, const struct cached_slot *slots
     uint64_t n_tokens = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (slots[i].n_tokens < GIVE_TOKENS_MIN ||
+            (give->next.n_slots && slots[i].slot >= give->next.n_slots) ||
             n_tokens + slots[i].n_tokens > LIMIT_CACHE_TOKENS)
             continue;
         n_tokens += slots[i].n_tokens;

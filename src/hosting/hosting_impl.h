@@ -19,6 +19,7 @@ struct part {
     uint64_t key;                 /* the instance's, on the wire */
     Cluster__Model *model_record; /* a copy */
     struct driver_options options;
+    uint32_t n_whole; /* slots of a placement of the same demand that shares no cells */
     bool attached;
 
     const struct model *model; /* held while it is not NULL */

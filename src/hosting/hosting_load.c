@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "gpu/gpu.h"
+#include "model/model.h"
 
 #include <assert.h>
 #include <string.h>
@@ -159,6 +160,8 @@ void part_open(struct part *part)
     part->model = options->model(options->self, part->model_record);
     if (!part->model)
         return; /* its file is being opened */
+    if (model_hyperparameters(part->model)->reads_whole)
+        part->options.cells = 0; /* it keeps nothing from one text to the next */
     part->far = (struct far){.instance = part->key,
                              .epoch = part->life.epoch,
                              .type = options->wire,

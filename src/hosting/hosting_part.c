@@ -4,6 +4,7 @@
 #include "base/fnv.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "hosting/part_options.h"
 
 #include <assert.h>
 #include <string.h>
@@ -39,9 +40,8 @@ void part_new(struct hosting *hosting, const struct parts_effect *wanted)
     part->work.data = part;
     part->model_record = record;
     part->key = part_key(instance->id);
-    part->options.n_slots = instance->demand->streams;
-    part->options.context = instance->demand->context_tokens;
-    part->options.kv_type = (enum kv_type)instance->demand->kv_type;
+    part->options = part_options(instance->demand, wanted->placement->shares_cells);
+    part->n_whole = part_whole_streams(instance->demand);
     reach_init(&part->reach, &part->life);
     part_caches_init(part);
     if (wanted->from)

@@ -357,13 +357,16 @@ void control_place(struct conversation *conversation, yyjson_val *request)
     struct error err;
     struct place_demand *wanted = &conversation->wanted;
     yyjson_val *layers = yyjson_obj_get(request, "layers");
-    uint64_t context, streams, idle_s;
+    uint64_t context, streams, cells, idle_s;
     if (!control_number(conversation, request, "context", LIMIT_CONTEXT, 0, &context) ||
         !control_number(conversation, request, "streams", LIMIT_SEQUENCES, 0, &streams) ||
+        !control_number(conversation, request, "cells", LIMIT_POOL_CELLS, 0, &cells) ||
         !control_number(conversation, request, "idle_s", IDLE_S_MAX, 0, &idle_s))
         return;
-    *wanted = (struct place_demand){
-        .context = (uint32_t)context, .streams = (uint32_t)streams, .idle_ms = idle_s * 1000};
+    *wanted = (struct place_demand){.context = (uint32_t)context,
+                                    .streams = (uint32_t)streams,
+                                    .cells = (uint32_t)cells,
+                                    .idle_ms = idle_s * 1000};
     if (!control_models_take_goal(request, wanted, &err) ||
         !control_models_take_kv(request, wanted, &err)) {
         control_fail(conversation, &err);

@@ -155,7 +155,8 @@ static void move_propose_placement(struct daemon *daemon, const Cluster__Instanc
                                    bool replaces, char *actor)
 {
     struct placed_event event;
-    placed_event_init(&event, instance, placement, epoch, replaces, "by hand");
+    placed_event_init(&event, daemon_state(daemon), instance, placement, epoch, replaces,
+                      "by hand");
     event.placement.has_by_hand = event.placement.by_hand = true;
     event.event.actor = actor;
     agreement_propose(daemon->agreement, &event.event, NULL, NULL);

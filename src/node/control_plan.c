@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "hosting/part_options.h"
 #include "model/model.h"
 #include "node/catalogue.h"
 #include "node/lead.h"
@@ -369,7 +370,7 @@ static bool plan_take_demand(struct conversation *conversation, yyjson_val *requ
 static enum error_code plan_fill_model(struct plan_job *job, const struct model *model,
                                        const Cluster__Demand *demand, struct error *err)
 {
-    const struct driver_options given = placing_driver_options(demand);
+    const struct driver_options given = placing_driver_options(demand, model);
     struct driver_options options;
     struct plan_compute compute;
     enum error_code code = driver_options_fill(&given, model, &options, err);
@@ -394,7 +395,7 @@ static uint32_t plan_context(struct plan_job *job, const struct model *model,
 {
     if (demand->context_tokens)
         return demand->context_tokens;
-    if (instance && instance->demand->streams == demand->streams)
+    if (instance && part_whole_streams(instance->demand) == demand->streams)
         return instance->demand->context_tokens;
     return is_by_hand ? placing_context_usual(model)
                       : placing_context(&job->cluster, job->daemon->options.wire, model, demand);

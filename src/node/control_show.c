@@ -4,6 +4,7 @@
 #include "agreement/agreement.h"
 #include "base/buffer.h"
 #include "clusterfile/cluster_write.h"
+#include "hosting/part_options.h"
 #include "join/admission.h"
 #include "mesh/probe.h"
 #include "node/catalogue.h"
@@ -104,6 +105,38 @@ static void put_survival(const struct daemon *daemon, yyjson_mut_doc *doc, yyjso
     control_show_put_text(doc, object, "survives_limit", survival->limit);
 }
 
+/* The first device that cannot share cells; NULL: all can. Good until it is asked again. */
+static const char *control_show_apart(const struct daemon *daemon,
+                                      const Cluster__Placement *placement)
+{
+    static char text[LIMIT_CLUSTER_TEXT_BYTES + 1];
+    for (size_t i = 0; i < placement->n_stages; i++) {
+        const Cluster__Stage *stage = placement->stages[i];
+        const Cluster__NodeRecord *node = state_node(daemon_state(daemon), stage->node);
+        const Cluster__Device *device = node ? state_device(node, stage->device) : NULL;
+        if (device && device->shares_cells)
+            continue;
+        snprintf(text, sizeof text, "%s of %s", stage->device, daemon_name_of(daemon, stage->node));
+        return text;
+    }
+    return NULL;
+}
+
+/* As it runs; before it is placed, as it is asked for. */
+static void put_streams(const struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
+                        const Cluster__Instance *instance)
+{
+    const Cluster__Placement *current = instance->current;
+    const struct driver_options options =
+        part_options(instance->demand, !current || current->shares_cells);
+    yyjson_mut_obj_add_uint(doc, object, "streams", options.n_slots);
+    if (!instance->demand->cells)
+        return;
+    yyjson_mut_obj_add_uint(doc, object, "cells", options.cells);
+    if (current && !current->shares_cells)
+        control_show_put_text(doc, object, "apart", control_show_apart(daemon, current));
+}
+
 void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
                           const Cluster__Instance *instance)
 {
@@ -116,7 +149,7 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
     yyjson_mut_obj_add_str(doc, object, "state", phases[phase]);
     control_show_put_text(doc, object, "problem", problem);
     yyjson_mut_obj_add_uint(doc, object, "context", instance->demand->context_tokens);
-    yyjson_mut_obj_add_uint(doc, object, "streams", instance->demand->streams);
+    put_streams(daemon, doc, object, instance);
     if (instance->demand->kv_type <= KV_Q8_0)
         yyjson_mut_obj_add_strcpy(doc, object, "kv",
                                   plan_kv_type((enum kv_type)instance->demand->kv_type).name);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "clusterfile/cluster.h"
+#include "hosting/part_options.h"
 #include "node/alert_hook.h"
 #include "node/daemon_run.h"
 #include "node/daemon_state.h"
@@ -298,7 +299,7 @@ static const Node__Driving *instance_driving(const struct daemon *daemon,
 static void readings_of_speed(struct daemon *daemon, const Cluster__Instance *instance)
 {
     const Node__Driving *driving = instance_driving(daemon, instance);
-    const uint32_t streams = instance->demand->streams ? instance->demand->streams : 1;
+    const uint32_t streams = part_whole_streams(instance->demand);
     const bool measured = driving && driving->has_decode_mtok_per_s && driving->active >= streams;
     const double forecast =
         measured ? daemon_run_forecast(daemon, instance)->decode_tokens_per_s : 0;

@@ -4,7 +4,9 @@
 
 #include "agreement/agreement.h"
 #include "base/log.h"
+#include "engine/batch_shape.h"
 #include "hosting/hosting.h"
+#include "model/model.h"
 #include "node/catalogue.h"
 #include "node/lead.h"
 #include "node/peers.h"
@@ -15,7 +17,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STREAMS_STANDARD = 4, IDLE_STANDARD_MS = 30 * 60 * 1000 };
+enum {
+    STREAMS_STANDARD = 4,
+    STREAMS_SHARED = 16, /* in the memory of those, where they share it */
+    IDLE_STANDARD_MS = 30 * 60 * 1000
+};
 
 /* ---- where drivers are ----------------------------------------------------------------------- */
 
@@ -64,6 +70,45 @@ static void on_wanted(void *self, const char *instance)
 
 /* ---- what is wanted -------------------------------------------------------------------------- */
 
+/* NULL: every admitted node knows what cells are. */
+static const char *models_find_older(const struct daemon *daemon)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    for (size_t i = 0; root && i < root->n_nodes; i++) {
+        const Cluster__Node *node = root->nodes[i]->node;
+        for (size_t k = 0; root->nodes[i]->admitted && k < node->n_devices; k++) {
+            if (!node->devices[k]->has_shares_cells)
+                return node->id;
+        }
+    }
+    return NULL;
+}
+
+/* Whether streams of the model have nothing beside the cells that they share. */
+static bool models_shares_all(struct daemon *daemon, const char *name)
+{
+    const Cluster__Model *said = state_model(daemon_state(daemon), name);
+    const struct model *model = said ? catalogue_model_here(daemon, said) : NULL;
+    const struct hyperparameters *h = model ? model_hyperparameters(model) : NULL;
+    return h && !h->window && !h->reads_whole && !hyperparameters_has_states(h);
+}
+
+/* Streams share the cells of their contexts, and there are more of them where nobody said how many.
+ * Whether their devices can is seen when they are placed. */
+static void models_share_cells(struct daemon *daemon, const char *model,
+                               const struct place_demand *wanted, Cluster__Demand *out)
+{
+    const bool is_asked = wanted && wanted->cells, is_alone = wanted && wanted->streams == 1;
+    const uint64_t whole = (uint64_t)out->streams * kv_cells(out->context_tokens);
+    const uint64_t cells = is_asked ? kv_cells(wanted->cells) : whole;
+    if ((is_alone && !is_asked) || cells > LIMIT_POOL_CELLS || models_find_older(daemon))
+        return;
+    out->has_cells = true;
+    out->cells = (uint32_t)cells;
+    if (!(wanted && wanted->streams) && models_shares_all(daemon, model))
+        out->streams = STREAMS_SHARED;
+}
+
 void daemon_demand(struct daemon *daemon, const char *model, const struct place_demand *wanted,
                    Cluster__Demand *out)
 {
@@ -75,10 +120,13 @@ void daemon_demand(struct daemon *daemon, const char *model, const struct place_
     out->kv_type = out->has_kv_type ? wanted->kv_type : 0;
     if (wanted && wanted->context)
         out->context_tokens = wanted->context;
-    else if (wanted && wanted->is_by_hand)
+    else if (wanted && (wanted->is_by_hand || wanted->cells))
         out->context_tokens = catalogue_context_usual(daemon, model);
     else
         out->context_tokens = catalogue_context_fitting(daemon, model, out);
+    if (wanted && wanted->cells && !wanted->context && wanted->cells < out->context_tokens)
+        out->context_tokens = wanted->cells;
+    models_share_cells(daemon, model, wanted, out);
 }
 
 static void propose_desired(struct daemon *daemon, const char *model,
@@ -127,6 +175,7 @@ bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *
 {
     return !wanted || (wanted->context <= instance->demand->context_tokens &&
                        (!wanted->streams || wanted->streams == instance->demand->streams) &&
+                       (!wanted->cells || kv_cells(wanted->cells) == instance->demand->cells) &&
                        (!wanted->has_goal || wanted->goal == instance->demand->goal) &&
                        (!wanted->has_kv_type || wanted->kv_type == instance->demand->kv_type));
 }
@@ -137,6 +186,23 @@ bool daemon_keeps(const struct daemon *daemon, const Cluster__Instance *instance
     const char *problem;
     const bool has_failed = wanted && daemon_phase(daemon, instance, &problem) == INSTANCE_FAILED;
     return daemon_meets(instance, wanted) && !has_failed;
+}
+
+static enum error_code models_check_cells(const struct daemon *daemon,
+                                          const struct place_demand *wanted, struct error *err)
+{
+    const char *older = models_find_older(daemon);
+    if (older)
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "%s has an older version of medley, which does not know --cells: update "
+                         "it, or leave --cells out",
+                         daemon_name_of(daemon, older));
+    if (kv_cells(wanted->cells) < kv_cells(wanted->context))
+        return error_set(err, ERROR_INVALID,
+                         "%u cells; one stream of the context takes %u: more --cells, or a shorter "
+                         "--context",
+                         wanted->cells, kv_cells(wanted->context));
+    return ERROR_NONE;
 }
 
 enum error_code daemon_want(struct daemon *daemon, const char *name,
@@ -150,6 +216,8 @@ enum error_code daemon_want(struct daemon *daemon, const char *name,
         return error_set(err, ERROR_INVALID,
                          "a context of %u tokens; %s was trained for %u: ask for no more",
                          wanted->context, model->name, model->context_tokens);
+    if (wanted && wanted->cells && models_check_cells(daemon, wanted, err))
+        return err->code;
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model->name);
     const char *actor = wanted ? wanted->actor : NULL;
     if (instance && daemon_keeps(daemon, instance, wanted)) {

@@ -195,6 +195,7 @@ struct place_demand {
     const char *actor; /* who asks for it, for the record; NULL: this node */
     uint32_t context;  /* 0: what fits; the usual one for stages that are chosen by hand */
     uint32_t streams;  /* 0: as usual */
+    uint32_t cells;    /* tokens that they share; 0: as usual */
     bool is_by_hand;   /* its stages are */
     bool has_goal;     /* else as usual: throughput */
     uint32_t goal;     /* enum placement_goal */

@@ -1,6 +1,7 @@
 /* The view's models and instances. */
 #include "agreement/agreement.h"
 #include "base/limits.h"
+#include "hosting/part_options.h"
 #include "node/daemon_state.h"
 #include "node/live.h"
 #include "node/live_view.h"
@@ -224,12 +225,15 @@ static void view_put_instance(struct live_view *view, yyjson_mut_val *list,
     const char *problem = NULL;
     const enum instance_phase phase = daemon_phase(view->daemon, instance, &problem);
     const struct live_forecast forecast = live_forecast_of(view->live, instance->id);
+    const struct driver_options options =
+        part_options(instance->demand, !instance->current || instance->current->shares_cells);
     yyjson_mut_val *item = view_object(view, list, instance->id);
     view_text(view, item, "model", instance->model);
     view_text(view, item, "state", phases[phase]);
     view_text(view, item, "problem", problem);
     view_whole(view, item, "context", true, instance->demand->context_tokens);
-    view_whole(view, item, "streams", true, instance->demand->streams);
+    view_whole(view, item, "streams", true, options.n_slots);
+    view_whole(view, item, "cells", options.cells != 0, options.cells);
     if (instance->demand->goal <= PLACEMENT_MIX)
         view_text(view, item, "goal",
                   placement_goal_name((enum placement_goal)instance->demand->goal));

@@ -1,6 +1,7 @@
 #include "placing/placing_impl.h"
 
 #include "base/mem.h"
+#include "hosting/part_options.h"
 #include "model/model.h"
 #include "placement/check.h"
 #include "plan/plan_devices.h"
@@ -10,11 +11,30 @@
 
 /* ---- an instance ----------------------------------------------------------------------------- */
 
-struct driver_options placing_driver_options(const Cluster__Demand *demand)
+struct driver_options placing_driver_options(const Cluster__Demand *demand,
+                                             const struct model *model)
 {
-    return (struct driver_options){.n_slots = demand->streams,
-                                   .context = demand->context_tokens,
-                                   .kv_type = (enum kv_type)demand->kv_type};
+    struct driver_options options = part_options(demand, true);
+    if (model_hyperparameters(model)->reads_whole)
+        options.cells = 0;
+    return options;
+}
+
+/* Every stream has some of these to itself, shared cells or not. */
+static bool placing_has_own_parts(const struct placement_model *model, uint32_t context)
+{
+    for (uint32_t i = 0; i < model->n_layers; i++) {
+        const uint32_t ring = model->layers[i].kv_tokens_max;
+        if ((ring && ring < context) || model->layers[i].state_bytes)
+            return true;
+    }
+    return false;
+}
+
+uint32_t placing_streams(const Cluster__Demand *demand, const struct placement_model *model)
+{
+    return placing_has_own_parts(model, demand->context_tokens) ? demand->streams
+                                                                : part_whole_streams(demand);
 }
 
 static enum error_code demand_of(const Cluster__Demand *said, const struct driver_options *options,
@@ -34,7 +54,7 @@ enum error_code placing_cost_of_model(const Cluster__Demand *demand, const struc
                                       bool embedding_counts, struct placing_cost *out,
                                       struct error *err)
 {
-    const struct driver_options given = placing_driver_options(demand);
+    const struct driver_options given = placing_driver_options(demand, model);
     struct driver_options options;
     struct plan_compute compute;
     if (demand->kv_type > KV_Q8_0)
@@ -124,6 +144,17 @@ void placing_deinit(struct placing *placing)
         placing_clear(placing);
 }
 
+/* A node that knows nothing of cells would open something else than the others. */
+static void placing_leave_out_older(const struct placing_view *view, struct placing *p)
+{
+    for (uint32_t i = 0; i < p->cluster.n_devices; i++) {
+        const Cluster__Device *said =
+            state_device(state_node(view->state, p->names[i].node), p->names[i].device);
+        if (said && !said->has_shares_cells)
+            p->cluster.devices[i].share = 0;
+    }
+}
+
 static enum error_code placing_build(struct placing *p, const struct placing_view *view,
                                      const Cluster__Instance *instance, struct error *err)
 {
@@ -148,9 +179,12 @@ static enum error_code placing_build(struct placing *p, const struct placing_vie
     gathered.cluster = (struct cluster){0};
     gathered.names = NULL;
     placing_gathered_deinit(&gathered);
+    if (instance->demand->cells)
+        placing_leave_out_older(view, p);
     p->model = cost.model;
     p->demand = cost.demand;
     p->stands_by = plan_devices_stand_by(&p->cluster, &p->model.model);
+    p->demand.streams = placing_streams(instance->demand, &p->model.model);
     return placing_pose(p, err);
 }
 

@@ -163,8 +163,13 @@ uint32_t placing_context_usual(const struct model *model);
 uint32_t placing_context(struct cluster *cluster, enum activation_type wire,
                          const struct model *model, const Cluster__Demand *demand);
 
-/* The driver's options for an instance: hosting opens its driver and runners with these. */
-struct driver_options placing_driver_options(const Cluster__Demand *demand);
+/* The driver's options for an instance where its devices can share cells, which takes no less
+ * memory than where they cannot (hosting/part_options.h). */
+struct driver_options placing_driver_options(const Cluster__Demand *demand,
+                                             const struct model *model);
+/* Streams that a forecast is of: each may have a whole context. Of those that share cells there may
+ * be more at once, of less each. */
+uint32_t placing_streams(const Cluster__Demand *demand, const struct placement_model *model);
 
 /* How fast an instance is on one of its placements, for status. ERROR_NOT_FOUND: a device or a way
  * is not there (now); ERROR_BUSY as above. */

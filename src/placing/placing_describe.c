@@ -2,6 +2,7 @@
 #include "placing/placing.h"
 
 #include "base/mem.h"
+#include "engine/stage.h"
 #include "gpu/host.h"
 #include "heat/heat.h"
 #include "plan/plan_devices.h"
@@ -78,7 +79,7 @@ static void say_memory(const struct device *device, const struct cluster_device 
     out->reserve_bytes = described->reserve_bytes;
 }
 
-static Cluster__Device *describe_cluster(const struct device *device, bool spare)
+static Cluster__Device *describe_cluster(struct device *device, bool spare)
 {
     struct cluster_device described;
     Cluster__Device *out = mem_new(sizeof *out);
@@ -95,6 +96,8 @@ static Cluster__Device *describe_cluster(const struct device *device, bool spare
     if (device_info(device)->vendor[0])
         out->vendor = describe_copy(device_info(device)->vendor);
     say_memory(device, &described, out);
+    out->has_shares_cells = true; /* said even if not: an older version says nothing */
+    out->shares_cells = stage_has_pool(device, FLASH_AUTO);
     const bool done = say_numbers(&described, out);
     if (done && out->id && out->name && out->kind && out->backend && out->pci)
         return out;

@@ -276,6 +276,17 @@ static void test_without_slots_there_is_nothing_to_write(void **state)
     assert_int_equal(pair.n_written[0][1], 0);
 }
 
+/* Where streams shared their cells there may have been more of them. */
+static void test_slots_that_the_new_driver_lacks_stay(void **state)
+{
+    (void)state;
+    pair.give.next.n_slots = 3;
+    quiesce(2); /* 1 and 3 */
+    assert_begun(true);
+    for (int i = 0; i < LAYERS; i++)
+        assert_true(pair.n_written[i][1] == TOKENS && pair.n_written[i][3] == 0);
+}
+
 static void test_a_giver_that_cannot_read_says_so(void **state)
 {
     (void)state;
@@ -382,6 +393,7 @@ int main(void)
         TEST(test_a_partial_transfer_is_discarded),
         TEST(test_a_driver_that_is_offered_nothing_begins_empty),
         TEST(test_without_slots_there_is_nothing_to_write),
+        TEST(test_slots_that_the_new_driver_lacks_stay),
         TEST(test_a_giver_that_cannot_read_says_so),
         TEST(test_tokens_that_the_model_does_not_have_are_refused),
         TEST(test_a_runner_takes_no_rows_once_its_driver_has_begun),

@@ -361,6 +361,40 @@ static void epochs_of_different_proposers_and_placements_differ(void **unused)
     }
 }
 
+static Cluster__Device *device_of(struct house *h, uint32_t node)
+{
+    return h->state.root->nodes[node]->node->devices[0];
+}
+
+/* Whether a placement on the first two nodes says that its streams share cells. */
+static bool shares_cells(struct house *h, uint32_t cells)
+{
+    const struct master_placement placement = {
+        .n_stages = 2, .stages = {{house_ids[0], "gpu", 0, 4}, {house_ids[1], "gpu", 4, 4}}};
+    Cluster__Instance instance = *house_instance(h);
+    Cluster__Demand demand = *instance.demand;
+    struct placed_event event;
+    demand.cells = cells;
+    instance.demand = &demand;
+    placed_event_init(&event, &h->state, &instance, &placement, UINT64_MAX, false, "test");
+    assert_true(event.placement.shares_cells == event.placement.has_shares_cells);
+    return event.placement.shares_cells;
+}
+
+static void cells_are_shared_where_all_devices_can(void **unused)
+{
+    struct house *h = house_that_serves(0);
+    assert_false(shares_cells(h, 2048)); /* both are of an older version */
+    device_of(h, 0)->has_shares_cells = device_of(h, 0)->shares_cells = true;
+    assert_false(shares_cells(h, 2048));
+    device_of(h, 1)->has_shares_cells = true;
+    assert_false(shares_cells(h, 2048)); /* it says that it cannot */
+    device_of(h, 1)->shares_cells = true;
+    assert_true(shares_cells(h, 2048));
+    assert_false(shares_cells(h, 0)); /* nobody wants it */
+    house_drop(h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -383,6 +417,7 @@ int main(void)
         cmocka_unit_test(who_is_suspected_is_lost),
         cmocka_unit_test(a_new_lineage_is_told_first),
         cmocka_unit_test(epochs_of_different_proposers_and_placements_differ),
+        cmocka_unit_test(cells_are_shared_where_all_devices_can),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

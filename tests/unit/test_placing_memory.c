@@ -1,5 +1,7 @@
 /* The memory that instances leave each other, step by step: placed, loaded, measured, heard of,
  * failed, replaced. */
+#include "engine/batch_shape.h"
+#include "placement/cost.h"
 #include "placing_world.h"
 #include "sim_world.h"
 
@@ -205,12 +207,55 @@ static void host_memory(void **state)
     placing_deinit(&w.placing);
 }
 
+static const struct placement_problem *problem_of(const char *instance)
+{
+    const struct master_node nodes[2] = {{"node0", 1}, {"node1", 1}};
+    const struct master_view view = {.state = &w.state, .nodes = nodes, .n_nodes = 2};
+    const bool allowed[2] = {true, true};
+    const struct placement_problem *problem;
+    const struct master_device *devices;
+    struct error err = {0};
+    if (placing_problem(&w.placing, &view, world_find(&w, instance), allowed, &problem, &devices,
+                        &err))
+        fail_msg("%s", err.text);
+    return problem;
+}
+
+static uint64_t bytes_of(const char *instance)
+{
+    return placement_stage_bytes(problem_of(instance), &(struct placement_stage){0, 0, LAYERS});
+}
+
+/* Cells for so many contexts take what the contexts take, however many streams share them; and the
+ * forecast is of as many streams. A node of a version that knows no cells is left out. */
+static void shared_cells(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "1GiB", "300MB/s", "1TFLOP/s"),
+                                           DEVICE("b", "1GiB", "100MB/s", "1TFLOP/s")};
+    world_open(&w, gemma, machines, 2);
+    world_links(&w, 100000, 1000000000);
+    world_instance(&w, "apart", CONTEXT, 4);
+    world_instance(&w, "shared", CONTEXT, 16);
+    Cluster__Demand *demand = world_find(&w, "shared")->demand;
+    demand->has_cells = true, demand->cells = 4 * kv_cells(CONTEXT);
+    assert_int_equal(bytes_of("shared"), bytes_of("apart"));
+    assert_int_equal(problem_of("shared")->demand.streams, 4);
+    demand->cells *= 2;
+    assert_true(bytes_of("shared") > bytes_of("apart"));
+    assert_int_equal(problem_of("shared")->demand.streams, 8);
+    assert_true(problem_of("shared")->devices[1].share > 0);
+    w.state.root->nodes[1]->node->devices[0]->has_shares_cells = false;
+    assert_true(problem_of("shared")->devices[0].share > 0 &&
+                problem_of("shared")->devices[1].share == 0);
+    assert_true(problem_of("apart")->devices[1].share > 0);
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_instances),
-        cmocka_unit_test(a_loan_is_a_limit),
-        cmocka_unit_test(failed_and_replaced),
+        cmocka_unit_test(two_instances),       cmocka_unit_test(a_loan_is_a_limit),
+        cmocka_unit_test(failed_and_replaced), cmocka_unit_test(shared_cells),
         cmocka_unit_test(host_memory),
     };
     return cmocka_run_group_tests(tests, open_gemma, close_gemma);
