@@ -78,6 +78,9 @@ static void write_stats(const struct driver_stats *stats, struct buffer *out)
 {
     buffer_printf(out, "\"slots\":{\"total\":%u,\"busy\":%u},\"queued\":%u", stats->slots_total,
                   stats->slots_busy, stats->queued);
+    if (stats->cells_total)
+        buffer_printf(out, ",\"cells\":{\"total\":%u,\"free\":%u,\"shared\":%u},\"parked\":%u",
+                      stats->cells_total, stats->cells_free, stats->cells_shared, stats->parked);
 }
 
 /* What all models together do, and each for itself. */
@@ -95,6 +98,10 @@ static void add_figures(void *arg, const struct api_listed *model)
     sum->slots_total += stats.slots_total;
     sum->slots_busy += stats.slots_busy;
     sum->queued += stats.queued;
+    sum->cells_total += stats.cells_total;
+    sum->cells_free += stats.cells_free;
+    sum->cells_shared += stats.cells_shared;
+    sum->parked += stats.parked;
     sum->requests_total += stats.requests_total;
     sum->steps_total += stats.steps_total;
     sum->rows_total += stats.rows_total;

@@ -60,7 +60,9 @@ uint32_t kv_map_need(const struct kv_map *map, uint32_t slot, uint32_t first, ui
 static void kv_map_release(struct kv_map *map, uint32_t extent)
 {
     assert(map->n_refs[extent] && map->n_unused < map->n_extents);
-    if (--map->n_refs[extent] == 0)
+    --map->n_refs[extent];
+    map->n_shared -= map->n_refs[extent] == 1;
+    if (!map->n_refs[extent])
         map->unused[map->n_unused++] = extent;
 }
 
@@ -102,7 +104,7 @@ void kv_map_share(struct kv_map *map, uint32_t from, uint32_t to, uint32_t lengt
     kv_map_cut(map, to, 0);
     for (; map->n_held[to] < n; map->n_held[to]++) {
         extents[map->n_held[to]] = source[map->n_held[to]];
-        map->n_refs[source[map->n_held[to]]]++;
+        map->n_shared += map->n_refs[source[map->n_held[to]]]++ == 1;
     }
 }
 

@@ -31,12 +31,12 @@
 #include <stdint.h>
 
 struct kv_map {
-    uint32_t n_slots, n_each; /* extents of a slot, at most */
-    uint32_t n_extents, n_unused;
-    uint32_t *extents; /* [n_slots][n_each]: a slot's, in order of position */
-    uint32_t *n_held;  /* [n_slots] */
-    uint32_t *n_refs;  /* [n_extents]: slots that have it */
-    uint32_t *unused;  /* [n_extents]: the first n_unused */
+    uint32_t n_slots, n_each;               /* extents of a slot, at most */
+    uint32_t n_extents, n_unused, n_shared; /* had by several slots */
+    uint32_t *extents;                      /* [n_slots][n_each]: a slot's, in order of position */
+    uint32_t *n_held;                       /* [n_slots] */
+    uint32_t *n_refs;                       /* [n_extents]: slots that have it */
+    uint32_t *unused;                       /* [n_extents]: the first n_unused */
 };
 
 /* `cells` of the pool, whole extents. ERROR_NO_MEMORY. */

@@ -139,6 +139,14 @@ enum {
     X(SLOTS, "medley_slots", GAUGE, "model", "Sequences that can run at once.")                    \
     X(SLOTS_BUSY, "medley_slots_busy", GAUGE, "model", "Sequences that run.")                      \
     X(QUEUE_LENGTH, "medley_queue_length", GAUGE, "model", "Sequences that wait for a slot.")      \
+    X(CELLS_USED, "medley_cells_used", GAUGE, "model",                                             \
+      "KV cache cells in use, where sequences share them; one holds a token.")                     \
+    X(CELLS_FREE, "medley_cells_free", GAUGE, "model", "Cells that nobody has.")                   \
+    X(CELLS_SHARED, "medley_cells_shared", GAUGE, "model",                                         \
+      "Of those in use, cells that several sequences have.")                                       \
+    X(PARKED, "medley_slots_parked", GAUGE, "model", "Sequences that wait for cells.")             \
+    X(PARKED_TOTAL, "medley_slots_parked_total", COUNTER, "model",                                 \
+      "Times that a sequence gave its cells to others.")                                           \
     X(DRIVER_REQUESTS, "medley_driver_requests_total", COUNTER, "model",                           \
       "Sequences given to the driver.")                                                            \
     X(DRIVER_STEPS, "medley_driver_steps_total", COUNTER, "model", "Micro-batches run.")           \

@@ -4,6 +4,7 @@
 #include "agreement/agreement.h"
 #include "base/buffer.h"
 #include "clusterfile/cluster_write.h"
+#include "hosting/hosting.h"
 #include "hosting/part_options.h"
 #include "join/admission.h"
 #include "mesh/probe.h"
@@ -14,6 +15,7 @@
 #include "node/peers.h"
 #include "node/served.h"
 #include "node/spreading.h"
+#include "node/telling.h"
 #include "placing/placing.h"
 #include "topology/link.h"
 #include "weights/weights.h"
@@ -122,6 +124,28 @@ static const char *control_show_apart(const struct daemon *daemon,
     return NULL;
 }
 
+/* Where its driver is, as it is now; elsewhere as it told last, which it does while somebody
+ * watches. */
+static void put_cells(const struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
+                      const Cluster__Instance *instance)
+{
+    const struct driver *driver = hosting_driver(daemon->hosting, instance->id, NULL);
+    const Node__Driving *told = telling_driving(daemon, instance);
+    struct driver_stats stats = {0};
+    if (driver)
+        stats = driver_stats(driver);
+    else if (told && told->has_cells_free)
+        stats = (struct driver_stats){.cells_total = 1,
+                                      .cells_free = told->cells_free,
+                                      .cells_shared = told->cells_shared,
+                                      .parked = told->parked};
+    if (!stats.cells_total)
+        return;
+    yyjson_mut_obj_add_uint(doc, object, "cells_free", stats.cells_free);
+    yyjson_mut_obj_add_uint(doc, object, "cells_shared", stats.cells_shared);
+    yyjson_mut_obj_add_uint(doc, object, "parked", stats.parked);
+}
+
 /* As it runs; before it is placed, as it is asked for. */
 static void put_streams(const struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
                         const Cluster__Instance *instance)
@@ -133,6 +157,7 @@ static void put_streams(const struct daemon *daemon, yyjson_mut_doc *doc, yyjson
     if (!instance->demand->cells)
         return;
     yyjson_mut_obj_add_uint(doc, object, "cells", options.cells);
+    put_cells(daemon, doc, object, instance);
     if (current && !current->shares_cells)
         control_show_put_text(doc, object, "apart", control_show_apart(daemon, current));
 }

@@ -278,20 +278,14 @@ static void readings_of_node(struct daemon *daemon, const Cluster__Node *node)
         readings_of_tells(daemon, node->id, now);
 }
 
-/* What its driver's node tells of it; NULL: nothing lately. */
+/* NULL: nothing lately. */
 static const Node__Driving *instance_driving(const struct daemon *daemon,
                                              const Cluster__Instance *instance)
 {
-    const char *driver = instance->current && instance->current->n_stages
-                             ? instance->current->stages[0]->node
-                             : NULL;
-    const Node__Work *work =
-        driver && heard_now(daemon, driver) ? telling_work(daemon, driver) : NULL;
-    for (size_t i = 0; work && i < work->n_driving; i++) {
-        if (work->driving[i]->instance && strcmp(work->driving[i]->instance, instance->id) == 0)
-            return work->driving[i];
-    }
-    return NULL;
+    const Cluster__Placement *current = instance->current;
+    return current && current->n_stages && heard_now(daemon, current->stages[0]->node)
+               ? telling_driving(daemon, instance)
+               : NULL;
 }
 
 /* The forecast is of all streams together, so it is compared while all of them are in use; else the

@@ -8,6 +8,7 @@
 #include "node/peers.h"
 #include "node/served.h"
 #include "node/spreading.h"
+#include "node/telling.h"
 #include "placement/problem.h"
 #include "relay/relay.h"
 
@@ -135,20 +136,6 @@ static uint64_t view_count_requests(const struct live_view *view, const char *in
     return n;
 }
 
-/* What its driver's node tells; NULL: nothing (yet, or an older version). */
-static const Node__Driving *view_driving(const struct live_view *view,
-                                         const Cluster__Instance *instance)
-{
-    const Cluster__Placement *current = instance->current;
-    const Node__Work *work =
-        current && current->n_stages ? telling_work(view->daemon, current->stages[0]->node) : NULL;
-    for (size_t i = 0; work && i < work->n_driving; i++) {
-        if (strcmp(work->driving[i]->instance, instance->id) == 0)
-            return work->driving[i];
-    }
-    return NULL;
-}
-
 static void view_put_pause(struct live_view *view, yyjson_mut_val *item, uint64_t paused_ms,
                            const char *why)
 {
@@ -175,7 +162,7 @@ static void view_why_paused(struct live_view *view, const Cluster__Instance *ins
                             enum instance_phase phase, char *out, size_t size)
 {
     const char *gone = view_gone_node(view, instance->current);
-    const Node__Driving *driving = view_driving(view, instance);
+    const Node__Driving *driving = telling_driving(view->daemon, instance);
     out[0] = 0;
     if (!instance->active || !instance->current)
         return;
@@ -190,7 +177,7 @@ static void view_why_paused(struct live_view *view, const Cluster__Instance *ins
 static void view_put_service(struct live_view *view, yyjson_mut_val *item,
                              const Cluster__Instance *instance, enum instance_phase phase)
 {
-    const Node__Driving *driving = view_driving(view, instance);
+    const Node__Driving *driving = telling_driving(view->daemon, instance);
     char why[256];
     view_why_paused(view, instance, phase, why, sizeof why);
     const uint64_t paused_ms = rates_since(&view->daemon->view_rates, instance->id,
@@ -204,6 +191,9 @@ static void view_put_service(struct live_view *view, yyjson_mut_val *item,
     view_number(view, item, "measured_prefill_tokens_per_s", driving->has_prefill_mtok_per_s,
                 view_round(driving->prefill_mtok_per_s / 1e3));
     view_whole(view, item, "requests_waiting", driving->has_waiting, driving->waiting);
+    view_whole(view, item, "requests_parked", driving->has_parked, driving->parked);
+    view_whole(view, item, "cells_free", driving->has_cells_free, driving->cells_free);
+    view_whole(view, item, "cells_shared", driving->has_cells_shared, driving->cells_shared);
 }
 
 /* What replies took beside the forecast, since its driver was opened. */

@@ -312,6 +312,18 @@ const Node__Work *telling_work(const struct daemon *daemon, const char *node)
     return peer && peer->link ? peer->told.work : NULL;
 }
 
+const Node__Driving *telling_driving(const struct daemon *daemon, const Cluster__Instance *instance)
+{
+    const Cluster__Placement *current = instance->current;
+    const Node__Work *work =
+        current && current->n_stages ? telling_work(daemon, current->stages[0]->node) : NULL;
+    for (size_t i = 0; work && i < work->n_driving; i++) {
+        if (work->driving[i]->instance && strcmp(work->driving[i]->instance, instance->id) == 0)
+            return work->driving[i];
+    }
+    return NULL;
+}
+
 /* ---- opening and closing --------------------------------------------------------------------- */
 
 enum error_code telling_open(struct daemon *daemon, struct telling **out, struct error *err)

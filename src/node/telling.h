@@ -57,6 +57,9 @@ void telling_end(struct daemon *daemon);
 /* A node's, this one's too; NULL: not known (now). */
 const struct vitals *telling_vitals(const struct daemon *daemon, const char *node);
 const Node__Work *telling_work(const struct daemon *daemon, const char *node);
+/* What the node with an instance's driver tells of it; NULL: nothing (yet, or an older version). */
+const Node__Driving *telling_driving(const struct daemon *daemon,
+                                     const Cluster__Instance *instance);
 
 /* FRAME_VITALS, FRAME_WATCH. */
 enum error_code telling_take(struct daemon *daemon, struct peer *peer,

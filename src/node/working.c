@@ -111,6 +111,10 @@ static void working_say_driver(struct daemon *daemon, const struct driver *drive
     item->has_active = item->has_waiting = true;
     item->active = stats.slots_busy;
     item->waiting = stats.queued;
+    item->has_cells_free = item->has_cells_shared = item->has_parked = stats.cells_total != 0;
+    item->cells_free = stats.cells_free;
+    item->cells_shared = stats.cells_shared;
+    item->parked = stats.parked;
     item->has_prefill_mtok_per_s = stats.prompt_row_ns > 250; /* it fits */
     if (item->has_prefill_mtok_per_s)
         item->prefill_mtok_per_s = (uint32_t)(UINT64_C(1000000000000) / stats.prompt_row_ns);

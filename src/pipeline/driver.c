@@ -82,6 +82,7 @@ static void driver_publish(struct driver *driver)
     for (uint32_t i = 0; i < driver->slots.n_slots && driver->options.cells; i++)
         stats->parked += driver->slots.slots[i].parked;
     stats->cells_free = driver->slots.map.n_unused * KV_PADDING;
+    stats->cells_shared = driver->slots.map.n_shared * KV_PADDING;
     driver_add_served(&stats->served, &gain->served);
     driver->gain = (struct driver_gain){0};
     assert(stats->slots_busy <= stats->slots_total);

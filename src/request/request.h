@@ -139,7 +139,8 @@ struct driver_stats {
     uint32_t slots_total, slots_busy, queued;
     uint64_t requests_total, prompt_tokens_total, cached_tokens_total, generated_tokens_total;
     uint64_t steps_total, rows_total;
-    uint32_t cells_total, cells_free; /* that sequences share; 0: each has its own */
+    uint32_t cells_total, cells_free; /* of all sequences together; 0: each has its own */
+    uint32_t cells_shared;            /* by several of them, each counted once */
     uint32_t parked;                  /* of slots_busy: wait for cells */
     uint64_t parked_total;
     uint64_t prompt_row_ns; /* of prompts of late, on the slowest stage; 0: not known */

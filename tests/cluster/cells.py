@@ -1,9 +1,11 @@
 """Streams share KV cache cells over machines: there are more of them than the memory holds whole
 contexts, some are parked on the way, a machine is killed in mid-reply, and all texts are those of
 streams that share nothing."""
+import http.client
 import threading
 
 from harness import check, check_equal, run, wait
+from live_view import LiveView
 
 NAME = "Medley Stories"
 CONTEXT, CELLS = 512, 1024
@@ -36,6 +38,20 @@ class Reader(threading.Thread):
         self.join()
         check(not self.problem, f"{self.node.name}: {self.problem!r}")
         return "".join(self.pieces)
+
+
+def metric(node, name):
+    """Of the node that has the driver."""
+    connection = http.client.HTTPConnection("127.0.0.1")
+    connection.sock = node.connect()
+    try:
+        connection.request("GET", "/metrics")
+        page = connection.getresponse().read().decode()
+    finally:
+        connection.close()
+    values = [line.split()[-1] for line in page.splitlines() if line.startswith(name + "{")]
+    check_equal(len(values), 1, f"lines of {name}")
+    return float(values[0])
 
 
 def instance(node):
@@ -89,6 +105,16 @@ def scenario(world):
 
     with world.step("six streams in the cells of two contexts"):
         read_all(world, [laptop, tower], wanted, "shared")
+        parked = metric(laptop, "medley_slots_parked_total")
+        world.say(f"{parked:.0f} streams were parked on the way")
+        check(parked > 0, "no stream had to give its cells to others")
+        cells = [metric(laptop, f"medley_cells_{what}") for what in ("used", "free")]
+        check(cells[0] > 0 and sum(cells) == CELLS, f"cells used and free: {cells}")
+        check_equal(instance(laptop)["cells_free"], cells[1], "free cells in the status")
+        live = LiveView(tower)
+        live.wait("cells", lambda live: live.view["instances"][NAME].get("cells_free") == cells[1])
+        check_equal(instance(tower)["cells_free"], cells[1], "what another node tells")
+        live.close()
 
     with world.step("layers move under load: what fits goes along"):
         read_all(

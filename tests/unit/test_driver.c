@@ -168,6 +168,7 @@ static void test_equal_prompts_are_held_once(void **state)
     assert_true(stats.cached_tokens_total >= (N - 1) * 256);
     assert_int_equal(stats.cells_total, 8 * 256);
     assert_true(stats.cells_free <= 7 * 256);
+    assert_int_equal(stats.cells_shared, 256);
     world_close(&world);
 }
 

@@ -65,7 +65,7 @@ static void copy_slot(struct world *w, uint32_t from, uint32_t to, uint32_t leng
 
 static void check(const struct world *w)
 {
-    uint32_t n_refs[EXTENTS] = {0}, n_used = 0;
+    uint32_t n_refs[EXTENTS] = {0}, n_used = 0, n_shared = 0;
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
         assert_int_equal(w->map.n_held[slot], kv_map_extents(w->lengths[slot]));
         for (uint32_t i = 0; i < w->lengths[slot]; i++)
@@ -76,8 +76,10 @@ static void check(const struct world *w)
     for (uint32_t i = 0; i < EXTENTS; i++) {
         assert_int_equal(n_refs[i], w->map.n_refs[i]);
         n_used += n_refs[i] > 0;
+        n_shared += n_refs[i] > 1;
     }
     assert_int_equal(n_used + w->map.n_unused, EXTENTS);
+    assert_int_equal(n_shared, w->map.n_shared);
 }
 
 static void test_each_finds_what_it_wrote(void **state)
