@@ -7,6 +7,8 @@
 #include <assert.h>
 #include <ggml-alloc.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum ggml_type kv_ggml_type(enum kv_type type)
 {
@@ -67,8 +69,10 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the KV cache's index");
     }
     if (options->cells) {
-        const enum error_code code =
+        enum error_code code =
             kv_map_init(&kv->map, kv->n_slots, options->context, kv_cells(options->cells), err);
+        if (!code && !(kv->is_given = mem_new_array(kv->map.n_extents, sizeof *kv->is_given)))
+            code = error_set(err, ERROR_NO_MEMORY, "not enough memory for the KV cache's index");
         if (code) {
             kv_cache_deinit(kv);
             return code;
@@ -127,6 +131,7 @@ void kv_cache_deinit(struct kv_cache *kv)
     mem_free(kv->lengths);
     mem_free(kv->starts);
     mem_free(kv->spare);
+    mem_free(kv->is_given);
     kv_map_deinit(&kv->map);
     *kv = (struct kv_cache){0};
 }
@@ -273,6 +278,7 @@ enum error_code kv_cache_claim(struct kv_cache *kv, uint32_t slot, uint32_t firs
     for (uint32_t i = first / KV_PADDING; i < kv_map_extents(end); i++) {
         const bool there = kv_map_claim(&kv->map, slot, i, &claim);
         assert(there); /* as counted */
+        kv->is_given[claim.to] = false;
         kv_copy_extent(kv, &claim);
     }
     return ERROR_NONE;
@@ -282,6 +288,34 @@ void kv_cache_cut(struct kv_cache *kv, uint32_t slot)
 {
     if (kv_cache_is_pool(kv))
         kv_map_cut(&kv->map, slot, kv->lengths[slot]);
+}
+
+/* Whole pages of it alone. */
+static uint64_t kv_give_cells(struct ggml_tensor *rows, size_t first)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t from = rows ? (uintptr_t)rows->data + first * kv_row_bytes(rows) : 0;
+    const uintptr_t start = (from + page - 1) / page * page,
+                    end = (from + KV_PADDING * kv_row_bytes(rows)) / page * page;
+    return rows && end > start && madvise((void *)start, end - start, MADV_DONTNEED) == 0
+               ? end - start
+               : 0;
+}
+
+uint64_t kv_cache_give_back(struct kv_cache *kv)
+{
+    const bool can = kv_cache_is_pool(kv) && kv->buffer && ggml_backend_buffer_is_host(kv->buffer);
+    uint64_t bytes = 0;
+    for (uint32_t u = 0; can && u < kv->map.n_unused; u++) {
+        const uint32_t extent = kv->map.unused[u];
+        for (uint32_t i = 0; i < kv->n_layers && !kv->is_given[extent]; i++) {
+            if (!kv_cache_is_ring(kv, i))
+                bytes += kv_give_cells(kv->k[i], (size_t)extent * KV_PADDING) +
+                         kv_give_cells(kv->v[i], (size_t)extent * KV_PADDING);
+        }
+        kv->is_given[extent] = true;
+    }
+    return bytes;
 }
 
 /* Whole extents are shared; the first position that is still to be copied. */

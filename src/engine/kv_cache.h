@@ -31,6 +31,7 @@ struct kv_cache {
     uint32_t n_layers, n_slots, cells;
     struct kv_map map;             /* of a pool; zeroed: each slot has its cells to itself */
     void *spare;                   /* of a pool: room for an extent of a layer */
+    bool *is_given;                /* of a pool, [n_extents]: the system has its pages */
     uint32_t window, window_cells; /* of the model's windowed layers; 0 and `cells`: it has none */
     uint32_t *lengths;             /* [n_slots] */
     uint32_t *starts;              /* [n_slots]: the first position that windowed layers have */
@@ -66,6 +67,9 @@ enum error_code kv_cache_claim(struct kv_cache *kv, uint32_t slot, uint32_t firs
                                struct error *err);
 /* The slot has no more than its present length. */
 void kv_cache_cut(struct kv_cache *kv, uint32_t slot);
+/* Of a pool in host memory: the pages of unused extents go back to the system, which fills them
+ * with zeros when they are used again. The bytes. */
+uint64_t kv_cache_give_back(struct kv_cache *kv);
 /* The first position of the slot that the layer has. */
 uint32_t kv_cache_layer_start(const struct kv_cache *kv, uint32_t layer, uint32_t slot);
 /* The slot's rows up to `end` - 1 are about to be written; 0: it is emptied. */

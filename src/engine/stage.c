@@ -166,6 +166,11 @@ void stage_kv_truncate(struct stage *stage, uint32_t slot, uint32_t length)
     kv_cache_cut(&stage->kv, slot);
 }
 
+uint64_t stage_kv_give_back(struct stage *stage)
+{
+    return kv_cache_give_back(&stage->kv);
+}
+
 enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
                               struct error *err)
 {

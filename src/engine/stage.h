@@ -127,6 +127,9 @@ void stage_kv_truncate(
     struct stage *stage, uint32_t slot,
     uint32_t length); /* no-op when already shorter; 0 frees the sequence. A stage
                          with recurrent layers cannot cut: the slot is empty */
+/* Where slots share cells in host memory: what of it no slot has goes back to the system. The
+ * bytes; they are taken again as slots grow, without a check that there is memory. */
+uint64_t stage_kv_give_back(struct stage *stage);
 /* With recurrent layers `length` must be all that `from` has. */
 enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
                               struct error *err);

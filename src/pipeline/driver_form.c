@@ -97,6 +97,8 @@ void driver_form_opened(struct driver *driver)
         memory_watch_lacks(watch, MEMORY_STREAMED);
     if (!driver->changes_form || !options->fallback || is_on(driver, options->fallback))
         memory_watch_lacks(watch, MEMORY_ON_CPU);
+    if (!driver->changes_form || !options->cells)
+        memory_watch_lacks_caches(watch);
     if (driver->changes_form)
         memory_watch_formed(watch, MEMORY_AS_PLACED, form_bytes(driver));
 }

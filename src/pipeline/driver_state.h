@@ -148,8 +148,9 @@ bool step_cells_resume(struct driver *driver);
  * False: that is not enough, and the youngest sequence has been parked; schedule again. */
 bool step_cells_make_room(struct driver *driver, const struct schedule *schedule,
                           const uint32_t *slots);
-/* What no sequence uses is given back, and computed again if it is asked for; the extents. */
-uint32_t step_cells_give_back_idle(struct driver *driver);
+/* While memory is short: what no sequence uses is given back, by the stages to the system, and
+ * computed again if it is asked for. */
+void step_cells_give_back(struct driver *driver);
 
 /* ---- driver.c: for step.c ---- */
 

@@ -10,19 +10,24 @@ static const uint64_t down_ns = 500 * MS_NS, up_ns = 2000 * MS_NS, calm_ns = 500
                       forgotten_ns = 30000 * MS_NS;
 
 static const struct memory_terms steps[MEMORY_STEPS] = {
-    {1, MEMORY_AS_PLACED, false, "micro-batches as long as configured"},
-    {2, MEMORY_AS_PLACED, false, "micro-batches of half the rows"},
-    {8, MEMORY_AS_PLACED, false, "micro-batches of an eighth of the rows"},
-    {32, MEMORY_AS_PLACED, false, "micro-batches of a 32nd of the rows"},
-    {32, MEMORY_SMALL_CACHES, false, "KV caches as q8_0; what is under way is computed again"},
-    {32, MEMORY_STREAMED, false, "weights from the disk, up to half of them"},
-    {32, MEMORY_ON_CPU, false, "computed on the CPU"},
-    {32, MEMORY_ON_CPU, true, "no new requests; those under way go on"},
+    {1, MEMORY_AS_PLACED, false, false, "micro-batches as long as configured"},
+    {2, MEMORY_AS_PLACED, false, false, "micro-batches of half the rows"},
+    {8, MEMORY_AS_PLACED, false, false, "micro-batches of an eighth of the rows"},
+    {32, MEMORY_AS_PLACED, false, false, "micro-batches of a 32nd of the rows"},
+    {32, MEMORY_AS_PLACED, false, true, "caches that no request uses are given back"},
+    {32, MEMORY_SMALL_CACHES, false, true,
+     "KV caches as q8_0; what is under way is computed again"},
+    {32, MEMORY_STREAMED, false, true, "weights from the disk, up to half of them"},
+    {32, MEMORY_ON_CPU, false, true, "computed on the CPU"},
+    {32, MEMORY_ON_CPU, true, true, "no new requests; those under way go on"},
 };
 
 static bool step_is_there(const struct memory_ladder *ladder, uint32_t step)
 {
-    return steps[step].refuses || !ladder->lacks[steps[step].form];
+    const struct memory_terms *terms = &steps[step];
+    if (terms->refuses || (terms->form == MEMORY_AS_PLACED && !terms->gives_back))
+        return true;
+    return terms->form == MEMORY_AS_PLACED ? !ladder->lacks_caches : !ladder->lacks[terms->form];
 }
 
 /* The largest that can be; at the top all is as placed. */
@@ -55,10 +60,12 @@ static void ladder_set(struct memory_ladder *ladder, uint32_t step, uint64_t now
 
 static void ladder_down(struct memory_ladder *ladder, const struct memory_sign *sign)
 {
-    const uint32_t last = sign->failed ? MEMORY_STEPS - 1 : MEMORY_STEPS_OF_PRESSURE - 1;
+    uint32_t last = sign->failed ? MEMORY_STEPS - 1 : MEMORY_STEPS_OF_PRESSURE - 1;
     const bool waits = !sign->failed && !sign->in_parts && ladder->changed_ns &&
                        sign->now_ns - ladder->changed_ns < down_ns;
     uint32_t next = ladder->step + 1;
+    while (!step_is_there(ladder, last))
+        last--;
     while (next < last && !step_is_there(ladder, next))
         next++;
     if (ladder->step < last && !waits && !sign->is_changing)

@@ -8,26 +8,28 @@
  *     1     half                     as placed                         yes
  *     2     an eighth                as placed                         yes
  *     3     a 32nd                   as placed                         yes
- *     4     a 32nd                   KV caches of the smaller type     yes
- *     5     a 32nd                   and half of the weights streamed  yes
- *     6     a 32nd                   on the CPU                        yes
- *     7     a 32nd                   as in the last step               no
+ *     4     a 32nd                   caches that nobody uses go        yes
+ *     5     a 32nd                   KV caches of the smaller type     yes
+ *     6     a 32nd                   and half of the weights streamed  yes
+ *     7     a 32nd                   on the CPU                        yes
+ *     8     a 32nd                   as in the last step               no
  *
- * Steps whose form of the stages a driver lacks are passed over.
+ * Steps whose form of the stages a driver lacks are passed over, and the fourth where caches are
+ * not shared: only then memory of theirs can go.
  *
  * Down: at once after a batch that failed or went in parts, else one step in half a second, while
  * tasks wait for memory or less of it is free than the low mark. Without batches that failed
- * nothing beyond step 3 is taken: a slow reply is better than one that is computed again, or none.
+ * nothing beyond step 4 is taken: a slow reply is better than one that is computed again, or none.
  * While stages change their form, nothing goes further down. Up: one step every two seconds, once
  * it has been calm for five, and to a larger form only where what it takes more is free beside the
- * mark; so after 17 s of calm all is as it was. Between short and calm is a band in which nothing
+ * mark; so after 19 s of calm all is as it was. Between short and calm is a band in which nothing
  * changes. Who was not looked at for 30 s and finds it calm begins at the top. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MEMORY_STEPS = 8, MEMORY_STEPS_OF_PRESSURE = 4 };
+enum { MEMORY_STEPS = 9, MEMORY_STEPS_OF_PRESSURE = 5 };
 
 enum memory_form { /* of a driver's stages */
                    MEMORY_AS_PLACED,
@@ -53,12 +55,14 @@ struct memory_ladder { /* zeroed: at the top */
     uint32_t step;
     uint64_t changed_ns, calm_ns, looked_ns; /* 0: never, not calm, never */
     bool lacks[MEMORY_FORMS];                /* forms that the stages cannot take */
+    bool lacks_caches;                       /* that nobody uses: none can be given back */
 };
 
 struct memory_terms {
     uint32_t divisor; /* of the rows of a micro-batch */
     enum memory_form form;
     bool refuses;
+    bool gives_back;   /* caches that no request uses */
     const char *words; /* for the log: what is given up */
 };
 

@@ -79,6 +79,13 @@ void memory_watch_lacks(struct memory_watch *watch, enum memory_form form)
     pthread_mutex_unlock(&watch->lock);
 }
 
+void memory_watch_lacks_caches(struct memory_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->ladder.lacks_caches = true;
+    pthread_mutex_unlock(&watch->lock);
+}
+
 /* What the next larger form takes beyond the present one. */
 static uint64_t watch_more_bytes(const struct memory_watch *watch)
 {

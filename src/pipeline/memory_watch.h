@@ -37,6 +37,7 @@ void memory_watch_deinit(struct memory_watch *watch);
  */
 void memory_watch_formed(struct memory_watch *watch, enum memory_form form, uint64_t bytes);
 void memory_watch_lacks(struct memory_watch *watch, enum memory_form form);
+void memory_watch_lacks_caches(struct memory_watch *watch); /* none can be given back */
 
 void memory_watch_failed(struct memory_watch *watch);   /* a batch, for want of memory */
 void memory_watch_in_parts(struct memory_watch *watch); /* it was computed, but not in one */

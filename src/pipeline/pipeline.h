@@ -54,7 +54,8 @@ struct pipeline {
     struct picker *picker; /* NULL: the last stage is not on a device here */
     struct far far;
     struct wire_shape shape;
-    _Atomic bool serves; /* loaded: what comes out of lanes is taken */
+    _Atomic bool serves;     /* loaded: what comes out of lanes is taken */
+    _Atomic bool gives_back; /* memory is short: what no slot has of a cache goes (stages here) */
     const struct pipeline_owner *owner;
     void *arg;
 };

@@ -197,6 +197,8 @@ static void device_stage_compute(struct microbatch *microbatch)
     struct pipeline_stage *stage = &pipeline->stages[microbatch->at];
     for (uint32_t i = 0; i < microbatch->n_operations; i++)
         device_stage_operate(stage, &microbatch->operations[i]);
+    if (atomic_load_explicit(&pipeline->gives_back, memory_order_relaxed))
+        stage_kv_give_back(stage->stage);
     float *in = microbatch->at ? microbatch->hidden[(microbatch->at - 1) & 1] : NULL;
     assert(stage->stage && (!microbatch->at || in));
     device_stage_drop_poisoned(microbatch, stage, in);

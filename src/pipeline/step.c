@@ -393,6 +393,7 @@ void step_advance(struct driver *driver, const struct driver_wishes *wishes)
     }
     if (driver_form_is_due(driver))
         return; /* the driver's own thread sees to it once nothing is under way */
+    step_cells_give_back(driver);
     step_admit(driver);
     while (driver->unused && step_form(driver, driver->unused)) {
         struct microbatch *microbatch = driver->unused;

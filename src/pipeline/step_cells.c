@@ -232,11 +232,13 @@ bool step_cells_make_room(struct driver *driver, const struct schedule *schedule
     return true;
 }
 
-uint32_t step_cells_give_back_idle(struct driver *driver)
+void step_cells_give_back(struct driver *driver)
 {
-    const uint32_t n_unused = driver->slots.map.n_unused;
+    const bool is_short = memory_watch_terms(&driver->memory).gives_back;
     uint32_t index;
-    while (slot_table_is_pool(&driver->slots) && (index = cells_idle(&driver->slots)) != SLOT_NONE)
+    atomic_store_explicit(&driver->pipeline.gives_back, is_short, memory_order_relaxed);
+    if (!is_short || !slot_table_is_pool(&driver->slots))
+        return;
+    while (!step_operations_are_full(driver) && (index = cells_idle(&driver->slots)) != SLOT_NONE)
         step_empty_slot(driver, index);
-    return driver->slots.map.n_unused - n_unused;
 }

@@ -32,7 +32,7 @@ static struct fake_faults faults;
 static struct fake_trace trace;
 static int64_t fail_layer = -1;
 static bool is_blocked;
-static atomic_uint stages_open, holds_open;
+static atomic_uint stages_open, holds_open, n_given_back;
 static atomic_uint memory_rows = UINT32_MAX, room_bytes = UINT32_MAX;
 
 /* ---- control -------------------------------------------------------------------------- */
@@ -395,6 +395,13 @@ void stage_kv_truncate(struct stage *stage, uint32_t slot, uint32_t length)
         kv_map_cut(&stage->map, slot, stage->lengths[slot]);
 }
 
+uint64_t stage_kv_give_back(struct stage *stage)
+{
+    assert(fake_device_current() == stage->device);
+    atomic_fetch_add(&n_given_back, 1);
+    return 0;
+}
+
 enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
                               struct error *err)
 {
@@ -437,6 +444,11 @@ void stage_unpin(struct stage_pin *pin)
     if (pin)
         atomic_fetch_sub(&holds_open, 1);
     mem_free(pin);
+}
+
+uint32_t fake_given_back(void)
+{
+    return atomic_load(&n_given_back);
 }
 
 uint32_t fake_pins_open(void)

@@ -111,6 +111,57 @@ static void test_none_at_all_ends_no_reply(void **state)
     world_close(&world);
 }
 
+/* Down to the step that gives back what nobody uses, by batches that went in parts. */
+static void go_down(struct world *world)
+{
+    struct memory_watch *watch = &world->driver->memory;
+    for (uint32_t i = 0; i < MEMORY_STEPS && !memory_watch_terms(watch).gives_back; i++)
+        memory_watch_in_parts(watch);
+    assert_true(memory_watch_terms(watch).gives_back);
+}
+
+/* Prefixes that slots have kept go when memory is short, and are computed again when they are asked
+ * for; what is under way keeps its own. */
+static void test_idle_caches_are_given_back(void **state)
+{
+    (void)state;
+    struct world world;
+    const uint32_t n_given = fake_given_back();
+    struct client again;
+    world_open(&world, 2, 2,
+               &(struct driver_options){
+                   .n_slots = CLIENTS, .context = CONTEXT, .cells = 16 * 256, .batch_rows = 64});
+    submit_all(&world, 3);
+    check_all();
+    assert_true(driver_stats(world.driver).cells_free <= 8 * 256);
+    assert_int_equal(fake_given_back(), n_given);
+    go_down(&world);
+    client_init(&again, 3 + 5, clients[5].request.n_prompt, 40);
+    struct error err = {0};
+    if (client_submit(&again, &world, &err))
+        fail_msg("%s", err.text);
+    client_wait(&again);
+    client_check(&again, CONTEXT);
+    assert_int_equal(again.usage.cached_tokens, 0);
+    assert_true(driver_stats(world.driver).cells_free >= 14 * 256);
+    assert_true(fake_given_back() > n_given);
+    world_close(&world);
+}
+
+/* Where each slot has cells of its own there is nothing to give, and no step for it. */
+static void test_no_pool_gives_nothing_back(void **state)
+{
+    (void)state;
+    struct world world;
+    open_world(&world, 1, 1);
+    struct memory_watch *watch = &world.driver->memory;
+    for (uint32_t i = 0; i < MEMORY_STEPS; i++) {
+        memory_watch_in_parts(watch);
+        assert_false(memory_watch_terms(watch).gives_back);
+    }
+    world_close(&world);
+}
+
 /* ---- smaller forms of the stages ------------------------------------------------------------- */
 
 static struct device *fallback;
@@ -236,6 +287,8 @@ int main(void)
         cmocka_unit_test(test_batches_go_in_parts),
         cmocka_unit_test(test_rows_and_embeddings_in_parts),
         cmocka_unit_test(test_none_at_all_ends_no_reply),
+        cmocka_unit_test(test_idle_caches_are_given_back),
+        cmocka_unit_test(test_no_pool_gives_nothing_back),
         cmocka_unit_test(test_each_form_is_taken_when_memory_asks_for_it),
         cmocka_unit_test(test_back_up_when_memory_is_there_again),
         cmocka_unit_test(test_forms_lose_no_token_whatever_others_take),

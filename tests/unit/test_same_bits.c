@@ -120,6 +120,7 @@ static void use_pool(struct stage *stage, struct batch_row *rows, uint32_t n_voc
         forward(stage, rows, add_rows(rows, stage, 2, 60, n_vocab), NULL);
     forward(stage, rows, add_rows(rows, stage, 0, 2, n_vocab), NULL);
     stage_kv_truncate(stage, 2, 0);
+    stage_kv_give_back(stage); /* and some of it from the system, anew */
 }
 
 /* What the sequence has is shared with slot 2, and then it goes on from before the end of what is

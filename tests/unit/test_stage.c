@@ -522,6 +522,44 @@ static void test_stages_share_what_is_loaded(void **state)
     stage_close(third);
 }
 
+static uint64_t resident_bytes(void)
+{
+    unsigned long long all, resident;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%llu %llu", &all, &resident), 2);
+    fclose(file);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* What no slot has of a pool goes back to the system, once, and comes again as slots grow; what a
+ * slot has stays as it is. */
+static void test_unused_cells_go_back_to_the_system(void **state)
+{
+    (void)state;
+    struct stage_options options = whole();
+    float before[VOCAB], after[VOCAB];
+    options.cells = 128 * KV_PADDING;
+    struct stage *stage = open_stage(&options);
+    const uint64_t kv_bytes = stage_memory(stage).kv;
+    feed(stage, 0, 0, 60, NULL);
+    feed(stage, 1, 0, 60, NULL);
+    feed(stage, 1, 60, 1, before);
+    const uint64_t resident = resident_bytes(), given = stage_kv_give_back(stage);
+    const uint64_t left = resident_bytes();
+    assert_true(given <= kv_bytes && given >= kv_bytes / 128 * 110 /* whole pages */);
+    assert_true(left < resident && resident - left >= given / 2);
+    assert_int_equal(stage_kv_give_back(stage), 0);
+    stage_kv_truncate(stage, 1, 0);
+    assert_true(stage_kv_give_back(stage) > 0);
+    feed(stage, 1, 0, 60, NULL);
+    feed(stage, 1, 60, 1, after);
+    assert_memory_equal(before, after, sizeof before);
+    feed(stage, 0, 60, 1, after);
+    assert_memory_equal(before, after, sizeof before);
+    stage_close(stage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -531,6 +569,7 @@ int main(void)
         cmocka_unit_test(test_truncated_slot_replays_the_same),
         cmocka_unit_test(test_copied_slots_go_on_the_same),
         cmocka_unit_test(test_cells_beyond_the_padding_are_seen),
+        cmocka_unit_test(test_unused_cells_go_back_to_the_system),
         cmocka_unit_test(test_a_row_has_the_same_bits_in_any_batch),
         cmocka_unit_test(test_measured_memory_is_what_it_takes),
         cmocka_unit_test(test_stages_share_what_is_loaded),
