@@ -69,7 +69,8 @@ static bool is_cpu(const struct stage *stage)
 
 bool stage_has_pool(struct device *device, enum flash_mode flash)
 {
-    return flash != FLASH_OFF && device_ggml_backend(device) == device_ggml_fallback(device);
+    return flash != FLASH_OFF && device_ggml_backend(device) == device_ggml_fallback(device) &&
+           !device_lacks(device, "cells");
 }
 
 static enum attention_type attention_type_of(enum kv_type type)

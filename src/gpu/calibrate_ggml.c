@@ -103,8 +103,7 @@ static const struct product_kernel *kernel_of(struct device *device, enum ggml_t
  * device. */
 static ggml_backend_buffer_type_t weights_type(struct device *device, enum ggml_type type)
 {
-    const struct device_impl *impl = device_implementation(device);
-    if (impl->lacks && impl->lacks(device_self(device), ggml_type_name(type)))
+    if (device_lacks(device, ggml_type_name(type)))
         return NULL;
     struct ggml_context *ctx = ggml_init(
         (struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true});

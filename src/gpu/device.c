@@ -226,6 +226,11 @@ bool device_given_speed(const struct device *device, struct device_speed *out)
     return device->impl->speed && device->impl->speed(device->self, out);
 }
 
+bool device_lacks(const struct device *device, const char *what)
+{
+    return device->impl->lacks && device->impl->lacks(device->self, what);
+}
+
 void device_give_up(struct device *device)
 {
     device->lost = true;

@@ -65,7 +65,7 @@ struct device_impl {
     bool (*speed)(const void *self, struct device_speed *out);
 
     /* Whether it refuses weights of ggml's type of that name. NULL: ggml says. */
-    bool (*lacks)(const void *self, const char *type);
+    bool (*lacks)(const void *self, const char *what);
 
     /* See gpu.h. NULL: real devices, where memory, time and failure happen by themselves. */
     void (*interrupt)(void *self); /* any thread */

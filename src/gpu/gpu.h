@@ -186,6 +186,10 @@ struct device_speed {
 };
 bool device_given_speed(const struct device *device, struct device_speed *out);
 
+/* Whether its file says that it cannot: a type of tensor, or "cells" that sequences share. Of a
+ * real device nothing is said. */
+bool device_lacks(const struct device *device, const char *what);
+
 /* A job for the device's own thread. The memory is the caller's and must live until
  * `run` has been entered; `run` may free it. Jobs run one at a time, in order. */
 struct device_job {

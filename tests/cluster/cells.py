@@ -74,12 +74,26 @@ def read_all(world, nodes, wanted, what, meanwhile=None):
         check_equal(reader.text(), wanted[reader.prompt], f"{what}: text of {reader.node.name}")
 
 
+def move_under_load(world, nodes, to):
+    """Whose attention is another computes in other bits, so texts are whole, but not compared."""
+    readers = [Reader(nodes[i % 2], prompt) for i, prompt in enumerate(PROMPTS)]
+    wait("some hear something", lambda: sum(len(r.pieces) > 5 for r in readers) > 1, 60)
+    nodes[0].medley("move", NAME, "--to", to)
+    for reader in readers:
+        reader.text()
+        check(len(reader.pieces) > TOKENS // 2, f"a text of {len(reader.pieces)} pieces")
+    return instance(nodes[0])
+
+
 def scenario(world):
     with world.step("three nodes; nobody says how many streams: more, in the memory of four"):
         options = {
             name: ["--sim", world.sim(name, **DEVICE)] for name in ("laptop", "tower", "attic")
         }
-        laptop, tower, attic = world.cluster("laptop", "tower", "attic", **options)
+        options["card"] = ["--sim", world.sim("card", **DEVICE, cannot="cells")]
+        nodes = world.cluster("laptop", "tower", "attic", "card", **options)
+        laptop, tower, attic, card = nodes
+        laptop.medley("drain", "card")
         ready = laptop.json("place", world.model, "-c", str(CONTEXT))["ready"]
         check_equal((ready["streams"], ready["cells"]), (16, 4 * CONTEXT), "streams and cells")
         said = laptop.medley("status").out
@@ -124,6 +138,18 @@ def scenario(world):
             ),
         )
         check_equal(instance(tower)["cells"], CELLS, "cells after a move")
+
+    with world.step("onto a device that cannot share, and back"):
+        laptop.medley("drain", "card", "--undo")
+        found = move_under_load(world, nodes, "laptop/sim:laptop:3,card/sim:card:2")
+        check_equal(
+            (found["streams"], found["cells"], found["apart"]),
+            (CELLS // CONTEXT, 0, "sim:card of card"),
+            "streams, cells, and who cannot share",
+        )
+        found = move_under_load(world, nodes, "laptop/sim:laptop:3,attic/sim:attic:2")
+        check_equal((found["streams"], found["cells"]), (6, CELLS), "streams and cells")
+        laptop.medley("drain", "card")
 
     with world.step("a machine with layers is killed in mid-reply"):
         read_all(world, [laptop, tower], wanted, "killed", attic.kill)
