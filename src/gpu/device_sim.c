@@ -238,6 +238,9 @@ static enum error_code impl_worked(void *device, const struct device_work *work,
     enum error_code code = sim_check_alive(self, err);
     if (code)
         return code;
+    code = sim_check_memory(self, err);
+    if (code)
+        return code;
     bool lies = sim_lies(self);
     sim_worked(self, work);
     if (lies)

@@ -65,6 +65,34 @@ bool sim_lies(struct sim_device *self)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+static uint64_t sim_others_bytes(const struct sim_device *self)
+{
+    const double now_s = (double)(clock_now_ns() - self->start_ns) * 1e-9;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < self->spec.n_others && self->spec.others[i].at_s <= now_s; i++)
+        bytes = (uint64_t)self->spec.others[i].bytes;
+    return bytes;
+}
+
+/* With the lock. */
+static uint64_t sim_free_bytes(const struct sim_device *self)
+{
+    const uint64_t total = (uint64_t)self->spec.memory_bytes, others = sim_others_bytes(self);
+    return total > self->used_bytes + others ? total - self->used_bytes - others : 0;
+}
+
+enum error_code sim_check_memory(struct sim_device *self, struct error *err)
+{
+    const uint64_t total = (uint64_t)self->spec.memory_bytes, others = sim_others_bytes(self);
+    pthread_mutex_lock(&self->lock);
+    const bool is_short = others && self->used_bytes + others > total;
+    pthread_mutex_unlock(&self->lock);
+    return is_short ? error_set(err, ERROR_NO_MEMORY,
+                                "others have %.1f MiB of its memory (simulated: others)",
+                                device_sim_fail_mib((double)others))
+                    : ERROR_NONE;
+}
+
 enum error_code sim_take(struct sim_device *self, uint64_t bytes, struct error *err)
 {
     enum error_code code = sim_check_alive(self, err);
@@ -74,7 +102,7 @@ enum error_code sim_take(struct sim_device *self, uint64_t bytes, struct error *
     uint64_t host_bytes = device_impl_ggml.memory(self->inner).free_bytes;
     const struct sim_failure *refuses = find_failure(self, SIM_REFUSES);
     pthread_mutex_lock(&self->lock);
-    uint64_t total = (uint64_t)self->spec.memory_bytes, free_bytes = total - self->used_bytes;
+    uint64_t free_bytes = sim_free_bytes(self);
     if (bytes > free_bytes)
         code =
             error_set(err, ERROR_NO_MEMORY, "out of memory (needs %.1f MiB, %.1f free)",
@@ -109,7 +137,7 @@ struct device_memory sim_memory(struct sim_device *self)
 {
     pthread_mutex_lock(&self->lock);
     uint64_t total = (uint64_t)self->spec.memory_bytes;
-    struct device_memory memory = {.total_bytes = total, .free_bytes = total - self->used_bytes};
+    struct device_memory memory = {.total_bytes = total, .free_bytes = sim_free_bytes(self)};
     pthread_mutex_unlock(&self->lock);
     return memory;
 }

@@ -39,6 +39,8 @@ enum error_code sim_check_alive(struct sim_device *self, struct error *err);
 double sim_seconds_to_live(const struct sim_device *self); /* INFINITY: it does not die */
 bool sim_lies(struct sim_device *self);
 
+/* ERROR_NO_MEMORY while others have what it uses: a driver that has to make room for them. */
+enum error_code sim_check_memory(struct sim_device *self, struct error *err);
 /* Takes bytes of its memory, or says why not. */
 enum error_code sim_take(struct sim_device *self, uint64_t bytes, struct error *err);
 void sim_give_back(struct sim_device *self, uint64_t bytes);

@@ -35,11 +35,14 @@ enum error_code batch_parts_run(const struct batch_parts *parts, const struct ba
                                 const float *in, float *out, bool *was_short, struct error *err)
 {
     assert(batch->n_rows);
-    enum error_code code = parts_run_one(parts, batch, in, out, was_short, err);
     const uint32_t n_first = parts_cut(parts, batch);
+    const bool is_tried =
+        n_first == batch->n_rows || !parts->rows_max || batch->n_rows <= parts->rows_max;
+    enum error_code code =
+        is_tried ? parts_run_one(parts, batch, in, out, was_short, err) : ERROR_NO_MEMORY;
     if (code != ERROR_NO_MEMORY || n_first == batch->n_rows)
         return code;
-    *was_short = true;
+    *was_short |= is_tried;
     struct batch first = *batch, rest = *batch;
     first.n_rows = n_first;
     rest.rows += first.n_rows;

@@ -12,11 +12,13 @@ struct batch_parts {
     void *arg;
     uint32_t in_width;  /* floats of a row of `in` */
     uint32_t out_width; /* of a row of `out` */
+    uint32_t rows_max;  /* more are not tried at once, where they can be cut; 0: all are */
     bool whole;         /* a slot's rows stay together: parts are of slots */
     bool outputs_only;  /* `out` has rows for the batch's outputs alone */
 };
 
-/* `in` and `out` as for stage_forward(); either may be NULL. *was_short: it did not go in one.
+/* `in` and `out` as for stage_forward(); either may be NULL. *was_short: it did not go as
+ * it was tried.
  * After an error the first parts' rows are in the cache: the caller cuts them off. */
 enum error_code batch_parts_run(const struct batch_parts *parts, const struct batch *batch,
                                 const float *in, float *out, bool *was_short, struct error *err);

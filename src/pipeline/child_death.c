@@ -102,6 +102,8 @@ static void lane_note_death(struct lane *lane, const struct death *death)
         lane->is_lost = true;
         lane->loss = *death->why;
     }
+    lane->memory_step = (struct memory_step){0}; /* it is loaded as it was placed */
+    atomic_store(&lane->is_changing, false);
     const bool is_over = lane_is_given_up(lane, death, &given_up);
     lane->state = is_over ? LANE_FAILED : LANE_WANTED;
     if (is_over)

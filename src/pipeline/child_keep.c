@@ -104,9 +104,9 @@ void child_model_close(const struct model *model)
 
 /* ---- weights ----------------------------------------------------------------------------- */
 
-void child_pin(const struct room *room, const struct child_word *word)
+static void pinned_add(const struct room *room, const struct child_word *word)
 {
-    struct pinned *one = room && atomic_load(&room->is_open) ? mem_new(sizeof *one) : NULL;
+    struct pinned *one = mem_new(sizeof *one);
     if (!one)
         return; /* they are loaded again */
     one->number = word->pin;
@@ -121,6 +121,15 @@ void child_pin(const struct room *room, const struct child_word *word)
     }
     one->next = pinned;
     pinned = one;
+}
+
+/* Not of stages that just change their form, which may take long. */
+void child_pin(struct room *room, const struct child_word *word)
+{
+    if (!room || !atomic_load(&room->is_open) || pthread_mutex_trylock(&room->form_lock))
+        return;
+    pinned_add(room, word);
+    pthread_mutex_unlock(&room->form_lock);
 }
 
 void child_drop(uint32_t number)

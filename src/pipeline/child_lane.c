@@ -75,15 +75,15 @@ static void work_is_over(struct lane *lane)
     pthread_mutex_unlock(&lane->child->work.lock);
 }
 
-uint64_t child_work_hangs_ms(struct child *child, uint64_t now_ns, uint32_t *rows)
+uint64_t child_work_hangs_ms(struct child *child, uint64_t now_ns, bool rests, uint32_t *rows)
 {
     const double duty = child->local ? device_duty(child->local) : 1;
     const struct children_options *options = &child->children->options;
     struct child_work *work = &child->work;
     uint64_t hangs_ms = 0;
     pthread_mutex_lock(&work->lock);
-    if (duty == 0)
-        work->progress_ns = now_ns; /* it is told to rest */
+    if (duty == 0 || rests)
+        work->progress_ns = now_ns; /* it is told to rest, or does not compute now */
     if (work->n_under_way && now_ns > work->progress_ns && duty > 0) {
         const uint64_t row_ms =
             work->row_ns ? EXPECTED_TIMES * work->row_ns / 1000000 : options->row_ms;
@@ -161,6 +161,8 @@ static uint32_t lane_put_pending(struct lane *lane)
         lane_drop_first(lane);
         lane->stuck_ns = now_ns;
     }
+    if (atomic_load(&lane->is_changing))
+        lane->stuck_ns = now_ns; /* it reads again when that is over */
     const bool waits = lane->pending,
                is_stuck = waits && now_ns - lane->stuck_ns > LIMIT_RING_WAIT_MS * UINT64_C(1000000);
     pthread_mutex_unlock(&lane->write_lock);

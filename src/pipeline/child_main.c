@@ -20,6 +20,13 @@ static struct gpu *gpu;
 static struct device *device;
 static struct room *rooms;
 
+/* What a simulated device computes the CPU computes already. */
+static struct device *room_fallback(void)
+{
+    struct device *cpu = gpu_find(gpu, "cpu");
+    return cpu == device || device_reads_itself(device) ? NULL : cpu;
+}
+
 static void rooms_add(const struct child_word *word, const struct child_handed *handed)
 {
     struct error err = {0};
@@ -28,7 +35,9 @@ static void rooms_add(const struct child_word *word, const struct child_handed *
         room->open = *word;
         room->device = device;
         room->handed = *handed;
+        room->fallback = room_fallback();
         pthread_mutex_init(&room->write_lock, NULL);
+        pthread_mutex_init(&room->form_lock, NULL);
         room->next = rooms;
         rooms = room;
     }
@@ -44,6 +53,7 @@ static void room_free(struct room *room)
         munmap(room->memory, 2 * (room->open.ring_bytes + RING_HEAD_BYTES));
     child_drop_handed(&room->handed);
     buffer_deinit(&room->message);
+    pthread_mutex_destroy(&room->form_lock);
     pthread_mutex_destroy(&room->write_lock);
     mem_free(room);
 }

@@ -102,6 +102,38 @@ static enum error_code room_map_rings(struct room *room, struct error *err)
     return ERROR_NONE;
 }
 
+static void room_note_bytes(const struct room *room, struct child_word *word)
+{
+    word->n_stages = room->open.n_stages;
+    for (uint32_t i = 0; i < word->n_stages; i++) {
+        word->stages[i] = room->open.stages[i];
+        if (!room->runner || !runner_stage(room->runner, i))
+            continue;
+        word->stages[i].bytes = pipeline_stage_bytes(runner_pipeline(room->runner), i);
+        word->stages[i].row_bytes = pipeline_row_bytes(runner_pipeline(room->runner), i);
+    }
+}
+
+/* On the lane's thread, in runner_mind(). While a form changes there may be no stages. */
+static void room_tell_memory(void *arg, const struct memory_step *step)
+{
+    struct room *room = arg;
+    memset(room->word, 0, sizeof *room->word);
+    room->word->kind = CHILD_MEMORY;
+    room->word->lane = room->open.lane;
+    room->word->memory = *step;
+    room_note_bytes(room, room->word);
+    child_tell_readings(room->device);
+    child_tell(room->word);
+}
+
+static void room_mind(struct room *room)
+{
+    pthread_mutex_lock(&room->form_lock);
+    runner_mind(room->runner);
+    pthread_mutex_unlock(&room->form_lock);
+}
+
 static enum error_code room_open_runner(struct room *room, struct error *err)
 {
     const struct child_word *open = &room->open;
@@ -118,24 +150,16 @@ static enum error_code room_open_runner(struct room *room, struct error *err)
                              .send = room_send_out,
                              .arg = room};
     enum error_code code = child_model_open(open, &room->handed, &room->model, err);
+    struct driver_options options = open->options;
+    options.fallback = room->fallback;
     if (!code)
-        code = runner_open(room->model, plan, open->n_stages, &open->options, &room->far,
-                           &room->runner, err);
+        code = runner_open(room->model, plan, open->n_stages, &options, &room->far, &room->runner,
+                           err);
+    if (!code)
+        runner_watch(room->runner, room_tell_memory, room);
     if (!code && open->again)
         runner_forget(room->runner);
     return code;
-}
-
-static void room_note_bytes(const struct room *room, struct child_word *word)
-{
-    word->n_stages = room->open.n_stages;
-    for (uint32_t i = 0; i < word->n_stages; i++) {
-        word->stages[i] = room->open.stages[i];
-        if (!room->runner)
-            continue;
-        word->stages[i].bytes = pipeline_stage_bytes(runner_pipeline(room->runner), i);
-        word->stages[i].row_bytes = pipeline_row_bytes(runner_pipeline(room->runner), i);
-    }
 }
 
 static void room_take_record(struct room *room, uint32_t kind)
@@ -163,6 +187,7 @@ static void room_serve(struct room *room)
         uint32_t kind;
         if (atomic_load(&room->closes))
             return;
+        room_mind(room);
         if (ring_read(&room->in, &kind, &room->message, &err))
             child_leave(&err);
         if (kind)
@@ -185,7 +210,7 @@ void child_say_closed(struct device *device, uint32_t lane, struct child_word *w
 void *room_run(void *arg)
 {
     struct room *room = arg;
-    struct child_word *word = mem_new(sizeof *word);
+    struct child_word *word = room->word = mem_new(sizeof *word);
     struct error err = {0};
     if (!word) {
         error_set(&err, ERROR_NO_MEMORY, "not enough memory to open stages");

@@ -21,6 +21,10 @@ struct room {
     pthread_mutex_t write_lock;
     const struct model *model;
     struct runner *runner;
+    struct device *fallback; /* the CPU's; NULL: none, or it is that already */
+    /* The lane's thread has it while its stages may change; who has it finds them there. */
+    pthread_mutex_t form_lock;
+    struct child_word *word; /* the lane's thread's, for what it says */
     struct far far;
     enum activation_type types[LIMIT_STAGES];
     struct buffer message;
@@ -52,6 +56,5 @@ enum error_code child_model_open(const struct child_word *open, struct child_han
                                  const struct model **out, struct error *err);
 void child_model_close(const struct model *model); /* NULL is fine */
 /* The main thread's. */
-void child_pin(const struct room *room,
-               const struct child_word *word); /* `room` NULL: it is not there */
+void child_pin(struct room *room, const struct child_word *word); /* `room` NULL: it is not there */
 void child_drop(uint32_t pin);

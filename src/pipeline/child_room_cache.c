@@ -10,6 +10,7 @@
 struct piece {
     struct device_job job; /* first */
     struct room *room;
+    bool is_as_placed; /* the stages were when it was asked */
     struct buffer record;
     struct child_cache asked; /* points into it */
 };
@@ -82,6 +83,9 @@ static enum error_code room_carry_out(struct piece *piece, struct buffer *answer
     struct pipeline *pipeline = runner_pipeline(piece->room->runner);
     const uint32_t at = piece->asked.stage;
     struct stage *stage = at < pipeline->n_stages ? pipeline->stages[at].stage : NULL;
+    if (!piece->is_as_placed)
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "stage %u has another form now, for want of memory", at);
     if (!stage)
         return error_set(err, ERROR_INVALID, "stage %u is not here", at);
     switch (piece->asked.kind) {
@@ -125,6 +129,7 @@ void room_take_cache(struct room *room)
     }
     piece->job.run = room_cache_run;
     piece->room = room;
+    piece->is_as_placed = runner_is_as_placed(room->runner);
     piece->record = room->message;
     room->message = (struct buffer){0};
     if (child_cache_read(piece->record.data, piece->record.size, &piece->asked, &err))

@@ -242,10 +242,21 @@ static bool child_loads_too_long(struct child *child, uint64_t now_ns)
     pthread_mutex_lock(&child->lock);
     for (const struct lane *lane = child->lanes; lane; lane = lane->next)
         too_long |=
-            (lane->state == LANE_OPENING || (lane->state == LANE_CLOSING && lane->close_sent)) &&
+            (lane->state == LANE_OPENING || (lane->state == LANE_CLOSING && lane->close_sent) ||
+             (lane->state == LANE_READY && atomic_load(&lane->is_changing))) &&
             now_ns > lane->end_ns;
     pthread_mutex_unlock(&child->lock);
     return too_long;
+}
+
+static bool child_changes_form(struct child *child)
+{
+    bool changes = false;
+    pthread_mutex_lock(&child->lock);
+    for (const struct lane *lane = child->lanes; lane; lane = lane->next)
+        changes |= lane->state == LANE_READY && atomic_load(&lane->is_changing);
+    pthread_mutex_unlock(&child->lock);
+    return changes;
 }
 
 /* Why it has to be killed; NULL: it has not. */
@@ -254,7 +265,7 @@ static const char *child_fault(struct child *child, uint64_t now_ns, char *text,
 {
     const struct children_options *options = &child->children->options;
     uint32_t rows = 0;
-    const uint64_t hangs_ms = child_work_hangs_ms(child, now_ns, &rows);
+    const uint64_t hangs_ms = child_work_hangs_ms(child, now_ns, child_changes_form(child), &rows);
     pthread_mutex_lock(&child->lock);
     const struct error suspicion = child->suspicion;
     pthread_mutex_unlock(&child->lock);
@@ -317,6 +328,26 @@ static bool child_take_opened(struct child *child, const struct child_word *word
     return can_be;
 }
 
+/* False: it cannot be trusted. */
+static bool child_take_memory(struct child *child, const struct child_word *word)
+{
+    pthread_mutex_lock(&child->lock);
+    struct lane *lane = child->lanes;
+    while (lane && (lane->id != word->lane || lane->state != LANE_READY))
+        lane = lane->next;
+    const bool can_be = !lane || word->n_stages == lane->options.n_stages;
+    for (uint32_t i = 0; lane && can_be && !word->memory.is_changing && i < word->n_stages; i++)
+        lane->stages[i].bytes = word->stages[i].bytes;
+    if (lane && can_be) {
+        lane->memory_step = word->memory;
+        lane->end_ns = clock_now_ns() + lane_load_limit_ms(lane) * MS;
+        atomic_store(&lane->is_changing, word->memory.is_changing);
+    }
+    pthread_mutex_unlock(&child->lock);
+    child_tell_lanes(child);
+    return can_be;
+}
+
 static void child_take_closed(struct child *child, uint32_t id)
 {
     pthread_mutex_lock(&child->lock);
@@ -350,6 +381,11 @@ static bool child_take_word(struct child *child, const struct child_word *word, 
     case CHILD_CLOSED:
         child_take_closed(child, word->lane);
         return true;
+    case CHILD_MEMORY:
+        if (child_take_memory(child, word))
+            return true;
+        snprintf(text, size, "cannot be trusted: it tells of stages that there are not");
+        return false;
     case CHILD_ALIVE:
         child_mirror(child, &word->readings);
         return true;

@@ -115,6 +115,13 @@ static void put_calibration(const struct device_calibration *calibration, struct
     put_measurement(&calibration->launch_ns, out);
 }
 
+static void put_memory_step(const struct memory_step *memory, struct buffer *out)
+{
+    bytes_put(out, memory->step, 1);
+    bytes_put(out, memory->form, 1);
+    bytes_put(out, memory->is_changing, 1);
+}
+
 void child_word_write(const struct child_word *word, struct buffer *out)
 {
     bytes_put(out, MAGIC, 4);
@@ -145,6 +152,10 @@ void child_word_write(const struct child_word *word, struct buffer *out)
         break;
     case CHILD_OPENED:
         put_outcome(word, out);
+        put_stages(word, out);
+        break;
+    case CHILD_MEMORY:
+        put_memory_step(&word->memory, out);
         put_stages(word, out);
         break;
     case CHILD_ALIVE:
@@ -296,6 +307,13 @@ static void get_calibration(struct bytes_reader *reader, struct device_calibrati
     get_measurement(reader, &out->launch_ns);
 }
 
+static void get_memory_step(struct bytes_reader *reader, struct memory_step *out)
+{
+    out->step = get_below(reader, 1, MEMORY_STEPS - 1);
+    out->form = (enum memory_form)get_below(reader, 1, MEMORY_FORMS - 1);
+    out->is_changing = get_below(reader, 1, 1);
+}
+
 static bool get_rest(struct bytes_reader *reader, struct child_word *word)
 {
     switch (word->kind) {
@@ -323,6 +341,10 @@ static bool get_rest(struct bytes_reader *reader, struct child_word *word)
         return true;
     case CHILD_OPENED:
         get_outcome(reader, word);
+        get_stages(reader, word);
+        return true;
+    case CHILD_MEMORY:
+        get_memory_step(reader, &word->memory);
         get_stages(reader, word);
         return true;
     case CHILD_ALIVE:

@@ -10,6 +10,7 @@
 #include "engine/activation.h"
 #include "gpu/gpu.h"
 #include "pipeline/driver.h"
+#include "pipeline/memory_ladder.h"
 
 enum child_word_kind {
     /* to the process */
@@ -26,13 +27,14 @@ enum child_word_kind {
     CHILD_CLOSED,
     CHILD_ALIVE,    /* the answer to a beat, with what the device reads */
     CHILD_MEASURED, /* or could not be */
+    CHILD_MEMORY,   /* a step of its ladder, or a form begins or ends to change */
 };
 
 struct child_stage {
     bool here;
     enum activation_type type; /* of messages to it */
     uint32_t n_layers;
-    uint64_t bytes;     /* OPENED: what it takes */
+    uint64_t bytes;     /* OPENED, MEMORY: what it takes */
     uint64_t row_bytes; /* OPENED: stage_kv_row_bytes() */
 };
 
@@ -43,7 +45,7 @@ enum { CHILD_RANGES_MAX = 2 * LIMIT_STAGES };
 
 struct child_word {
     enum child_word_kind kind;
-    uint32_t lane; /* OPEN, CLOSE, OPENED, CLOSED, HOLD */
+    uint32_t lane; /* OPEN, CLOSE, OPENED, CLOSED, HOLD, MEMORY */
 
     uint64_t ring_bytes; /* OPEN: of each direction: first to the process, then from it */
     bool again;          /* what its slots held is lost */
@@ -52,7 +54,7 @@ struct child_word {
     struct driver_options options;
     char path[4096];   /* the model's file, for messages: it comes with it, open */
     uint64_t model;    /* the same number: the same file, which is read once */
-    uint32_t n_stages; /* OPEN, OPENED */
+    uint32_t n_stages; /* OPEN, OPENED, MEMORY */
     struct child_stage stages[LIMIT_STAGES];
 
     uint32_t pin; /* HOLD, DROP: its number */
@@ -63,6 +65,7 @@ struct child_word {
     struct device_readings readings;       /* ALIVE */
     uint32_t budget_ms;                    /* MEASURE */
     struct device_calibration calibration; /* MEASURED; without peers */
+    struct memory_step memory;             /* MEMORY */
     enum error_code code;                  /* HELLO, OPENED, MEASURED … */
     char text[ERROR_TEXT_MAX];             /* … with why not */
 };

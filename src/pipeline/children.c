@@ -371,3 +371,11 @@ uint64_t lane_stage_bytes(struct lane *lane, uint32_t stage)
     pthread_mutex_unlock(&lane->child->lock);
     return bytes;
 }
+
+struct memory_step lane_memory_step(struct lane *lane)
+{
+    pthread_mutex_lock(&lane->child->lock);
+    const struct memory_step step = lane->memory_step;
+    pthread_mutex_unlock(&lane->child->lock);
+    return step;
+}

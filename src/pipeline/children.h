@@ -18,6 +18,9 @@
  * LIMIT_CHILD_DEATHS_MS, or as many in a row before a lane is loaded, its lanes have failed; after
  * fewer where it hangs, which takes long to notice.
  *
+ * The child minds its memory (runner_watch()), and tells each step. While the stages of a lane
+ * change their form, nothing is expected of its device but that this ends in the time of loading.
+ *
  * The child keeps its device's duty as device_set_duty() says it here, and the device here tells
  * what the child's reads (device_mirror()).
  *
@@ -93,11 +96,14 @@ void lane_close(struct lane *lane); /* NULL is fine */
  * ERROR_INVALID: it is no message, or longer than any. */
 enum error_code lane_send(struct lane *lane, const void *bytes, size_t size);
 
-/* Whether messages, and what the slots held, were lost since this was last asked. */
+/* Whether messages, and what the slots held, were lost since this was last asked. Not what a change
+ * of form takes: the process answers for that with rows that are dropped, and come again. */
 bool lane_take_loss(struct lane *lane, struct error *why);
 
 enum pipeline_look lane_look(struct lane *lane, struct error *why); /* `why`: unless it is loaded */
 uint64_t lane_stage_bytes(struct lane *lane, uint32_t stage);
+/* How far its process has gone down its ladder (memory_ladder.h). `changed` is raised for it. */
+struct memory_step lane_memory_step(struct lane *lane);
 
 /* ---- weights that stay ---- */
 

@@ -45,7 +45,9 @@ struct lane {
     bool is_lost;
     struct error loss, problem;
     uint32_t n_deaths, n_hangs; /* of its process, since it was READY, that of then included */
-    uint64_t end_ns;            /* OPENING, CLOSING: so long it may take; the watcher's */
+    uint64_t end_ns;            /* OPENING, CLOSING, changing: so long it may take; the watcher's */
+    struct memory_step memory_step;
+    _Atomic bool is_changing; /* its form: micro-batches wait for that */
 
     /* the rings: while is_up */
     pthread_mutex_t write_lock;
@@ -192,8 +194,8 @@ void work_begins(struct lane *lane, uint32_t rows);
 void work_ends(struct lane *lane, uint32_t rows); /* 0: it tells nothing of how long a row takes */
 void work_is_undone(struct lane *lane);
 /* How long the micro-batches under way have made no progress beyond what may be, in ms; 0: all is
- * well. */
-uint64_t child_work_hangs_ms(struct child *child, uint64_t now_ns, uint32_t *rows);
+ * well. `rests`: none is expected now. */
+uint64_t child_work_hangs_ms(struct child *child, uint64_t now_ns, bool rests, uint32_t *rows);
 
 /* ---- child_lane_cache.c ---- */
 /* Room for what is asked of caches, and for some of it at a time. */

@@ -158,7 +158,7 @@ static void driver_change_locked(struct driver *driver)
 /* For a second at most while there are no stages: nobody else would try again. */
 static void driver_wait_locked(struct driver *driver)
 {
-    if (driver->is_unloaded)
+    if (driver->form.is_unloaded)
         timed_wait(&driver->wake, &driver->lock,
                    clock_now_ns() + FORM_AGAIN_MS * UINT64_C(1000000));
     else
@@ -480,6 +480,11 @@ struct driver_stats driver_stats(const struct driver *driver)
     return stats;
 }
 
+void driver_memory_step(struct driver *driver, struct memory_step *out)
+{
+    memory_watch_step(&driver->memory, out);
+}
+
 /* ---- facts ---------------------------------------------------------------------------- */
 
 const struct driver_options *driver_options(const struct driver *driver)
@@ -541,7 +546,7 @@ static void driver_dismantle(struct driver *driver)
         pick_setup_deinit(&driver->setups[i]);
     mem_free(driver->setups);
     mem_free(driver->seeds);
-    driver_form_deinit(driver);
+    pipeline_form_deinit(&driver->form);
     mem_free(driver->pipeline.stages);
     picker_free(driver->pipeline.picker);
     slot_table_deinit(&driver->slots);
@@ -589,10 +594,6 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
         code = driver_form_init(driver, model, stages, err);
     if (!code)
         code = pipeline_load(&driver->pipeline, model, stages, &driver->options, err);
-    for (uint32_t i = 0; i < n_stages && !code; i++) {
-        if (stages[i].device)
-            memory_watch_add(&driver->memory, stages[i].device);
-    }
     if (!code)
         driver_form_opened(driver);
     if (!code && pthread_create(&driver->thread, NULL, driver_own_thread, driver))

@@ -146,3 +146,6 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
 void driver_cancel(struct driver *driver, uint64_t id);
 
 struct driver_stats driver_stats(const struct driver *driver);
+
+struct memory_step;
+void driver_memory_step(struct driver *driver, struct memory_step *out); /* memory_ladder.h */

@@ -1,11 +1,11 @@
-/* The forms that a driver's stages take when memory is short (memory_ladder.h), and when it is
- * there again: KV caches of the smaller type, half of the weights streamed, on the CPU.
+/* The forms that a driver's stages take when memory is short, and when it is there again
+ * (pipeline_form.h).
  *
  * A change: nothing new is begun; when nothing is under way, the stages are closed and opened anew,
- * with the weights that both forms use still on their devices, and every sequence begins again with
- * its tokens. So no token is lost; but those that come may differ from what the other form would
- * have given in their last bits. Where even that finds no memory, the ladder goes on, and at its
- * end it is tried again every second; after a minute of that the requests end with the error.
+ * and every sequence begins again with its tokens. So no token is lost; but those that come may
+ * differ from what the other form would have given in their last bits. Where even that finds no
+ * memory, the ladder goes on, and at its end it is tried again every second; after a minute of that
+ * the requests end with the error.
  *
  * Only where all stages are on devices of this process. Changing is the driver's own thread's, for
  * it waits for the devices'; everything else the baton holder's. */
@@ -17,7 +17,6 @@
 enum error_code driver_form_init(struct driver *driver, const struct model *model,
                                  const struct stage_plan *stages, struct error *err);
 void driver_form_opened(struct driver *driver);
-void driver_form_deinit(struct driver *driver);
 
 /* Whether the stages have to change: then no micro-batch is to be sent. */
 bool driver_form_is_due(struct driver *driver);

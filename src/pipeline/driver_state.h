@@ -17,6 +17,7 @@
 #include "pipeline/driver.h"
 #include "pipeline/memory_watch.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/pipeline_form.h"
 #include "pipeline/schedule.h"
 #include "pipeline/sequence.h"
 #include "pipeline/slots.h"
@@ -49,9 +50,6 @@ struct driver {
     struct pipeline pipeline;
     struct microbatch *microbatches; /* n_devices of them */
     struct memory_watch memory;      /* of the devices that compute here */
-    struct stage_plan *plan;         /* as it was placed */
-    bool changes_form;               /* when memory is short (driver_form.h) */
-    uint64_t *streamed_max; /* of each stage: bytes of weights in memory, where it streams */
 
     /* the baton holder's */
     struct slot_table slots;
@@ -71,12 +69,9 @@ struct driver {
      */
     _Atomic uint64_t prompt_row_ns;
     /* driver_form.h */
-    enum memory_form form; /* of the stages */
-    bool form_is_due, is_unloaded;
+    struct pipeline_form form;
+    bool form_is_due;
     uint32_t n_unloaded; /* attempts since there were stages */
-    uint64_t form_tried_ns;
-    struct stage_plan *plan_changed; /* scratch, as are the pins */
-    struct stage_pin **pins;
 
     bool has_settled;  /* for a successor: nothing is begun any more */
     uint32_t n_cached; /* written before is_quiescent */

@@ -10,16 +10,16 @@ static const uint64_t down_ns = 500 * MS_NS, up_ns = 2000 * MS_NS, calm_ns = 500
                       forgotten_ns = 30000 * MS_NS;
 
 static const struct memory_terms steps[MEMORY_STEPS] = {
-    {1, MEMORY_AS_PLACED, false, false, "micro-batches as long as configured"},
-    {2, MEMORY_AS_PLACED, false, false, "micro-batches of half the rows"},
-    {8, MEMORY_AS_PLACED, false, false, "micro-batches of an eighth of the rows"},
-    {32, MEMORY_AS_PLACED, false, false, "micro-batches of a 32nd of the rows"},
-    {32, MEMORY_AS_PLACED, false, true, "caches that no request uses are given back"},
+    {1, MEMORY_AS_PLACED, false, false, "micro-batches as long as configured", 0},
+    {2, MEMORY_AS_PLACED, false, false, "micro-batches of half the rows", 0},
+    {8, MEMORY_AS_PLACED, false, false, "micro-batches of an eighth of the rows", 0},
+    {32, MEMORY_AS_PLACED, false, false, "micro-batches of a 32nd of the rows", 0},
+    {32, MEMORY_AS_PLACED, false, true, "caches that no request uses are given back", 0},
     {32, MEMORY_SMALL_CACHES, false, true,
-     "KV caches as q8_0; what is under way is computed again"},
-    {32, MEMORY_STREAMED, false, true, "weights from the disk, up to half of them"},
-    {32, MEMORY_ON_CPU, false, true, "computed on the CPU"},
-    {32, MEMORY_ON_CPU, true, true, "no new requests; those under way go on"},
+     "KV caches as q8_0; what is under way is computed again", 0},
+    {32, MEMORY_STREAMED, false, true, "weights from the disk, up to half of them", 0},
+    {32, MEMORY_ON_CPU, false, true, "computed on the CPU", 0},
+    {32, MEMORY_ON_CPU, true, true, "no new requests; those under way go on", 0},
 };
 
 static bool step_is_there(const struct memory_ladder *ladder, uint32_t step)
@@ -118,5 +118,19 @@ struct memory_terms memory_ladder_terms(const struct memory_ladder *ladder)
     assert(ladder->step < MEMORY_STEPS);
     struct memory_terms terms = steps[ladder->step];
     terms.form = form_of(ladder, ladder->step);
+    terms.step = ladder->step;
     return terms;
+}
+
+bool memory_ladder_can_shrink(const struct memory_ladder *ladder)
+{
+    uint32_t form = form_of(ladder, ladder->step) + 1;
+    while (form < MEMORY_FORMS && ladder->lacks[form])
+        form++;
+    return form < MEMORY_FORMS;
+}
+
+const char *memory_step_words(uint32_t step)
+{
+    return step < MEMORY_STEPS ? steps[step].words : "";
 }

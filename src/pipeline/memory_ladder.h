@@ -64,8 +64,19 @@ struct memory_terms {
     bool refuses;
     bool gives_back;   /* caches that no request uses */
     const char *words; /* for the log: what is given up */
+    uint32_t step;
+};
+
+struct memory_step { /* what is told of a ladder to who does not climb it */
+    uint32_t step;
+    enum memory_form form; /* of the stages, which change to it while … */
+    bool is_changing;      /* … this is set */
 };
 
 /* True: the step has changed. */
 bool memory_ladder_look(struct memory_ladder *ladder, const struct memory_sign *sign);
 struct memory_terms memory_ladder_terms(const struct memory_ladder *ladder);
+/* Whether there is a smaller form than the present step's: what does not fit may fit into that. */
+bool memory_ladder_can_shrink(const struct memory_ladder *ladder);
+/* What a step gives up, for people; of one that there is not, "". */
+const char *memory_step_words(uint32_t step);

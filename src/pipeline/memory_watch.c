@@ -131,6 +131,23 @@ struct memory_terms memory_watch_terms(struct memory_watch *watch)
     return terms;
 }
 
+bool memory_watch_can_shrink(struct memory_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    const bool is_changing = watch->form != memory_ladder_terms(&watch->ladder).form;
+    const bool can_shrink = is_changing || memory_ladder_can_shrink(&watch->ladder);
+    pthread_mutex_unlock(&watch->lock);
+    return can_shrink;
+}
+
+void memory_watch_step(struct memory_watch *watch, struct memory_step *out)
+{
+    pthread_mutex_lock(&watch->lock);
+    const struct memory_terms terms = memory_ladder_terms(&watch->ladder);
+    *out = (struct memory_step){terms.step, terms.form, watch->form != terms.form};
+    pthread_mutex_unlock(&watch->lock);
+}
+
 enum error_code memory_watch_refusal(struct error *err)
 {
     return error_set(err, ERROR_BUSY,

@@ -42,5 +42,8 @@ void memory_watch_lacks_caches(struct memory_watch *watch); /* none can be given
 void memory_watch_failed(struct memory_watch *watch);   /* a batch, for want of memory */
 void memory_watch_in_parts(struct memory_watch *watch); /* it was computed, but not in one */
 struct memory_terms memory_watch_terms(struct memory_watch *watch);
+/* Whether what does not fit the stages now may fit another form, or the one that they change to. */
+bool memory_watch_can_shrink(struct memory_watch *watch);
+void memory_watch_step(struct memory_watch *watch, struct memory_step *out); /* without a look */
 /* ERROR_BUSY: what is short, and what would help. */
 enum error_code memory_watch_refusal(struct error *err);

@@ -93,3 +93,13 @@ uint64_t pipeline_row_bytes(struct pipeline *pipeline, uint32_t at)
     const struct pipeline_impl *impl = pipeline->stages[at].impl;
     return impl->row_bytes ? impl->row_bytes(pipeline, at) : 0;
 }
+
+bool pipeline_memory_step(struct pipeline *pipeline, uint32_t at, struct memory_step *out)
+{
+    assert(at < pipeline->n_stages);
+    const struct pipeline_impl *impl = pipeline->stages[at].impl;
+    if (!impl->memory_step)
+        return false;
+    impl->memory_step(pipeline, at, out);
+    return true;
+}

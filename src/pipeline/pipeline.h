@@ -16,6 +16,7 @@
 
 #include "pipeline/driver.h"
 #include "pipeline/far.h"
+#include "pipeline/memory_ladder.h"
 #include "pipeline/microbatch.h"
 #include "pipeline/wire.h"
 
@@ -56,6 +57,8 @@ struct pipeline {
     struct wire_shape shape;
     _Atomic bool serves;     /* loaded: what comes out of lanes is taken */
     _Atomic bool gives_back; /* memory is short: what no slot has of a cache goes (stages here) */
+    /* On devices here rows are computed so many at a time, at most; 0: all of a micro-batch. */
+    _Atomic uint32_t part_rows;
     const struct pipeline_owner *owner;
     void *arg;
 };
@@ -93,3 +96,5 @@ enum pipeline_look pipeline_look(struct pipeline *pipeline, struct error *why);
 
 uint64_t pipeline_stage_bytes(struct pipeline *pipeline, uint32_t at); /* 0: it is far */
 uint64_t pipeline_row_bytes(struct pipeline *pipeline, uint32_t at);   /* of its KV cache */
+/* How far a stage in a lane has gone down its own ladder; false: it is not in one. */
+bool pipeline_memory_step(struct pipeline *pipeline, uint32_t at, struct memory_step *out);

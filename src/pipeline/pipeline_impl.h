@@ -43,6 +43,8 @@ struct pipeline_impl {
     /* Optional; 0. */
     uint64_t (*bytes)(struct pipeline *pipeline, uint32_t at);
     uint64_t (*row_bytes)(struct pipeline *pipeline, uint32_t at);
+    /* Optional: it has no ladder of its own. */
+    void (*memory_step)(struct pipeline *pipeline, uint32_t at, struct memory_step *out);
 };
 
 extern const struct pipeline_impl pipeline_on_device, pipeline_far;

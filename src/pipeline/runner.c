@@ -1,7 +1,9 @@
 #include "pipeline/runner.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "pipeline/pipeline_form.h"
 #include "pipeline/settings.h"
 
 #include <assert.h>
@@ -12,6 +14,14 @@ struct runner {
     struct pipeline pipeline;
     struct microbatch *microbatches;
     uint32_t n_microbatches;
+
+    /* runner_mind()'s thread's, but for `memory` */
+    struct driver_options options; /* whole */
+    struct memory_watch memory;
+    struct pipeline_form form;
+    uint32_t told_step;
+    void (*told)(void *arg, const struct memory_step *step); /* NULL: memory is not minded */
+    void *told_arg;
 
     pthread_mutex_t lock;
     pthread_cond_t returned;
@@ -43,10 +53,85 @@ static void runner_give_back(struct runner *runner, struct microbatch *microbatc
     pthread_mutex_unlock(&runner->lock);
 }
 
+/* ---- memory ---------------------------------------------------------------------------- */
+
+/* Where a smaller form may do, its rows are dropped, and so come again, rather than failed. */
+static void runner_note_memory(struct runner *runner, struct microbatch *microbatch)
+{
+    if (!runner->told || !microbatch->was_short)
+        return;
+    if (microbatch->error.code != ERROR_NO_MEMORY) {
+        memory_watch_in_parts(&runner->memory);
+        return;
+    }
+    if (memory_watch_can_shrink(&runner->memory)) {
+        for (uint32_t i = 0; i < microbatch->n_shares; i++) {
+            struct share *share = &microbatch->shares[i];
+            share->dropped |= share->failed;
+            share->failed = false;
+        }
+        microbatch->error = (struct error){0};
+    }
+    memory_watch_failed(&runner->memory);
+}
+
+void runner_watch(struct runner *runner, void (*told)(void *arg, const struct memory_step *step),
+                  void *arg)
+{
+    assert(told && !runner->told);
+    runner->told = told;
+    runner->told_arg = arg;
+    runner->form.changes = true;
+    pipeline_form_opened(&runner->form);
+    memory_watch_lacks_caches(&runner->memory); /* which are used, the driver knows */
+}
+
+static void runner_tell(struct runner *runner, bool is_changing)
+{
+    struct memory_step step;
+    memory_watch_step(&runner->memory, &step);
+    step.is_changing = is_changing;
+    runner->told_step = step.step;
+    runner->told(runner->told_arg, &step);
+}
+
+static void runner_change_form(struct runner *runner)
+{
+    struct error err = {0};
+    runner_tell(runner, true);
+    pthread_mutex_lock(&runner->lock);
+    while (runner->n_in_flight)
+        pthread_cond_wait(&runner->returned, &runner->lock);
+    pthread_mutex_unlock(&runner->lock);
+    pipeline_form_change(&runner->form, &err);
+    runner_forget(runner); /* also of stages that there are not: they are new when they come */
+    runner_tell(runner, false);
+}
+
+void runner_mind(struct runner *runner)
+{
+    assert(runner->told);
+    const struct memory_terms terms = memory_watch_terms(&runner->memory);
+    const uint32_t rows = runner->pipeline.shape.rows / terms.divisor;
+    atomic_store_explicit(&runner->pipeline.part_rows, rows ? rows : 1, memory_order_relaxed);
+    if (pipeline_form_is_due(&runner->form) && pipeline_form_may_try(&runner->form, clock_now_ns()))
+        runner_change_form(runner);
+    else if (terms.step != runner->told_step)
+        runner_tell(runner, false);
+}
+
+bool runner_is_as_placed(const struct runner *runner)
+{
+    return runner->form.form == MEMORY_AS_PLACED && !runner->form.is_unloaded;
+}
+
+/* ---- micro-batches --------------------------------------------------------------------- */
+
 /* On a device's thread: to a lane, to the next machine, or back to the driver. */
 static void runner_send_on(void *arg, struct microbatch *microbatch)
 {
     struct runner *runner = arg;
+    runner_note_memory(runner, microbatch);
     assert(runner->pipeline.far.send);
     if (!pipeline_post(&runner->pipeline, microbatch, microbatch->number)) {
         /* Back to the driver without its values, which takes hardly any memory. */
@@ -166,6 +251,12 @@ static enum error_code runner_build(struct runner *runner, const struct model *m
                           &runner->pipeline.picker, err);
     if (!code && computes)
         code = runner_make_microbatches(runner, &settings.sizes, err);
+    runner->form = (struct pipeline_form){.pipeline = &runner->pipeline,
+                                          .model = model,
+                                          .options = &runner->options,
+                                          .watch = &runner->memory};
+    if (!code)
+        code = pipeline_form_init(&runner->form, stages, err);
     if (!code)
         code = pipeline_load(&runner->pipeline, model, stages, options, err);
     return code;
@@ -183,6 +274,8 @@ enum error_code runner_open(const struct model *model, const struct stage_plan *
     if (!runner)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for a runner");
     runner->pipeline.far = *far;
+    runner->options = filled;
+    memory_watch_init(&runner->memory);
     pthread_mutex_init(&runner->lock, NULL);
     pthread_cond_init(&runner->returned, NULL);
     code = runner_build(runner, model, stages, n_stages, &filled, err);
@@ -209,6 +302,8 @@ void runner_close(struct runner *runner)
         microbatch_deinit(&runner->microbatches[i]);
     mem_free(runner->microbatches);
     mem_free(runner->pipeline.stages);
+    pipeline_form_deinit(&runner->form);
+    memory_watch_deinit(&runner->memory);
     picker_free(runner->pipeline.picker);
     pthread_cond_destroy(&runner->returned);
     pthread_mutex_destroy(&runner->lock);

@@ -24,6 +24,21 @@ enum error_code runner_open(const struct model *model, const struct stage_plan *
                             uint32_t n_stages, const struct driver_options *options,
                             const struct far *far, struct runner **out, struct error *err);
 
+/* From now on the runner minds the memory of its devices (memory_ladder.h): what is short of it is
+ * computed in smaller parts, and by stages of a smaller form (pipeline_form.h). A change of form
+ * loses what the slots held; the driver computes it again, as after runner_forget(). While there is
+ * a smaller form, a micro-batch without memory is dropped and comes again, and no request counts
+ * it. `told` says each step, and when a form begins and ends to change. Once, before the first
+ * message; then runner_mind() is to be called before each message and once a second. */
+void runner_watch(struct runner *runner, void (*told)(void *arg, const struct memory_step *step),
+                  void *arg);
+/* On the thread of runner_receive(). Looks, and where the form has to change waits for what is
+ * under way and loads the stages, which may take long. */
+void runner_mind(struct runner *runner);
+/* Whether the stages are as they were placed: only then do their caches have the rows that others
+ * expect. The same thread. */
+bool runner_is_as_placed(const struct runner *runner);
+
 /* Before the first message: the driver believes that something is in the slots, which is gone. Rows
  * are dropped (and computed anew by the driver, microbatch.h) until it has emptied their slot. */
 void runner_forget(struct runner *runner);

@@ -123,6 +123,7 @@ static enum error_code device_stage_run_parts(struct microbatch *microbatch,
         .in_width = stage_width(stage->stage),
         .out_width = last && !batch->embeddings ? stage_output_width(stage->stage)
                                                 : stage_width(stage->stage),
+        .rows_max = atomic_load_explicit(&microbatch->pipeline->part_rows, memory_order_relaxed),
         .whole = stage_reads_whole(stage->stage),
         .outputs_only = last,
     };
@@ -191,16 +192,36 @@ static void microbatch_pick_tokens(struct microbatch *microbatch, struct picker 
     }
 }
 
+/* There was no memory to open it anew (pipeline_form.h): as where a batch finds none. */
+static void device_stage_lack(struct microbatch *microbatch, struct pipeline_stage *stage)
+{
+    struct stage_attempt attempt = {0};
+    while (device_stage_wait(&attempt))
+        continue;
+    device_stage_fail(microbatch, stage);
+    if (microbatch->error.code)
+        return;
+    microbatch->was_short = true;
+    error_set(&microbatch->error, ERROR_NO_MEMORY, "stage %u: not enough memory on %s to load it",
+              microbatch->at, device_info(stage->device)->id);
+}
+
 static void device_stage_compute(struct microbatch *microbatch)
 {
     struct pipeline *pipeline = microbatch->pipeline;
     struct pipeline_stage *stage = &pipeline->stages[microbatch->at];
+    if (!stage->stage) {
+        if (microbatch->at + 1 == pipeline->n_stages)
+            microbatch_tell_picker(microbatch, pipeline->picker);
+        device_stage_lack(microbatch, stage);
+        return;
+    }
     for (uint32_t i = 0; i < microbatch->n_operations; i++)
         device_stage_operate(stage, &microbatch->operations[i]);
     if (atomic_load_explicit(&pipeline->gives_back, memory_order_relaxed))
         stage_kv_give_back(stage->stage);
     float *in = microbatch->at ? microbatch->hidden[(microbatch->at - 1) & 1] : NULL;
-    assert(stage->stage && (!microbatch->at || in));
+    assert(!microbatch->at || in);
     device_stage_drop_poisoned(microbatch, stage, in);
     bool last = microbatch->at + 1 == pipeline->n_stages;
     assert(!last || pipeline->picker);
@@ -243,7 +264,7 @@ static void device_stage_run(struct device_job *job)
 static void device_stage_send(struct pipeline *pipeline, struct microbatch *microbatch)
 {
     struct device *device = pipeline->stages[microbatch->at].device;
-    assert(device && pipeline->stages[microbatch->at].stage);
+    assert(device);
     microbatch->job.run = device_stage_run;
     device_submit(device, &microbatch->job);
 }

@@ -141,6 +141,11 @@ static uint64_t lane_stage_row_size(struct pipeline *pipeline, uint32_t at)
     return lane_row_bytes(pipeline->stages[at].lane, at);
 }
 
+static void lane_stage_memory_step(struct pipeline *pipeline, uint32_t at, struct memory_step *out)
+{
+    *out = lane_memory_step(pipeline->stages[at].lane);
+}
+
 const struct pipeline_impl pipeline_in_lane = {
     .name = "lane",
     .open = lane_stage_open,
@@ -152,4 +157,5 @@ const struct pipeline_impl pipeline_in_lane = {
     .look = lane_stage_look,
     .bytes = lane_stage_size,
     .row_bytes = lane_stage_row_size,
+    .memory_step = lane_stage_memory_step,
 };

@@ -56,6 +56,7 @@ static const struct known_path {
     {"/proc/self", FOR_ALL, SANDBOX_READ},
     {"/proc/cpuinfo", FOR_ALL, SANDBOX_READ},
     {"/proc/meminfo", FOR_ALL, SANDBOX_READ},
+    {"/proc/pressure", FOR_ALL, SANDBOX_READ},
     {"/proc/stat", FOR_ALL, SANDBOX_READ},
     {"/proc/version", FOR_ALL, SANDBOX_READ},
     {"/proc/filesystems", FOR_ALL, SANDBOX_READ},

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIM_NAME_MAX = 24, SIM_FAILURES_MAX = 4 };
+enum { SIM_NAME_MAX = 24, SIM_FAILURES_MAX = 4, SIM_OTHERS_MAX = 16 };
 
 enum sim_failure_kind {
     SIM_DIES,    /* `at` seconds after it was opened: every operation fails from then on */
@@ -31,6 +31,11 @@ enum sim_failure_kind {
 struct sim_failure {
     enum sim_failure_kind kind;
     double at;
+};
+
+struct sim_others { /* from then on other programs have so much of its memory */
+    double at_s;    /* after it was opened */
+    double bytes;
 };
 
 struct sim_spec {
@@ -48,6 +53,8 @@ struct sim_spec {
     struct plant_params heat;
     struct sim_failure failures[SIM_FAILURES_MAX];
     uint32_t n_failures;
+    struct sim_others others[SIM_OTHERS_MAX]; /* in the order of their times */
+    uint32_t n_others;
 };
 
 struct sim_file {

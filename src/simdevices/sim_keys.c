@@ -46,6 +46,7 @@ enum {
     KEY_FAIL,
     KEY_SPEED,
     KEY_CANNOT,
+    KEY_OTHERS,
     KEYS
 };
 
@@ -173,6 +174,47 @@ static enum error_code sim_keys_set_cannot(struct sim_spec *spec, struct sim_tex
                            "cannot: '%s' is no list of types such as q4_K,mxfp4", spec->cannot);
 }
 
+/* BYTES at SECONDS */
+static enum error_code sim_keys_add_others(struct sim_spec *spec, struct sim_text text,
+                                           struct error *err)
+{
+    static const char at[] = " at ";
+    static const struct sim_range bytes = {0, 0x1p50, "0B to 1024TiB"},
+                                  seconds = {0, 2.6e6, "0s to 700h"};
+    const char *found = text.size ? memmem(text.at, text.size, at, sizeof at - 1) : NULL;
+    if (!found || spec->n_others == SIM_OTHERS_MAX)
+        return error_set(err, ERROR_INVALID,
+                         "others: '%s' is not like 600MiB at 3s, or there are more than %d",
+                         sim_text_show(text).text, SIM_OTHERS_MAX);
+    struct sim_others *others = &spec->others[spec->n_others];
+    const size_t length = (size_t)(found - text.at), end = length + sizeof at - 1;
+    enum error_code code = sim_value_parse("others", (struct sim_text){text.at, length}, SIM_BYTES,
+                                           bytes, &others->bytes, err);
+    if (!code)
+        code = sim_value_parse("others", (struct sim_text){text.at + end, text.size - end},
+                               SIM_SECONDS, seconds, &others->at_s, err);
+    if (!code && spec->n_others && others->at_s < others[-1].at_s)
+        code = error_set(err, ERROR_INVALID, "others: %g s comes after %g s", others->at_s,
+                         others[-1].at_s);
+    spec->n_others += !code;
+    return code;
+}
+
+static enum error_code sim_keys_set_others(struct sim_spec *spec, struct sim_text value,
+                                           struct error *err)
+{
+    for (;;) {
+        const char *comma = value.size ? memchr(value.at, ',', value.size) : NULL;
+        const size_t length = comma ? (size_t)(comma - value.at) : value.size;
+        if (sim_keys_add_others(spec, sim_text_trim((struct sim_text){value.at, length}), err))
+            return ERROR_INVALID;
+        if (!comma)
+            return ERROR_NONE;
+        value.at += length + 1;
+        value.size -= length + 1;
+    }
+}
+
 static int find_key(struct sim_text key)
 {
     for (int i = 0; i < NUMBERS; i++) {
@@ -187,12 +229,14 @@ static int find_key(struct sim_text key)
         return KEY_SPEED;
     if (sim_text_is(key, "cannot"))
         return KEY_CANNOT;
+    if (sim_text_is(key, "others"))
+        return KEY_OTHERS;
     return sim_text_is(key, "fail") ? KEY_FAIL : KEYS;
 }
 
 static void list_keys(char *text, size_t size)
 {
-    size_t used = (size_t)snprintf(text, size, "preset, name, fail, speed, cannot");
+    size_t used = (size_t)snprintf(text, size, "preset, name, fail, speed, cannot, others");
     for (int i = 0; i < NUMBERS && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, ", %s", numbers[i].name);
 }
@@ -218,6 +262,8 @@ enum error_code sim_section_set(struct sim_section *section, struct sim_text key
         return set_failures(&section->spec, value, err);
     if (index == KEY_SPEED)
         return sim_keys_set_speed(&section->spec, value, err);
+    if (index == KEY_OTHERS)
+        return sim_keys_set_others(&section->spec, value, err);
     if (index == KEY_CANNOT)
         return sim_keys_set_cannot(&section->spec, value, err);
     return sim_value_parse(numbers[index].name, value, numbers[index].unit, numbers[index].range,

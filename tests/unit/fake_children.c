@@ -25,6 +25,7 @@ struct lane {
     struct runner *runner;
     pthread_mutex_t lock; /* one message at a time; and: */
     bool is_up, is_lost;
+    uint32_t memory_step;
     struct buffer message;
 };
 
@@ -198,6 +199,28 @@ void fake_children_kill(struct children *children, const char *device)
 void fake_children_start(struct children *children, const char *device)
 {
     each(children, device, start_lane);
+}
+
+void fake_children_step(struct children *children, const char *device, uint32_t step)
+{
+    pthread_mutex_lock(&children->lock);
+    for (struct lane *lane = children->lanes; lane; lane = lane->next) {
+        if (lane->device != gpu_find(children->gpu, device))
+            continue;
+        pthread_mutex_lock(&lane->lock);
+        lane->memory_step = step;
+        pthread_mutex_unlock(&lane->lock);
+        lane->options.changed(lane->options.changed_arg);
+    }
+    pthread_mutex_unlock(&children->lock);
+}
+
+struct memory_step lane_memory_step(struct lane *lane)
+{
+    pthread_mutex_lock(&lane->lock);
+    const struct memory_step step = {.step = lane->memory_step};
+    pthread_mutex_unlock(&lane->lock);
+    return step;
 }
 
 bool lane_take_loss(struct lane *lane, struct error *why)

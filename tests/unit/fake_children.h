@@ -11,4 +11,6 @@ struct children *fake_children_new(struct gpu *gpu); /* free() it */
 /* All lanes of the device: what they held is lost, and nothing comes back until they are started
  * again. */
 void fake_children_kill(struct children *children, const char *device);
+/* How far their processes have gone down their ladders. */
+void fake_children_step(struct children *children, const char *device, uint32_t step);
 void fake_children_start(struct children *children, const char *device);

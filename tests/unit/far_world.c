@@ -1,5 +1,8 @@
 #include "far_world.h"
 
+#include "base/clock.h"
+#include "base/timed_wait.h"
+
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +13,8 @@
 
 #include <cmocka.h>
 
+enum { MIND_NS = 100 * 1000 * 1000 };
+
 struct parcel {
     struct parcel *next;
     uint32_t machine;
@@ -17,7 +22,13 @@ struct parcel {
     _Alignas(8) char bytes[];
 };
 
+struct far_told {
+    struct far_world *far;
+    uint32_t machine;
+};
+
 struct far_network {
+    struct far_told told[FAR_MACHINES];
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
@@ -45,6 +56,34 @@ static void send_parcel(void *arg, uint32_t stage, struct buffer *message)
     pthread_mutex_unlock(&network->lock);
 }
 
+static void note_step(void *arg, const struct memory_step *step)
+{
+    struct far_told *told = arg;
+    pthread_mutex_lock(&told->far->network->lock);
+    struct far_machine *machine = &told->far->machines[told->machine];
+    machine->n_told++;
+    machine->n_changes += step->is_changing;
+    machine->step = *step;
+    pthread_mutex_unlock(&told->far->network->lock);
+}
+
+struct far_machine far_world_machine(struct far_world *far, uint32_t machine)
+{
+    pthread_mutex_lock(&far->network->lock);
+    const struct far_machine copy = far->machines[machine];
+    pthread_mutex_unlock(&far->network->lock);
+    return copy;
+}
+
+/* As a lane's thread does. */
+static void mind_all(struct far_world *far)
+{
+    for (uint32_t i = 0; far->minds_memory && i < far->n_machines; i++) {
+        if (far->runners[i])
+            runner_mind(far->runners[i]);
+    }
+}
+
 static void deliver(struct far_world *far, const struct parcel *parcel)
 {
     struct error err = {0};
@@ -67,7 +106,10 @@ static void *carry(void *arg)
     while (!network->closing || network->first) {
         struct parcel *parcel = network->first;
         if (!parcel) {
-            pthread_cond_wait(&network->changed, &network->lock);
+            timed_wait(&network->changed, &network->lock, clock_now_ns() + MIND_NS);
+            pthread_mutex_unlock(&network->lock);
+            mind_all(far);
+            pthread_mutex_lock(&network->lock);
             continue;
         }
         network->first = parcel->next;
@@ -75,6 +117,7 @@ static void *carry(void *arg)
             network->end = &network->first;
         bool cut = network->cut;
         pthread_mutex_unlock(&network->lock);
+        mind_all(far);
         if (!cut)
             deliver(far, parcel);
         free(parcel);
@@ -111,6 +154,21 @@ void far_world_say_grammars(bool (*takes_grammars)(void *arg))
     far_takes_grammars = takes_grammars;
 }
 
+static struct device *far_fallback; /* the same */
+
+void far_world_mind_memory(struct device *fallback)
+{
+    far_fallback = fallback;
+}
+
+/* Of a runner: the driver's are those of a node that has its stages in lanes. */
+static void mind_memory(struct far_world *far, uint32_t machine)
+{
+    far->network->told[machine] = (struct far_told){far, machine};
+    if (far->runners[machine] && far->minds_memory)
+        runner_watch(far->runners[machine], note_step, &far->network->told[machine]);
+}
+
 void far_world_open(struct far_world *far, const char *machines, enum activation_type type,
                     const struct driver_options *options)
 {
@@ -128,7 +186,8 @@ void far_world_open(struct far_world *far, const char *machines, enum activation
     assert_non_null(far->network);
     far->network->end = &far->network->first;
     pthread_mutex_init(&far->network->lock, NULL);
-    pthread_cond_init(&far->network->changed, NULL);
+    timed_wait_init(&far->network->changed);
+    far->minds_memory = far_fallback;
     struct error err = {0};
     for (uint32_t machine = far->n_machines; machine-- > 0;) {
         char id[16];
@@ -137,12 +196,15 @@ void far_world_open(struct far_world *far, const char *machines, enum activation
         struct stage_plan plan[FAKE_LAYERS];
         plan_for(far, machine, plan);
         enum error_code code = ERROR_NONE;
+        struct driver_options own = *options;
+        own.fallback = far_fallback;
         if (!machine)
             code = driver_open_far(fake_model(), plan, far->n_stages, options, &far->far,
                                    &far->world.driver, &err);
         else if (has_stages(plan, far->n_stages))
-            code = runner_open(fake_model(), plan, far->n_stages, options, &far->far,
+            code = runner_open(fake_model(), plan, far->n_stages, &own, &far->far,
                                &far->runners[machine], &err);
+        mind_memory(far, machine);
         if (code)
             fail_msg("machine %u: %s", machine, err.text);
     }

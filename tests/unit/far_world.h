@@ -8,6 +8,11 @@
 
 enum { FAR_MACHINES = 4 };
 
+struct far_machine {
+    struct memory_step step; /* as told last */
+    uint32_t n_told, n_changes;
+};
+
 struct far_world {
     struct world world; /* for client_submit(); its devices are the machines' */
     struct far far;
@@ -15,6 +20,8 @@ struct far_world {
     uint32_t n_stages;
     uint32_t machine_of[FAKE_LAYERS];
     struct runner *runners[FAR_MACHINES];
+    bool minds_memory;                         /* runner_watch(); set by far_world_mind_memory() */
+    struct far_machine machines[FAR_MACHINES]; /* the network's thread's */
     struct far_network *network;
 };
 
@@ -23,6 +30,11 @@ void far_world_open(struct far_world *far, const char *machines, enum activation
                     const struct driver_options *options);
 /* What far.takes_grammars is in the worlds that are opened next. */
 void far_world_say_grammars(bool (*takes_grammars)(void *arg));
+/* In the worlds that are opened next runners mind their memory, with this device to fall back to;
+ * NULL: they do not. */
+void far_world_mind_memory(struct device *fallback);
+/* What a runner has told last, on any thread. */
+struct far_machine far_world_machine(struct far_world *far, uint32_t machine);
 void far_world_cut(
     struct far_world *far); /* messages are lost from now on, and the driver is told */
 void far_world_mend(struct far_world *far); /* they arrive again, and the driver is told */

@@ -336,7 +336,7 @@ static void a_smaller_form_loses_nothing(const char *path, enum memory_form form
     generate(driver, &golden, MEMORY_AS_PLACED, &plain);
     generate(driver, &golden, form, &first);
     generate(driver, &golden, MEMORY_AS_PLACED, &second);
-    assert_int_equal(driver->form, form);
+    assert_int_equal(driver->form.form, form);
     assert_true(pipeline_stage_bytes(driver_pipeline(driver), 0) < all);
     if (exact) {
         assert_memory_equal(first.tokens, plain.tokens, sizeof plain.tokens);

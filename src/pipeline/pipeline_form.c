@@ -1,0 +1,201 @@
+#include "pipeline/pipeline_form.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "gpu/gpu.h"
+#include "model/model.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { STREAMED_LAYERS_LEAST = 3, SMALL_TYPE_BLOCK = 32 };
+
+static const uint64_t form_again_ns = 1000 * 1000 * 1000;
+
+/* ---- which forms there are ------------------------------------------------------------------- */
+
+static bool heads_fit_small_caches(const struct model *model)
+{
+    const struct hyperparameters *h = model_hyperparameters(model);
+    return h->n_head_dim_k % SMALL_TYPE_BLOCK == 0 && h->n_head_dim_v % SMALL_TYPE_BLOCK == 0;
+}
+
+/* What stays in memory of a stage's weights: half of them, or what the smallest window needs.
+ * False: that is nearly all of them. */
+static bool form_divide_stage(struct pipeline_form *form, uint32_t at, uint32_t first_layer)
+{
+    uint64_t largest = 0, layers = 0;
+    const uint64_t weights = stage_memory(form->pipeline->stages[at].stage).weights;
+    for (uint32_t k = 0; k < form->plan[at].n_layers; k++) {
+        const uint64_t bytes = model_layer_cost(form->model, first_layer + k).bytes;
+        largest = bytes > largest ? bytes : largest;
+        layers += bytes;
+    }
+    const uint64_t ends = weights > layers ? weights - layers : 0,
+                   least = ends + STREAMED_LAYERS_LEAST * largest + largest / 8; /* aligned */
+    form->streamed_max[at] = weights / 2 > least ? weights / 2 : least;
+    return form->streamed_max[at] <= weights / 8 * 7;
+}
+
+static bool form_divide_weights(struct pipeline_form *form)
+{
+    uint32_t layer = 0;
+    for (uint32_t i = 0; i < form->pipeline->n_stages; i++) {
+        if (form->plan[i].device &&
+            (form->plan[i].weights_max || !form_divide_stage(form, i, layer)))
+            return false;
+        layer += form->plan[i].n_layers;
+    }
+    return true;
+}
+
+static bool form_is_on(const struct pipeline_form *form, const struct device *device)
+{
+    for (uint32_t i = 0; i < form->pipeline->n_stages; i++) {
+        if (form->plan[i].device && form->plan[i].device != device)
+            return false;
+    }
+    return true;
+}
+
+enum error_code pipeline_form_init(struct pipeline_form *form, const struct stage_plan *stages,
+                                   struct error *err)
+{
+    const uint32_t n = form->pipeline->n_stages;
+    assert(form->model && form->options && form->watch);
+    form->plan = mem_new_array(n, sizeof *form->plan);
+    form->plans = mem_new_array(n, sizeof *form->plans);
+    form->streamed_max = mem_new_array(n, sizeof *form->streamed_max);
+    form->pins = mem_new_array(n, sizeof *form->pins);
+    if (!form->plan || !form->plans || !form->streamed_max || !form->pins)
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u stages", n);
+    memcpy(form->plan, stages, n * sizeof *stages);
+    return ERROR_NONE;
+}
+
+void pipeline_form_deinit(struct pipeline_form *form)
+{
+    mem_free(form->plan);
+    mem_free(form->plans);
+    mem_free(form->streamed_max);
+    mem_free(form->pins);
+}
+
+static uint64_t form_bytes(const struct pipeline_form *form)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < form->pipeline->n_stages; i++)
+        sum += pipeline_stage_bytes(form->pipeline, i);
+    return sum;
+}
+
+void pipeline_form_opened(struct pipeline_form *form)
+{
+    struct memory_watch *watch = form->watch;
+    const struct driver_options *options = form->options;
+    for (uint32_t i = 0; i < form->pipeline->n_stages; i++) {
+        if (form->plan[i].device)
+            memory_watch_add(watch, form->plan[i].device);
+    }
+    if (!form->changes || options->kv_type == KV_Q8_0 || options->flash == FLASH_OFF ||
+        !heads_fit_small_caches(form->model))
+        memory_watch_lacks(watch, MEMORY_SMALL_CACHES);
+    if (!form->changes || options->weights_max || !form_divide_weights(form))
+        memory_watch_lacks(watch, MEMORY_STREAMED);
+    if (!form->changes || !options->fallback || form_is_on(form, options->fallback))
+        memory_watch_lacks(watch, MEMORY_ON_CPU);
+    if (form->changes)
+        memory_watch_formed(watch, MEMORY_AS_PLACED, form_bytes(form));
+}
+
+/* ---- changing -------------------------------------------------------------------------------- */
+
+bool pipeline_form_is_due(struct pipeline_form *form)
+{
+    return form->changes &&
+           (form->is_unloaded || memory_watch_terms(form->watch).form != form->form);
+}
+
+bool pipeline_form_may_try(const struct pipeline_form *form, uint64_t now_ns)
+{
+    return !form->is_unloaded || now_ns - form->tried_ns >= form_again_ns ||
+           memory_watch_terms(form->watch).form != form->form;
+}
+
+/* Each smaller form keeps what the ones before it give up; the CPU has its own memory. */
+static void form_fill(struct pipeline_form *form, enum memory_form next,
+                      struct driver_options *options)
+{
+    const struct memory_ladder *ladder = &form->watch->ladder;
+    *options = *form->options;
+    memcpy(form->plans, form->plan, form->pipeline->n_stages * sizeof *form->plan);
+    if (next >= MEMORY_SMALL_CACHES && !ladder->lacks[MEMORY_SMALL_CACHES])
+        options->kv_type = KV_Q8_0;
+    for (uint32_t i = 0; i < form->pipeline->n_stages; i++) {
+        if (next == MEMORY_STREAMED && form->plan[i].device)
+            form->plans[i].weights_max = form->streamed_max[i];
+        if (next == MEMORY_ON_CPU && form->plan[i].device)
+            form->plans[i].device = options->fallback;
+    }
+}
+
+static bool keeps_weights(enum memory_form form)
+{
+    return form <= MEMORY_SMALL_CACHES;
+}
+
+static void form_pin(struct pipeline_form *form, enum memory_form next)
+{
+    uint32_t layer = 0;
+    const bool pins = keeps_weights(next) && keeps_weights(form->form) && !form->is_unloaded;
+    for (uint32_t i = 0; i < form->pipeline->n_stages; i++) {
+        const uint32_t n = form->plan[i].n_layers;
+        const struct stage *stage = pins ? form->pipeline->stages[i].stage : NULL;
+        form->pins[i] = stage ? stage_pin(stage, layer, n) : NULL;
+        layer += n;
+    }
+}
+
+static void form_unpin(struct pipeline_form *form)
+{
+    for (uint32_t i = 0; i < form->pipeline->n_stages; i++) {
+        stage_unpin(form->pins[i]);
+        form->pins[i] = NULL;
+    }
+}
+
+/* The ladder looks for another form; where it has none, this one is tried again. */
+static void form_failed(struct pipeline_form *form, const struct error *err)
+{
+    form->is_unloaded = true;
+    if (err->code != ERROR_NO_MEMORY && form->form != MEMORY_AS_PLACED)
+        memory_watch_lacks(form->watch, form->form);
+    memory_watch_formed(form->watch, form->form, 0);
+    memory_watch_failed(form->watch);
+    log_line(LOG_WARN, "memory", "the stages could not be opened anew: %s", err->text);
+}
+
+bool pipeline_form_change(struct pipeline_form *form, struct error *err)
+{
+    const enum memory_form next = memory_watch_terms(form->watch).form;
+    struct pipeline *pipeline = form->pipeline;
+    struct driver_options options;
+    assert(form->changes);
+    form_fill(form, next, &options);
+    form_pin(form, next);
+    pipeline_unload(pipeline);
+    form->form = next;
+    form->tried_ns = clock_now_ns();
+    const enum error_code code = pipeline_load(pipeline, form->model, form->plans, &options, err);
+    form_unpin(form);
+    form->is_unloaded = code;
+    if (code) {
+        form_failed(form, err);
+        return false;
+    }
+    for (uint32_t i = 0; i < pipeline->n_stages; i++)
+        memset(pipeline->stages[i].poisoned, 0, sizeof pipeline->stages[i].poisoned);
+    memory_watch_formed(form->watch, next, form_bytes(form));
+    return true;
+}
