@@ -40,6 +40,8 @@ bool claims_event(const Cluster__Event *event, const char *sender)
         return are_own(event->links_measured, sender);
     case CLUSTER__EVENT__KIND_STAGE_REPORTED:
         return is_sender(event->stage_reported->node, sender);
+    case CLUSTER__EVENT__KIND_MEMORY_STEPPED:
+        return is_sender(event->memory_stepped->node, sender);
     case CLUSTER__EVENT__KIND_INSTANCE_PLACED:
         return event->instance_placed->placement && event->instance_placed->placement->by_hand;
     case CLUSTER__EVENT__KIND_INSTANCE_ABANDONED:

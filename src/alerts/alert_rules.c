@@ -67,6 +67,23 @@ static const struct alert_rule rules[ALERT_KINDS] = {
             .mend = "Close what else uses it, ask for a shorter context, or unload a model with "
                     "`medley unload`.",
         },
+    [ALERT_MEMORY_SHORT] =
+        {
+            .name = "memory_short",
+            .about = ALERT_ABOUT_DEVICE,
+            .severity = ALERT_WARNING,
+            .unit = ALERT_UNIT_COUNT,
+            .usual = {.raise = 4, .clear = 0, .raise_ms = 5000, .clear_ms = 10000},
+            .min = 0,
+            .max = 7,
+            .by_node = true,
+            .reads = "steps down the ladder that is taken where memory is short",
+            .text =
+                "{subject} is short of memory: it has stepped down {value}, and gave up some of "
+                "its speed or precision",
+            .mend = "Close what else uses its memory; `medley status` says what is given up, and "
+                    "all of it comes back by itself.",
+        },
     [ALERT_DISK_FULL] =
         {
             .name = "disk_full",

@@ -138,6 +138,7 @@ enum {
     LIMIT_CLUSTER_SETTINGS = 256,
     LIMIT_CLUSTER_CERTIFICATE_BYTES = 4096, /* of an authority, in an event */
     LIMIT_CLUSTER_REMOVED = 1024,    /* ids that are never let in again; the oldest goes first */
+    LIMIT_CLUSTER_MEMORY_STEP = 64,  /* the last step of a ladder (pipeline/memory_ladder.h) */
     LIMIT_CLUSTER_ID_BYTES = 63,     /* an instance's id */
     LIMIT_CLUSTER_TEXT_BYTES = 1024, /* any name or text of an event */
     LIMIT_PIECES_SENDERS = 4,        /* members of which parts of a large message are kept */

@@ -34,6 +34,18 @@ static void say_state(struct answer *answer, yyjson_val *stage, struct buffer *o
     }
 }
 
+/* How far it has gone down the ladder (docs/offload.md). */
+static void stage_say_memory(struct answer *answer, yyjson_val *stage, struct buffer *out)
+{
+    uint64_t step;
+    const char *given = answer_text_if(answer, stage, "memory_given");
+    if (!answer_count_if(answer, stage, "memory_step", &step) || !step || !given)
+        return;
+    buffer_printf(out, " [short of memory, step %" PRIu64 ": ", step);
+    answer_clean(out, given);
+    buffer_text(out, "]");
+}
+
 void stages_text(struct answer *answer, yyjson_val *stages, bool with_states, struct buffer *out)
 {
     yyjson_val *stage;
@@ -49,5 +61,6 @@ void stages_text(struct answer *answer, yyjson_val *stages, bool with_states, st
         say_streamed(answer, stage, out);
         if (with_states)
             say_state(answer, stage, out);
+        stage_say_memory(answer, stage, out);
     }
 }

@@ -213,6 +213,25 @@ static void describe_instance(const Cluster__Event *e, struct buffer *out)
     }
 }
 
+/* A sentence is longer than a name may be. */
+static void put_sentence(struct buffer *out, const char *text)
+{
+    for (size_t n = 0; text && text[n] && n < 256; n++) {
+        const char safe = text[n] >= ' ' && text[n] <= '~' ? text[n] : '?';
+        buffer_append(out, &safe, 1);
+    }
+}
+
+static void describe_memory(const Cluster__MemoryStep *step, struct buffer *out)
+{
+    description_put(out, "memory of ", step->node, "");
+    description_put(out, " ", step->device, "");
+    description_put(out, step->step ? " is short, instance " : " is free again, instance ",
+                    step->instance, "");
+    buffer_printf(out, ", stage %u: step %u, ", step->stage, step->step);
+    put_sentence(out, step->given);
+}
+
 static void describe_setting(const Cluster__Setting *setting, struct buffer *out)
 {
     static const char drain[] = "drain/";
@@ -241,15 +260,6 @@ static void describe_audited(const Cluster__Audited *audited, struct buffer *out
     buffer_printf(out, "record: %zu entr%s", audited->n_notes, audited->n_notes == 1 ? "y" : "ies");
     if (audited->n_notes)
         description_put(out, " (", audited->notes[0]->what, ")");
-}
-
-/* A sentence is longer than a name may be. */
-static void put_sentence(struct buffer *out, const char *text)
-{
-    for (size_t n = 0; text && text[n] && n < 256; n++) {
-        const char safe = text[n] >= ' ' && text[n] <= '~' ? text[n] : '?';
-        buffer_append(out, &safe, 1);
-    }
 }
 
 static void describe_raised(const Cluster__Alert *alert, struct buffer *out)
@@ -357,6 +367,9 @@ void event_describe(const Cluster__Event *e, struct buffer *out)
         return;
     case CLUSTER__EVENT__KIND_ALERT_CLEARED:
         describe_cleared(e->alert_cleared, out);
+        return;
+    case CLUSTER__EVENT__KIND_MEMORY_STEPPED:
+        describe_memory(e->memory_stepped, out);
         return;
     case CLUSTER__EVENT__KIND__NOT_SET:
     case _CLUSTER__EVENT__KIND__CASE_IS_INT_SIZE:

@@ -38,7 +38,8 @@
     X(AUTHORITY_ROTATED, LATER, ADMIN)                                                             \
     X(AUTHORITY_RETIRED, LATER, ADMIN)                                                             \
     X(ALERT_RAISED, LATER, ANYBODY)                                                                \
-    X(ALERT_CLEARED, LATER, ANYBODY)
+    X(ALERT_CLEARED, LATER, ANYBODY)                                                               \
+    X(MEMORY_STEPPED, LATER, ANYBODY)
 
 enum { EVENT_SINCE_LATER, EVENT_SINCE_FIRST };
 enum { EVENT_SIGNED_ANYBODY, EVENT_SIGNED_ADMIN };

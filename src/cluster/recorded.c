@@ -160,6 +160,7 @@ static bool entry_of_event(const Cluster__Event *e, struct audit_entry *entry)
     case CLUSTER__EVENT__KIND_NODE_UPDATED:
     case CLUSTER__EVENT__KIND_LINKS_MEASURED:
     case CLUSTER__EVENT__KIND_STAGE_REPORTED:
+    case CLUSTER__EVENT__KIND_MEMORY_STEPPED:
     case CLUSTER__EVENT__KIND_AUDITED: /* its notes are */
     case CLUSTER__EVENT__KIND_ALERT_RAISED:
     case CLUSTER__EVENT__KIND_ALERT_CLEARED:

@@ -111,6 +111,8 @@ static const char *apply_kind(Cluster__State *s, Cluster__Event *e)
         return apply_alert_raised(s, e);
     case CLUSTER__EVENT__KIND_ALERT_CLEARED:
         return apply_alert_cleared(s, e);
+    case CLUSTER__EVENT__KIND_MEMORY_STEPPED:
+        return apply_memory_stepped(s, e);
     case CLUSTER__EVENT__KIND__NOT_SET:
     case _CLUSTER__EVENT__KIND__CASE_IS_INT_SIZE:
         break;

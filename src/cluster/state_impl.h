@@ -34,6 +34,7 @@ const char *apply_instance_placed(Cluster__State *s, Cluster__Event *e);
 const char *apply_instance_abandoned(Cluster__State *s, Cluster__Event *e);
 const char *apply_instance_stopped(Cluster__State *s, Cluster__Event *e);
 const char *apply_stage_reported(Cluster__State *s, Cluster__Event *e);
+const char *apply_memory_stepped(Cluster__State *s, Cluster__Event *e);
 
 /* ---- roles: state_roles.c ---- */
 bool roles_is_member(const Cluster__State *s, const char *id); /* it was let in */

@@ -181,6 +181,30 @@ const char *apply_stage_reported(Cluster__State *s, Cluster__Event *e)
     return NULL;
 }
 
+/* Of the placement that it is of: a new one begins as it is placed. */
+const char *apply_memory_stepped(Cluster__State *s, Cluster__Event *e)
+{
+    Cluster__MemoryStep *step = e->memory_stepped;
+    Cluster__Instance *instance = find_instance(s, step->instance, NULL);
+    Cluster__Placement *placement = instance ? of_epoch(instance, step->epoch) : NULL;
+    if (!placement || step->stage >= placement->n_stages)
+        return "memory of a stage that nobody wants any more";
+    Cluster__Stage *stage = placement->stages[step->stage];
+    if (!same_text(stage->node, step->node) || !same_text(stage->device, step->device))
+        return "memory of another node's stage";
+    if (step->step > LIMIT_CLUSTER_MEMORY_STEP || !good_text(step->given) ||
+        strlen(step->given) > LIMIT_CLUSTER_ID_BYTES)
+        return "a step of memory that cannot be";
+    if (stage->memory_step == step->step)
+        return "that is known";
+    stage->has_memory_step = true;
+    stage->memory_step = step->step;
+    char *old = stage->memory_given;
+    stage->memory_given = step->given;
+    step->given = old;
+    return NULL;
+}
+
 static void fail_lost(Cluster__State *s, Cluster__Placement *placement)
 {
     for (size_t i = 0; placement && i < placement->n_stages; i++) {

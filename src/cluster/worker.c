@@ -1,6 +1,7 @@
 #include "cluster/worker.h"
 
 #include "base/mem.h"
+#include "cluster/event_kinds.h"
 
 #include <assert.h>
 #include <string.h>
@@ -60,6 +61,25 @@ static void add_for(struct worker_round *s, enum worker_action_type type, const 
         action->from_epoch = from->epoch, action->from_stage = from->stage;
 }
 
+/* False: no memory, or no room. */
+static bool worker_add_report(struct worker_round *s, enum worker_action_type type,
+                              const struct wanted *want, Cluster__Event *event)
+{
+    event->by = (char *)(uintptr_t)s->view->node;
+    event->has_time_ms = true;
+    event->time_ms = s->view->wall_ms;
+    struct buffer bytes = {0};
+    event_encode(event, &bytes);
+    if (bytes.failed) {
+        buffer_deinit(&bytes);
+        s->failed = true;
+        return false;
+    }
+    add_for(s, type, want, NULL);
+    s->out->list[s->out->n - 1].event = bytes;
+    return true;
+}
+
 static void worker_report_stage(struct worker_round *s, const struct wanted *want,
                                 Cluster__StageState state, const char *problem)
 {
@@ -72,22 +92,37 @@ static void worker_report_stage(struct worker_round *s, const struct wanted *wan
     message.has_epoch = message.has_stage = message.has_state = true;
     message.epoch = want->placement->epoch;
     message.stage = want->index;
-    message.node = event.by = (char *)(uintptr_t)s->view->node;
+    message.node = (char *)(uintptr_t)s->view->node;
     message.state = state;
     message.problem = (char *)(uintptr_t)problem;
-    event.has_time_ms = true;
-    event.time_ms = s->view->wall_ms;
     event.kind_case = CLUSTER__EVENT__KIND_STAGE_REPORTED;
     event.stage_reported = &message;
-    struct buffer bytes = {0};
-    event_encode(&event, &bytes);
-    if (bytes.failed) {
-        buffer_deinit(&bytes);
-        s->failed = true;
+    if (worker_add_report(s, WORKER_REPORT, want, &event))
+        s->out->list[s->out->n - 1].state = state;
+}
+
+/* Once all nodes know what that is. */
+static void worker_report_memory(struct worker_round *s, const struct wanted *want,
+                                 const struct worker_stage *have)
+{
+    assert(have->state == WORKER_READY && want->index < want->placement->n_stages);
+    if (!have->memory_given || want->stage->memory_step == have->memory_step ||
+        s->out->n == WORKER_ACTIONS || state_level(s->view->state) < EVENT_ROW_MEMORY_STEPPED)
         return;
-    }
-    add_for(s, WORKER_REPORT, want, NULL);
-    s->out->list[s->out->n - 1].event = bytes;
+    Cluster__MemoryStep message = CLUSTER__MEMORY_STEP__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    message.instance = want->instance->id;
+    message.has_epoch = message.has_stage = message.has_step = true;
+    message.epoch = want->placement->epoch;
+    message.stage = want->index;
+    message.node = (char *)(uintptr_t)s->view->node;
+    message.device = want->stage->device;
+    message.step = have->memory_step;
+    message.given = (char *)(uintptr_t)have->memory_given;
+    event.kind_case = CLUSTER__EVENT__KIND_MEMORY_STEPPED;
+    event.memory_stepped = &message;
+    if (worker_add_report(s, WORKER_REPORT_MEMORY, want, &event))
+        s->out->list[s->out->n - 1].memory_step = have->memory_step;
 }
 
 static bool is(const struct worker_stage *have, const struct wanted *want)
@@ -242,6 +277,7 @@ static bool worker_go_on(struct worker_round *s, const struct wanted *want, void
         break;
     case WORKER_READY:
         worker_report_stage(s, want, CLUSTER__STAGE_STATE__READY, NULL);
+        worker_report_memory(s, want, have);
         break;
     case WORKER_FAILED:
         worker_report_stage(s, want, CLUSTER__STAGE_STATE__FAILED,

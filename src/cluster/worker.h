@@ -27,7 +27,9 @@ struct worker_stage {
     uint64_t epoch;
     uint32_t stage, first_layer, n_layers;
     enum worker_stage_state state;
-    const char *problem; /* FAILED: why */
+    const char *problem;      /* FAILED: why */
+    uint32_t memory_step;     /* READY: of the ladder where memory is short … */
+    const char *memory_given; /* … and what that gives up; NULL: not known */
 };
 
 enum worker_weights { WORKER_HAS_ALL, WORKER_LACKS, WORKER_FETCHES, WORKER_CANNOT_FETCH };
@@ -51,7 +53,8 @@ enum worker_action_type {
     WORKER_LOAD,
     WORKER_ADOPT,
     WORKER_UNLOAD,
-    WORKER_REPORT
+    WORKER_REPORT,
+    WORKER_REPORT_MEMORY
 };
 
 struct worker_action {
@@ -62,8 +65,15 @@ struct worker_action {
     const Cluster__Demand *demand; /* LOAD, ADOPT */
     uint64_t from_epoch;           /* ADOPT: whose */
     uint32_t from_stage;
-    struct buffer event; /* REPORT: to be submitted */
+    Cluster__StageState state; /* REPORT */
+    uint32_t memory_step;      /* REPORT_MEMORY */
+    struct buffer event;       /* REPORT, REPORT_MEMORY: to be submitted */
 };
+
+static inline bool worker_action_is_report(const struct worker_action *action)
+{
+    return action->type == WORKER_REPORT || action->type == WORKER_REPORT_MEMORY;
+}
 
 enum { WORKER_ACTIONS = 64 }; /* of one step; more wait for the next */
 struct worker_actions {

@@ -170,6 +170,8 @@ static void hosting_look_at_state(struct hosting *hosting, const struct state *s
 static void hosting_step_once(struct hosting *hosting, const struct state *state, uint64_t now_ms,
                               uint64_t wall_ms)
 {
+    for (struct part *part = hosting_first(hosting); part; part = part_next(part))
+        part_note_memory(part, uv_now(hosting->options.loop));
     if (!parts_step(&hosting->parts, state, now_ms, wall_ms))
         return;
     hosting_look_at_state(hosting, state);

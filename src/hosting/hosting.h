@@ -125,10 +125,13 @@ struct hosting_stage {
     uint64_t epoch;
     uint32_t stage, first_layer, n_layers;
     enum worker_stage_state state;
-    const char *problem; /* FAILED: why; READY, of a driver that waits for a stage elsewhere: for
-                            what; else NULL */
-    uint64_t bytes;      /* on the device and beside it; 0: not loaded */
+    const char *problem;  /* FAILED: why; READY, of a driver that waits for a stage elsewhere: for
+                             what; else NULL */
+    uint64_t bytes;       /* on the device and beside it; 0: not loaded */
+    uint32_t memory_step; /* of the ladder where memory is short; 0: as placed */
 };
+/* The furthest that stages on the device have gone down their ladders; 0: as placed. */
+uint32_t hosting_memory_step(const struct hosting *hosting, const char *device);
 /* Fills at most n_max; returns how many there are. */
 uint32_t hosting_stage_list(const struct hosting *hosting, struct hosting_stage *out,
                             uint32_t n_max);

@@ -218,6 +218,8 @@ static void part_mind(struct part *part)
 void hosting_mind(struct hosting *hosting)
 {
     for (struct part *part = hosting_first(hosting); part; part = part_next(part)) {
+        if (part_note_memory(part, uv_now(hosting->options.loop)))
+            hosting_tell(hosting);
         if (part->life.state == PART_READY)
             part_mind(part);
         else if (part->life.state == PART_HANDING)

@@ -35,6 +35,7 @@ struct part {
     uint32_t n_cache_jobs; /* on devices' threads: it is not closed meanwhile */
 
     struct reach reach;
+    uint64_t memory_ms[LIMIT_STAGES]; /* when the step of a stage here has changed; 0: never */
 
     _Atomic bool cancels; /* its lanes need not be loaded any more */
     _Atomic bool is_old;  /* a node with stages of it did not know grammars when last reached */
@@ -92,7 +93,9 @@ void part_new(struct hosting *hosting, const struct parts_effect *wanted); /* PA
 Cluster__Model *part_copy_model(const Cluster__Model *model);              /* NULL: no memory */
 void part_free(struct part *part);         /* holds nothing any more */
 bool part_drives(const struct part *part); /* stage 0 is here */
-void part_leave(struct part *part);        /* PARTS_LEAVE */
+/* The ladders of its stages, of which each is told once a second at most. True: one is news. */
+bool part_note_memory(struct part *part, uint64_t now_ms);
+void part_leave(struct part *part); /* PARTS_LEAVE */
 
 /* It has failed for good: gives back what it holds, then is FAILED. */
 void part_give_up(struct part *part, const struct error *why);

@@ -9,6 +9,8 @@
 #include <assert.h>
 #include <string.h>
 
+enum { MEMORY_TELL_MS = 1000 }; /* the log is for rare facts */
+
 uint64_t part_key(const char *instance)
 {
     return random_mix(fnv_text(FNV_BASIS, instance));
@@ -81,4 +83,31 @@ void part_give_up(struct part *part, const struct error *why)
 {
     parts_give_up(&part->hosting->parts, &part->life, why);
     hosting_pump(part->hosting);
+}
+
+static uint32_t part_memory_step(struct part *part, uint32_t stage)
+{
+    struct memory_step step = {0};
+    if (!pipeline_memory_step(part_pipeline(part), stage, &step) && part->driver)
+        driver_memory_step(part->driver, &step);
+    return step.step;
+}
+
+bool part_note_memory(struct part *part, uint64_t now_ms)
+{
+    bool is_changed = false;
+    if (part->life.state != PART_READY) /* while it loads, its pipeline is another thread's */
+        return false;
+    for (uint32_t i = 0; i < part->life.n_stages; i++) {
+        struct part_stage *stage = &part->life.stages[i];
+        if (!stage->here || (part->memory_ms[i] && now_ms - part->memory_ms[i] < MEMORY_TELL_MS))
+            continue;
+        const uint32_t step = part_memory_step(part, i);
+        if (step == stage->memory_step)
+            continue;
+        part->memory_ms[i] = now_ms;
+        stage->memory_step = step;
+        is_changed = true;
+    }
+    return is_changed;
 }

@@ -38,9 +38,24 @@ uint32_t hosting_stage_list(const struct hosting *hosting, struct hosting_stage 
                                : part->reach.is_waiting        ? part->problem.text
                                                                : NULL,
                     .bytes = part->life.stages[i].bytes,
+                    .memory_step = part->life.stages[i].memory_step,
                 };
             n++;
         }
     }
     return n;
+}
+
+uint32_t hosting_memory_step(const struct hosting *hosting, const char *device)
+{
+    uint32_t furthest = 0;
+    for (const struct part *part = hosting_first(hosting); part; part = part_next(part)) {
+        for (uint32_t i = 0; i < part->life.n_stages; i++) {
+            const struct part_stage *stage = &part->life.stages[i];
+            if (stage->here && part->life.state == PART_READY && stage->memory_step > furthest &&
+                strcmp(stage->device, device) == 0)
+                furthest = stage->memory_step;
+        }
+    }
+    return furthest;
 }

@@ -57,6 +57,7 @@ struct part_stage {
     uint32_t first_layer, n_layers;
     uint64_t weights_max; /* bytes that its weights may take; 0: all of them */
     uint64_t bytes;       /* the owner's */
+    uint32_t memory_step; /* the owner's: of the ladder where memory is short */
 };
 
 /* To be embedded first in what its owner has of a part. */

@@ -4,6 +4,7 @@
 #include "base/fnv.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "pipeline/memory_ladder.h"
 
 #include <assert.h>
 #include <string.h>
@@ -44,6 +45,8 @@ static struct worker_stage part_describe(const struct part_life *life, uint32_t 
     };
     if (stage.state == WORKER_FAILED)
         stage.problem = life->problem.text;
+    stage.memory_step = life->stages[i].memory_step;
+    stage.memory_given = memory_step_words(stage.memory_step);
     return stage;
 }
 
@@ -83,13 +86,11 @@ bool parts_step(struct parts *parts, const struct state *state, uint64_t now_ms,
 /* A report is made in every step until the state shows it. */
 static bool parts_was_said(struct parts *parts, const struct worker_action *action)
 {
-    Cluster__Event *event;
-    if (event_decode((const uint8_t *)action->event.data, action->event.size, &event, NULL))
-        return false;
-    const uint32_t state = event->stage_reported->state;
-    event_free(event);
+    const bool is_memory = action->type == WORKER_REPORT_MEMORY;
+    const uint32_t state = is_memory ? action->memory_step : action->state;
     const uint64_t key =
-        random_mix(fnv_text(FNV_BASIS, action->instance)) ^ (action->epoch << 8) ^ action->stage;
+        random_mix(fnv_text(is_memory ? ~FNV_BASIS : FNV_BASIS, action->instance)) ^
+        (action->epoch << 8) ^ action->stage;
     const uint32_t n_all = sizeof parts->said / sizeof *parts->said;
     uint32_t i = 0;
     while (i < parts->n_said && parts->said[i].key != key)
@@ -180,6 +181,7 @@ static bool parts_act(struct parts *parts, const struct worker_action *action,
     case WORKER_UNLOAD:
         return parts_act_unload(parts, action, out);
     case WORKER_REPORT:
+    case WORKER_REPORT_MEMORY:
         *out = (struct parts_effect){.type = PARTS_PROPOSE, .action = action};
         return !parts_was_said(parts, action);
     }
@@ -201,7 +203,7 @@ static bool parts_next_action(struct parts *parts, struct parts_effect *out)
             parts->at = 0;
         } else {
             const struct worker_action *action = &parts->actions.list[parts->at++];
-            if ((action->type == WORKER_REPORT) == parts->reports && parts_act(parts, action, out))
+            if (worker_action_is_report(action) == parts->reports && parts_act(parts, action, out))
                 return true;
         }
     }

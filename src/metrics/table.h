@@ -104,6 +104,9 @@ enum {
     X(DEVICE_CLOCK, "medley_device_clock_hertz", GAUGE, "device", "Its clock.")                    \
     X(DEVICE_MEMORY, "medley_device_memory_bytes", GAUGE, "device", "Its memory.")                 \
     X(DEVICE_MEMORY_FREE, "medley_device_memory_free_bytes", GAUGE, "device", "Of that, free.")    \
+    X(DEVICE_MEMORY_STEP, "medley_device_memory_step", GAUGE, "device",                            \
+      "How far its stages have gone down the ladder that is taken where memory is short; 0: as "   \
+      "placed.")                                                                                   \
     X(DEVICE_DUTY, "medley_device_duty_ratio", GAUGE, "device",                                    \
       "Share of its time for which its governor lets it compute now.")                             \
     X(DEVICE_GOVERNOR, "medley_device_governor_state", GAUGE, "device,state",                      \

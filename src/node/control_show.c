@@ -52,6 +52,10 @@ static void control_show_put_stages(struct daemon *daemon, yyjson_mut_doc *doc,
             yyjson_mut_obj_add_uint(doc, item, "n_streamed", stage->n_streamed);
         yyjson_mut_obj_add_str(doc, item, "state", states[stage->state <= 2 ? stage->state : 2]);
         control_show_put_text(doc, item, "problem", stage->problem);
+        if (!stage->memory_step)
+            continue;
+        yyjson_mut_obj_add_uint(doc, item, "memory_step", stage->memory_step);
+        control_show_put_text(doc, item, "memory_given", stage->memory_given);
     }
 }
 

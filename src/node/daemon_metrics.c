@@ -75,6 +75,17 @@ static void metrics_keep_offered(const struct daemon *daemon, struct heat_snapsh
     heat->n_devices = n;
 }
 
+static void metrics_write_steps(const struct daemon *daemon, struct metrics_page *page)
+{
+    const struct device *devices[LIMIT_DEVICES];
+    const uint32_t n = metrics_list_devices(daemon, devices);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *id = device_info(devices[i])->id;
+        metrics_put(page, METRIC_DEVICE_MEMORY_STEP, METRICS_LABELS(id),
+                    hosting_memory_step(daemon->hosting, id));
+    }
+}
+
 static void metrics_write_memory(const struct daemon *daemon, struct metrics_page *page)
 {
     const struct device *devices[LIMIT_DEVICES];
@@ -98,6 +109,7 @@ static void metrics_write_memory(const struct daemon *daemon, struct metrics_pag
         metrics_put(page, METRIC_DEVICE_MEMORY_FREE, METRICS_LABELS(device_info(device)->id),
                     memory.total_bytes ? (double)memory.free_bytes : NAN);
     }
+    metrics_write_steps(daemon, page);
     for (uint32_t i = 0; i < n; i++) {
         const struct device_info *info = device_info(devices[i]);
         metrics_put_reading(page, METRIC_DEVICE_BANDWIDTH, METRICS_LABELS(info->id),

@@ -5,6 +5,7 @@
 #include "node/daemon_alerts.h"
 
 #include "gpu/gpu.h"
+#include "hosting/hosting.h"
 #include "node/daemon_state.h"
 #include "node/peers.h"
 #include "pipeline/children.h"
@@ -100,6 +101,7 @@ static void tell_devices(struct daemon *daemon, struct own_tells *told)
         const struct device *device = gpu_device(gpu, i);
         const struct device_calibration *calibration = device_calibration(device);
         const char *id = device_info(device)->id;
+        own_tell(told, ALERT_MEMORY_SHORT, id, true, hosting_memory_step(daemon->hosting, id));
         if (daemon->options.children)
             own_tell(told, ALERT_DEVICE_DYING, id, true,
                      children_deaths(daemon->options.children, id, DEATHS_MS));

@@ -94,6 +94,18 @@ static void make_report(const struct state *state, Cluster__StageReport *report)
     report->problem = report->state == CLUSTER__STAGE_STATE__FAILED ? name("problem", 5) : NULL;
 }
 
+static void make_memory(const struct state *state, Cluster__MemoryStep *step)
+{
+    Cluster__StageReport report = CLUSTER__STAGE_REPORT__INIT;
+    make_report(state, &report);
+    step->instance = report.instance, step->node = report.node;
+    step->has_epoch = step->has_stage = step->has_step = true;
+    step->epoch = report.epoch, step->stage = report.stage;
+    step->device = name("gpu", 2);
+    step->step = draw(9) * (draw(20) ? 1 : 20);
+    step->given = draw(20) ? name("given", 3) : NULL;
+}
+
 static void random_bytes(struct buffer *out)
 {
     const uint32_t size = draw(40);
@@ -239,9 +251,10 @@ static void large_event(const struct state *state, Cluster__Event *e, struct buf
     Cluster__Placement placement = CLUSTER__PLACEMENT__INIT;
     Cluster__Stage stages[4], *stage_list[4];
     Cluster__StageReport report = CLUSTER__STAGE_REPORT__INIT;
+    Cluster__MemoryStep step = CLUSTER__MEMORY_STEP__INIT;
     uint8_t hash[32] = {(uint8_t)draw(2)};
     const Cluster__Instance *some = some_instance(state);
-    switch (draw(14)) {
+    switch (draw(16)) {
     case 0:
     case 1:
         make_node(&node, devices, device_list);
@@ -280,6 +293,11 @@ static void large_event(const struct state *state, Cluster__Event *e, struct buf
     case 9:
         make_placement(state, &placed, &placement, stages, stage_list);
         e->kind_case = CLUSTER__EVENT__KIND_INSTANCE_PLACED, e->instance_placed = &placed;
+        break;
+    case 10:
+    case 11:
+        make_memory(state, &step);
+        e->kind_case = CLUSTER__EVENT__KIND_MEMORY_STEPPED, e->memory_stepped = &step;
         break;
     default:
         make_report(state, &report);

@@ -52,6 +52,7 @@ static void admit(struct house *house, struct house_node *node)
     }
     record.id = record.name = name.id = node->id;
     record.has_member = true, record.member = (uint64_t)node->index + 1;
+    record.has_level = true, record.level = event_level_known();
     record.n_devices = HOUSE_DEVICES + 1, record.devices = list;
     event.kind_case = CLUSTER__EVENT__KIND_NODE_JOINED, event.node_joined = &record;
     submit(house, &event);

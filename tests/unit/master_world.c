@@ -35,6 +35,7 @@ static void submit_bytes(struct house *h, const struct buffer *bytes)
     Cluster__Event *event;
     assert_int_equal(event_decode((uint8_t *)bytes->data, bytes->size, &event, &err), ERROR_NONE);
     h->placed += event->kind_case == CLUSTER__EVENT__KIND_INSTANCE_PLACED;
+    h->memory_said += event->kind_case == CLUSTER__EVENT__KIND_MEMORY_STEPPED;
     event_free(event);
     assert_int_equal(
         state_apply(&h->state, ++h->index, (uint8_t *)bytes->data, bytes->size, &outcome, &err),
@@ -83,6 +84,7 @@ void house_make(struct house *h, uint64_t idle_ms)
         device.id = (char *)"gpu";
         node.id = node.name = name.id = (char *)(uintptr_t)house_ids[i];
         node.has_member = true, node.member = 1 + i;
+        node.has_level = true, node.level = event_level_known();
         node.n_devices = 1, node.devices = devices;
         event.kind_case = CLUSTER__EVENT__KIND_NODE_JOINED, event.node_joined = &node;
         submit(h, &event);
@@ -184,6 +186,7 @@ static void act(struct house *h, uint32_t node, const struct worker_action *acti
         }
         break;
     case WORKER_REPORT:
+    case WORKER_REPORT_MEMORY:
         submit_bytes(h, &action->event);
         break;
     }
@@ -208,7 +211,9 @@ static void worker_turn(struct house *h, uint32_t node)
                                           .first_layer = have->first_layer,
                                           .n_layers = have->n_layers,
                                           .state = have->state,
-                                          .problem = "out of memory"};
+                                          .problem = "out of memory",
+                                          .memory_step = h->memory_step[node],
+                                          .memory_given = "something"};
     }
     const struct worker_view view = {.state = &h->state,
                                      .node = house_ids[node],
@@ -221,7 +226,7 @@ static void worker_turn(struct house *h, uint32_t node)
     /* Reports change the state, which the actions' texts belong to: those last. */
     for (int reports = 0; reports < 2; reports++) {
         for (uint32_t i = 0; i < actions.n; i++) {
-            if ((actions.list[i].type == WORKER_REPORT) == reports)
+            if (worker_action_is_report(&actions.list[i]) == reports)
                 act(h, node, &actions.list[i]);
         }
     }

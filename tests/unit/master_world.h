@@ -23,6 +23,8 @@ struct house {
     uint64_t used_ms, heard_ms[NODES];
     struct have have[NODES][HAVE_MAX];
     uint32_t n_have[NODES];
+    uint32_t memory_step[NODES]; /* of their ladders */
+    uint32_t memory_said;        /* steps that were told */
     uint32_t loads, adoptions, unloads, fetches, ignored, placed;
     uint32_t max_stages;    /* of the fake planner; 0: all nodes */
     bool reverse;           /* it prefers the last nodes */

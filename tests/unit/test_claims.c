@@ -44,6 +44,15 @@ static void test_own(void **state)
     report.node = me;
     assert_true(claims_event(&event, "me"));
 
+    Cluster__MemoryStep step = CLUSTER__MEMORY_STEP__INIT;
+    event = event_of(CLUSTER__EVENT__KIND_MEMORY_STEPPED);
+    event.memory_stepped = &step;
+    assert_false(claims_event(&event, "me"));
+    step.node = other;
+    assert_false(claims_event(&event, "me"));
+    step.node = me;
+    assert_true(claims_event(&event, "me"));
+
     Cluster__Link mine = CLUSTER__LINK__INIT, theirs = CLUSTER__LINK__INIT,
                   *list[] = {&mine, &theirs};
     Cluster__Links links = CLUSTER__LINKS__INIT;

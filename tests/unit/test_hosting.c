@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -419,6 +420,42 @@ static void test_unloading_while_it_loads(void **state)
     house_close(house);
 }
 
+/* ---- memory ----------------------------------------------------------------------------- */
+
+struct step_wait {
+    struct house *house;
+    uint32_t step;
+};
+
+static bool has_step(void *arg)
+{
+    const struct step_wait *wait = arg;
+    return house_current(wait->house)->stages[1]->memory_step == wait->step;
+}
+
+static void test_steps_of_memory_are_told(void **state)
+{
+    (void)state;
+    struct house *house = house_open_with("ccc");
+    house_place(house, "0a1a");
+    house_driver(house, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct step_wait wait = {house, i % 2 ? 0 : 4 + i};
+        struct hosting_stage list[4];
+        usleep(i ? 1100 * 1000 : 0); /* they are told once a second */
+        fake_children_step(house->nodes[1].children, "toy1a", wait.step);
+        assert_true(house_run(house, has_step, &wait, 10000));
+        assert_int_equal(hosting_memory_step(house->nodes[1].hosting, "toy1a"), wait.step);
+        assert_int_equal(hosting_memory_step(house->nodes[0].hosting, "toy0a"), 0);
+        assert_int_equal(hosting_stage_list(house->nodes[1].hosting, list, 4), 1);
+        assert_int_equal(list[0].memory_step, wait.step);
+    }
+    assert_string_equal(house_current(house)->stages[1]->memory_given, memory_step_words(6));
+    assert_int_equal(house->n_ignored, 0);
+    converse(house);
+    house_close(house);
+}
+
 int main(int argc, char **argv)
 {
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
@@ -434,6 +471,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_steps_without_memory),
         cmocka_unit_test(test_closing_while_it_loads),
         cmocka_unit_test(test_unloading_while_it_loads),
+        cmocka_unit_test(test_steps_of_memory_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

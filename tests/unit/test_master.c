@@ -341,6 +341,26 @@ static void a_new_lineage_is_told_first(void **unused)
 
 /* Above the last one; and two who propose after the same one, or one who does in two terms, take
  * different ones; so does whoever places something else. */
+/* Told once, and again when it changes; a new placement begins without. */
+static void steps_of_memory_are_told(void **unused)
+{
+    struct house *h = house_that_serves(0);
+    const uint32_t ignored = h->ignored;
+    h->memory_step[1] = 4;
+    house_run(h, 2000);
+    const Cluster__Stage *stage = house_instance(h)->current->stages[1];
+    assert_int_equal(stage->memory_step, 4);
+    assert_string_equal(stage->memory_given, "something");
+    assert_int_equal(h->memory_said, 1);
+    assert_int_equal(house_instance(h)->current->stages[0]->memory_step, 0);
+    h->memory_step[1] = 0;
+    house_run(h, 2000);
+    assert_int_equal(stage->memory_step, 0);
+    assert_int_equal(h->memory_said, 2);
+    assert_int_equal(h->ignored, ignored);
+    house_drop(h);
+}
+
 static void epochs_of_different_proposers_and_placements_differ(void **unused)
 {
     const struct master_placement here = {.n_stages = 1, .stages = {{"node0", "gpu0", 0, 8}}};
@@ -416,6 +436,7 @@ int main(void)
         cmocka_unit_test(a_driver_that_does_not_hear_a_stage),
         cmocka_unit_test(who_is_suspected_is_lost),
         cmocka_unit_test(a_new_lineage_is_told_first),
+        cmocka_unit_test(steps_of_memory_are_told),
         cmocka_unit_test(epochs_of_different_proposers_and_placements_differ),
         cmocka_unit_test(cells_are_shared_where_all_devices_can),
     };
