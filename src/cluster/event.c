@@ -226,7 +226,10 @@ static void describe_memory(const Cluster__MemoryStep *step, struct buffer *out)
 {
     description_put(out, "memory of ", step->node, "");
     description_put(out, " ", step->device, "");
-    description_put(out, step->step ? " is short, instance " : " is free again, instance ",
+    description_put(out,
+                    !step->step                 ? " is free again, instance "
+                    : step->step < step->before ? " is less short, instance "
+                                                : " is short, instance ",
                     step->instance, "");
     buffer_printf(out, ", stage %u: step %u, ", step->stage, step->step);
     put_sentence(out, step->given);

@@ -112,12 +112,13 @@ static void worker_report_memory(struct worker_round *s, const struct wanted *wa
     Cluster__MemoryStep message = CLUSTER__MEMORY_STEP__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
     message.instance = want->instance->id;
-    message.has_epoch = message.has_stage = message.has_step = true;
+    message.has_epoch = message.has_stage = message.has_step = message.has_before = true;
     message.epoch = want->placement->epoch;
     message.stage = want->index;
     message.node = (char *)(uintptr_t)s->view->node;
     message.device = want->stage->device;
     message.step = have->memory_step;
+    message.before = want->stage->memory_step;
     message.given = (char *)(uintptr_t)have->memory_given;
     event.kind_case = CLUSTER__EVENT__KIND_MEMORY_STEPPED;
     event.memory_stepped = &message;

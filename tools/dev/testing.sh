@@ -127,6 +127,11 @@ verb_fuzz() {
 
 # ./dev chaos [MODE] [OPTION...]: tests/chaos/chaos.py on the release build, or with
 # CHAOS_BUILD=asan on that one.
+# ./dev chaos memory [TRACES [FIRST-SEED [AT-ONCE]]]
+chaos_memory() {
+  inside "$1/tests/chaos/memory-traces" models/demo.gguf "${3:-1}" "${2:-1000}" "${4:-16}"
+}
+
 verb_chaos() {
   local build=build/${CHAOS_BUILD:-release} patience=1 clock=
   [ "${CHAOS_BUILD:-release}" = release ] || patience=4
@@ -134,7 +139,12 @@ verb_chaos() {
   env_prepare
   npm_prepare
   build_targets=(src/cli/medley bench/delay tests/cluster/libchaosclock.so)
+  [ "${1:-}" != memory ] || build_targets=(tests/chaos/memory-traces)
   test_build "${CHAOS_BUILD:-release}" || return 1
+  if [ "${1:-}" = memory ]; then
+    chaos_memory "$build" "${@:2}"
+    return
+  fi
   inside env "${sanitizer_settings[@]}" PYTHONDONTWRITEBYTECODE=1 MEDLEY_PATIENCE=$patience \
     MEDLEY="$build/src/cli/medley" MEDLEY_MODEL=models/demo.gguf \
     CHAOS_SWITCH="$build/bench/delay" CHAOS_LOGS="$repo/build/chaos" \

@@ -1,0 +1,412 @@
+/* Others take memory of a device, and give it back, while 8 streams run on it: a seed draws how
+ * much and when. The driver here, the stages of the bundled model in their devices' own processes,
+ * the memory simulated (`others`, docs/simulated-devices.md). Half of the weights streamed is the
+ * only smaller form of these devices, and has the same bits: so every reply is compared, token by
+ * token, with what it is without others.
+ *
+ *     memory-traces MODEL [FIRST-SEED [TRACES [AT-ONCE]]]
+ *
+ * Prints, over all traces, crashes, replies with other tokens, replies lost, and how long after the
+ * last of the others had gone all was as placed again. Exit status 1: a crash, a wrong or a lost
+ * reply, or not as placed after 30 s. A trace takes some 20 s, most of it waiting. */
+#include "child_world.h"
+
+#include "base/clock.h"
+#include "base/random.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    STREAMS = 8,
+    PROMPTS = 4,
+    PROMPT = 30,
+    TOKENS = 30,
+    DEVICES = 2,
+    TRACES_MAX = 10000,
+    AT_ONCE_MAX = 64,
+    LIMIT_S = 90,
+};
+#define MIB 1048576.0
+#define MEMORY_BYTES (1024 * MIB)
+
+struct trace {
+    bool is_over; /* else it crashed */
+    uint32_t n_replies, n_wrong, n_lost, n_refused, n_deaths, furthest;
+    bool is_back;
+    double back_s;
+};
+
+static struct shared { /* by all processes of this program */
+    bool is_known;
+    double used[DEVICES][DEVICES]; /* by the number of stages less one, and the device */
+    int32_t tokens[PROMPTS][PROMPT + TOKENS];
+    struct trace traces[TRACES_MAX];
+} *shared;
+
+static struct model *model;
+
+/* ---- a world ------------------------------------------------------------------------------- */
+
+struct place {
+    struct child_world world;
+    struct gpu *gpu;
+    char path[64];
+};
+
+static _Noreturn void trace_stop(const char *what)
+{
+    fprintf(stderr, "memory-traces: %s\n", what);
+    exit(1);
+}
+
+static void place_drop(struct place *place)
+{
+    children_close(place->world.children);
+    gpu_close(place->gpu);
+    remove(place->path);
+}
+
+/* `others`: a line for each device. False: there was no memory for it. */
+static bool place_open(struct place *place, uint32_t n_stages, char others[DEVICES][256])
+{
+    struct error err = {0};
+    *place = (struct place){
+        .world = {.model = model, .n_stages = n_stages, .devices = {"sim:a", "sim:b"}},
+        .path = "/tmp/medley-traces-XXXXXX"};
+    const int descriptor = mkstemp(place->path);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
+    if (!file)
+        trace_stop("no temporary file");
+    for (int i = 0; i < DEVICES; i++)
+        fprintf(file,
+                "[%c]\nmemory = 1GiB\ndecode = 100GB/s\nflops = 100TFLOP/s\nlaunch = 15ms\n"
+                "copy = 1TB/s\n%s\n",
+                'a' + i, others[i]);
+    fclose(file);
+    if (gpu_open(&(struct gpu_options){.n_cpu_threads = 1, .sim_file = place->path}, &place->gpu,
+                 &err))
+        trace_stop(err.text);
+    const struct children_options options = {
+        .gpu = place->gpu, .sim_file = place->path, .n_cpu_threads = 1};
+    if (children_open(&options, &place->world.children, &err))
+        trace_stop(err.text);
+    place->world.options = (struct driver_options){.n_slots = STREAMS, .context = 128};
+    const enum error_code code = child_world_try(&place->world, &err);
+    if (code && code != ERROR_NO_MEMORY)
+        trace_stop(err.text);
+    if (code)
+        place_drop(place);
+    return !code;
+}
+
+static void place_close(struct place *place)
+{
+    child_world_close(&place->world);
+    place_drop(place);
+}
+
+/* ---- streams ------------------------------------------------------------------------------- */
+
+struct stream {
+    uint32_t prompt;
+    struct reply reply;
+    bool is_open;
+};
+
+static bool stream_token(void *arg, const struct token_event *event)
+{
+    struct reply *reply = &((struct stream *)arg)->reply;
+    reply->tokens[reply->n_tokens++] = event->token;
+    return true;
+}
+
+static void stream_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
+                        const struct error *err)
+{
+    struct stream *stream = arg;
+    (void)usage;
+    if (err)
+        stream->reply.error = *err;
+    atomic_store(&stream->reply.ended, 1 + (int)reason);
+}
+
+static int32_t prompt_token(uint32_t prompt, uint32_t at)
+{
+    return (int32_t)(300 + 7 * at + 131 * prompt);
+}
+
+static enum error_code stream_begin(struct stream *stream, struct driver *driver, uint32_t prompt)
+{
+    struct error err = {0};
+    stream->prompt = prompt;
+    stream->reply.n_tokens = PROMPT;
+    for (uint32_t i = 0; i < PROMPT; i++)
+        stream->reply.tokens[i] = prompt_token(prompt, i);
+    atomic_store(&stream->reply.ended, 0);
+    struct request request = {.prompt = stream->reply.tokens,
+                              .n_prompt = PROMPT,
+                              .n_predict = TOKENS,
+                              .sampler = sampler_defaults(),
+                              .handlers = {.token = stream_token, .done = stream_done},
+                              .arg = stream};
+    request.sampler.temperature = 0;
+    const enum error_code code = driver_submit(driver, &request, NULL, &err);
+    stream->is_open = !code;
+    return code;
+}
+
+/* True: it is over. */
+static bool stream_look(struct stream *stream, struct trace *trace)
+{
+    const int ended = stream->is_open ? atomic_load(&stream->reply.ended) : 0;
+    if (!ended)
+        return false;
+    stream->is_open = false;
+    trace->n_replies++;
+    if (ended != 1 + FINISH_LENGTH) {
+        fprintf(stderr, "lost: %s\n", stream->reply.error.text);
+        trace->n_lost++;
+    } else if (shared->is_known && memcmp(stream->reply.tokens, shared->tokens[stream->prompt],
+                                          sizeof shared->tokens[0]) != 0) {
+        trace->n_wrong++;
+    }
+    return true;
+}
+
+/* ---- one trace ----------------------------------------------------------------------------- */
+
+/* From `at_s` on; ends with nothing taken, and the second of that. */
+static double draw_others(uint64_t seed, double used, double at_s, char out[256])
+{
+    const double amounts[] = {0, MEMORY_BYTES - used - 8 * MIB, MEMORY_BYTES - used + 0.3 * MIB,
+                              MEMORY_BYTES - used / 2};
+    int n = snprintf(out, 256, "others = ");
+    for (uint32_t i = 0; i < 5; i++) {
+        at_s += 0.2 + 1.3 * random_unit_at(seed, 2 * i);
+        const double bytes = i == 4 ? 0 : amounts[random_at(seed, 2 * i + 1) % 4];
+        n += snprintf(out + n, 256 - (size_t)n, "%s%.3fMiB at %.2fs", i ? ", " : "", bytes / MIB,
+                      at_s);
+    }
+    return at_s;
+}
+
+/* The furthest that any device's ladder is down. */
+static uint32_t trace_step(struct place *place, struct trace *trace)
+{
+    uint32_t furthest = 0;
+    for (uint32_t i = 0; i < place->world.n_stages; i++) {
+        const struct memory_step step = lane_memory_step(place->world.lanes[i]);
+        const uint32_t at = step.step + step.is_changing;
+        furthest = at > furthest ? at : furthest;
+    }
+    trace->furthest = furthest > trace->furthest ? furthest : trace->furthest;
+    return furthest;
+}
+
+/* A busy machine may have loaded the stages only when others have taken memory: then these come
+ * later. The second when they have gone. */
+static double trace_open(struct place *place, uint64_t seed, uint32_t n_stages, uint64_t *begun_ns)
+{
+    for (double begins_s = 3; begins_s < 100; begins_s *= 4) {
+        char others[DEVICES][256] = {""};
+        double gone_s = 0;
+        for (uint32_t i = 0; i < n_stages; i++) {
+            const double end_s =
+                draw_others(seed * DEVICES + i, shared->used[n_stages - 1][i], begins_s, others[i]);
+            gone_s = end_s > gone_s ? end_s : gone_s;
+        }
+        *begun_ns = clock_now_ns();
+        if (place_open(place, n_stages, others))
+            return gone_s;
+    }
+    trace_stop("the stages are not loaded");
+}
+
+static double seconds_since(uint64_t ns)
+{
+    return (double)(clock_now_ns() - ns) / 1e9;
+}
+
+static void trace_mind(struct place *place, struct stream *streams, uint64_t seed, bool begins,
+                       struct trace *trace)
+{
+    static uint64_t n_begun;
+    struct error err = {0};
+    if (!child_world_mind(&place->world, &err))
+        trace_stop(err.text);
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        stream_look(&streams[i], trace);
+        if (begins && !streams[i].is_open)
+            trace->n_refused += stream_begin(&streams[i], place->world.driver,
+                                             random_at(seed, ++n_begun) % PROMPTS) != ERROR_NONE;
+    }
+    nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
+}
+
+static bool streams_are_open(const struct stream *streams)
+{
+    bool is_open = false;
+    for (uint32_t i = 0; i < STREAMS; i++)
+        is_open |= streams[i].is_open;
+    return is_open;
+}
+
+/* Its devices' processes count the seconds from when they open them, a moment later: so the time
+ * until all is back is a little less than what is said. */
+static void trace_run(uint64_t seed, struct trace *trace)
+{
+    static struct stream streams[STREAMS];
+    struct place place;
+    const uint32_t n_stages = seed % 4 ? 1 : 2;
+    uint64_t begun_ns;
+    const double gone_s = trace_open(&place, seed, n_stages, &begun_ns);
+    while (seconds_since(begun_ns) < LIMIT_S &&
+           (seconds_since(begun_ns) < gone_s || trace_step(&place, trace))) {
+        trace_step(&place, trace);
+        trace_mind(&place, streams, seed, true, trace);
+    }
+    trace->back_s = seconds_since(begun_ns) - gone_s;
+    trace->is_back = !trace_step(&place, trace);
+    while (seconds_since(begun_ns) < 2 * LIMIT_S && streams_are_open(streams))
+        trace_mind(&place, streams, seed, false, trace);
+    for (uint32_t i = 0; i < STREAMS; i++)
+        trace->n_lost += streams[i].is_open;
+    trace->n_deaths = place.world.n_losses;
+    if (!streams_are_open(streams))
+        place_close(&place);
+    trace->is_over = true;
+}
+
+/* ---- without others ------------------------------------------------------------------------ */
+
+static void learn(void)
+{
+    static struct stream streams[STREAMS];
+    char others[DEVICES][256] = {""};
+    struct trace trace = {0};
+    for (uint32_t n_stages = DEVICES; n_stages > 0; n_stages--) {
+        struct place place;
+        if (!place_open(&place, n_stages, others))
+            trace_stop("no memory, though nobody took any");
+        for (uint32_t i = 0; i < n_stages; i++) {
+            const struct device_memory memory =
+                device_memory(gpu_find(place.gpu, place.world.devices[i]));
+            shared->used[n_stages - 1][i] = (double)(memory.total_bytes - memory.free_bytes);
+        }
+        for (uint32_t i = 0; i < PROMPTS && n_stages == 1; i++) {
+            if (stream_begin(&streams[0], place.world.driver, i))
+                trace_stop("no reply");
+            while (!stream_look(&streams[0], &trace))
+                nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            memcpy(shared->tokens[i], streams[0].reply.tokens, sizeof shared->tokens[i]);
+        }
+        place_close(&place);
+    }
+    shared->is_known = !trace.n_lost;
+}
+
+/* ---- all of them --------------------------------------------------------------------------- */
+
+static pid_t begin_process(void (*run)(uint64_t seed, struct trace *trace), uint64_t seed,
+                           struct trace *trace)
+{
+    const pid_t pid = fork();
+    if (pid < 0)
+        trace_stop(strerror(errno));
+    if (pid)
+        return pid;
+    if (run)
+        run(seed, trace);
+    else
+        learn();
+    _exit(0);
+}
+
+static void run_all(uint64_t first, uint32_t n, uint32_t at_once)
+{
+    uint32_t n_begun = 0, n_running = 0;
+    while (n_begun < n || n_running) {
+        if (n_begun < n && n_running < at_once) {
+            begin_process(trace_run, first + n_begun, &shared->traces[n_begun]);
+            n_begun++;
+            n_running++;
+            continue;
+        }
+        if (waitpid(-1, NULL, 0) > 0)
+            n_running--;
+    }
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static bool report(uint64_t first, uint32_t n)
+{
+    static double back[TRACES_MAX];
+    struct trace sum = {0};
+    uint32_t n_crashed = 0, n_late = 0, n_down[MEMORY_STEPS + 1] = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        const struct trace *trace = &shared->traces[i];
+        const bool is_late = trace->is_over && (!trace->is_back || trace->back_s > 30);
+        n_crashed += !trace->is_over || trace->n_deaths;
+        n_late += is_late;
+        sum.n_replies += trace->n_replies, sum.n_refused += trace->n_refused;
+        sum.n_wrong += trace->n_wrong, sum.n_lost += trace->n_lost;
+        n_down[trace->furthest]++;
+        back[i] = trace->back_s;
+        if (!trace->is_over || trace->n_deaths || trace->n_wrong || trace->n_lost || is_late)
+            printf("seed %llu: %s, %u deaths, %u wrong, %u lost, back after %.1f s\n",
+                   (unsigned long long)(first + i), trace->is_over ? "over" : "CRASHED",
+                   trace->n_deaths, trace->n_wrong, trace->n_lost, trace->back_s);
+    }
+    qsort(back, n, sizeof *back, compare_doubles);
+    printf("%u traces, %u replies (%u asked again, for memory was short): %u crashes, %u wrong, "
+           "%u lost; as placed again after the others had gone, s: median %.1f, 99 %% %.1f, max "
+           "%.1f; %u later than 30 s\nfurthest step:",
+           n, sum.n_replies, sum.n_refused, n_crashed, sum.n_wrong, sum.n_lost, back[n / 2],
+           back[n * 99 / 100], back[n - 1], n_late);
+    for (uint32_t i = 0; i <= MEMORY_STEPS; i++)
+        printf(" %u:%u", i, n_down[i]);
+    printf("\n");
+    return !n_crashed && !sum.n_wrong && !sum.n_lost && !n_late;
+}
+
+static uint32_t number(int argc, char **argv, int at, uint32_t usual, uint32_t max)
+{
+    char *end = NULL;
+    const unsigned long value = argc > at ? strtoul(argv[at], &end, 10) : usual;
+    if ((end && *end) || value > max)
+        trace_stop("usage: memory-traces MODEL [FIRST-SEED [TRACES [AT-ONCE]]]");
+    return (uint32_t)value;
+}
+
+int main(int argc, char **argv)
+{
+    child_main(argc, argv);
+    struct error err = {0};
+    const uint32_t first = number(argc, argv, 2, 1, UINT32_MAX),
+                   n = number(argc, argv, 3, 20, TRACES_MAX),
+                   at_once = number(argc, argv, 4, 8, AT_ONCE_MAX);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED || argc < 2 || !n || !at_once)
+        trace_stop("usage: memory-traces MODEL [FIRST-SEED [TRACES [AT-ONCE]]]");
+    if (model_open(argv[1], &model, &err))
+        trace_stop(err.text);
+    waitpid(begin_process(NULL, 0, NULL), NULL, 0);
+    if (!shared->is_known)
+        trace_stop("no replies to compare with");
+    run_all(first, n, at_once);
+    const bool is_well = report(first, n);
+    model_close(model);
+    return !is_well;
+}
