@@ -85,12 +85,14 @@ void part_give_up(struct part *part, const struct error *why)
     hosting_pump(part->hosting);
 }
 
+/* A stage in a lane has a ladder of its own; the driver's is that of its first stage, too. */
 static uint32_t part_memory_step(struct part *part, uint32_t stage)
 {
-    struct memory_step step = {0};
-    if (!pipeline_memory_step(part_pipeline(part), stage, &step) && part->driver)
-        driver_memory_step(part->driver, &step);
-    return step.step;
+    struct memory_step own = {0}, driver = {0};
+    const bool has_own = pipeline_memory_step(part_pipeline(part), stage, &own);
+    if (part->driver && (!has_own || stage == 0))
+        driver_memory_step(part->driver, &driver);
+    return own.step > driver.step ? own.step : driver.step;
 }
 
 bool part_note_memory(struct part *part, uint64_t now_ms)
