@@ -2,8 +2,8 @@
 #pragma once
 
 #include "cli/measure.h"
+#include "model/weight_choice.h"
 #include "precision/output_file.h"
-#include "precision/weight_choice.h"
 
 struct convert_flags {
     struct measure_flags measure; /* its threads convert, too */

@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include "base/amount.h"
+#include "model/weight_type.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -29,6 +30,15 @@ bool option_u32(const struct command *command, const char *name, const char *tex
     }
     *out = (uint32_t)value;
     return true;
+}
+
+bool option_precision(const struct command *command, const char *name, const char *text, int *out)
+{
+    struct error err;
+    if (weight_type_find(text, out, &err) == ERROR_NONE)
+        return true;
+    command_misused(command, "%s: %s", name, err.text);
+    return false;
 }
 
 bool option_u64(const struct command *command, const char *name, const char *text, uint64_t *out)

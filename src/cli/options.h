@@ -98,6 +98,9 @@ bool option_u64(const struct command *command, const char *name, const char *tex
 bool option_float(const struct command *command, const char *name, const char *text,
                   float *out); /* finite */
 
+/* A type of weights, "q4_k", as enum ggml_type (model/weight_type.h). */
+bool option_precision(const struct command *command, const char *name, const char *text, int *out);
+
 /* For a command that knows no option but --json and takes one word, or none where `missing` is
  * NULL; else that is what is said when the word is not there. */
 struct option_words {

@@ -14,7 +14,7 @@
 
 static const char usage[] =
     "Usage: medley place MODEL [--context N] [--streams N] [--cells N] [--kv TYPE]\n"
-    "                    [--goal GOAL] [--idle S] [--json]\n"
+    "                    [--goal GOAL] [--precision TYPE] [--idle S] [--json]\n"
     "\n"
     "Places a model on the machines of the cluster, as medley plan forecasts it, loads it there,\n"
     "and says where it is. MODEL is a .gguf file or the name of a model that the cluster knows\n"
@@ -31,10 +31,23 @@ static const char usage[] =
     "  --kv TYPE        type of the KV cache: f16 (default), f32 or q8_0\n"
     "  --goal GOAL      latency (each token as soon as possible), throughput (the most tokens of\n"
     "                   all streams; the default), or mix\n"
+    "  --precision TYPE compute with weights of this type where it is smaller, such as q8_0 or\n"
+    "                   q4_k; each machine converts its own layers (default: as the file has "
+    "them)\n"
     "  --idle S         unload it when nobody has asked it for S seconds; 0: never\n"
     "  --json           for programs: the node's last answer\n";
 
-enum { OPTION_STREAMS = 256, OPTION_CELLS, OPTION_KV, OPTION_GOAL, OPTION_IDLE, OPTION_JSON };
+// clang-format off: one a line, so that two additions do not meet
+enum {
+    OPTION_STREAMS = 256,
+    OPTION_CELLS,
+    OPTION_KV,
+    OPTION_GOAL,
+    OPTION_PRECISION,
+    OPTION_IDLE,
+    OPTION_JSON
+};
+// clang-format on
 
 struct place_args {
     struct placing_request request;
@@ -65,6 +78,7 @@ static bool cmd_place_take_kv(const char *value, const char **kv)
 static bool cmd_place_take_option(struct place_args *args, int option, const char *value)
 {
     const struct command *command = &command_place;
+    int type;
     switch (option) {
     case 'c':
         return option_u32(command, "--context", value, 1, LIMIT_CONTEXT, &args->request.context);
@@ -76,6 +90,9 @@ static bool cmd_place_take_option(struct place_args *args, int option, const cha
         return cmd_place_take_kv(value, &args->request.kv);
     case OPTION_GOAL:
         return cmd_place_take_goal(value, &args->request.goal);
+    case OPTION_PRECISION:
+        args->request.precision = value;
+        return option_precision(command, "--precision", value, &type);
     case OPTION_IDLE:
         return option_u32(command, "--idle", value, 0, UINT32_MAX - 1, &args->request.idle_s);
     default:
@@ -91,6 +108,7 @@ static bool cmd_place_parse(int argc, char **argv, struct place_args *args)
         {"cells", required_argument, NULL, OPTION_CELLS},
         {"kv", required_argument, NULL, OPTION_KV},
         {"goal", required_argument, NULL, OPTION_GOAL},
+        {"precision", required_argument, NULL, OPTION_PRECISION},
         {"idle", required_argument, NULL, OPTION_IDLE},
         {"json", no_argument, NULL, OPTION_JSON},
         {0},
@@ -135,6 +153,7 @@ static enum error_code cmd_place_print(yyjson_doc *doc, bool says_context, struc
     answer_clean(&line, answer_text(&answer, ready, "instance"));
     buffer_text(&line, " is ready: ");
     stages_text(&answer, answer_list(&answer, ready, "stages"), false, &line);
+    stages_say_precision(&answer, ready, &line);
     if (says_context || yyjson_obj_get(ready, "cells"))
         cmd_place_say_context(&answer, ready, &line);
     enum error_code code = answer_failed(&answer, err);

@@ -8,8 +8,9 @@ struct placing_request {
     const char *model; /* a name or an absolute path */
     uint32_t context;  /* UINT32_MAX in each: the cluster's default */
     uint32_t streams, idle_s, cells;
-    const char *goal; /* NULL: the same */
-    const char *kv;   /* the same */
+    const char *goal;      /* NULL: the same */
+    const char *kv;        /* the same */
+    const char *precision; /* of the weights; NULL: as stored */
 };
 
 /* The last line of the answer, which has "ready"; what goes on until then is said on stderr where

@@ -7,7 +7,7 @@
 #include "cli/plan_cluster.h"
 #include "cli/plan_here.h"
 #include "clusterfile/cluster_file.h"
-#include "model/model.h"
+#include "model/model_precision.h"
 #include "placing/placing.h"
 #include "plan/plan_devices.h"
 #include "plan/plan_model.h"
@@ -39,6 +39,7 @@ static const char usage[] =
     "  --busy P         of the mix: the part of the time that all streams are busy, 0 to 1\n"
     "                   (default 0.5)\n"
     "  --kv TYPE        type of the KV cache: f16 (default), f32 or q8_0\n"
+    "  --precision TYPE weights of this type where it is smaller, as for medley place\n"
     "  --prompt N       prompt tokens whose prefill is forecast (default: half the context)\n"
     "  --without NODE   leave a machine out; may be repeated\n"
     "  --add SPEC       also say what one more device would give; may be repeated. By its\n"
@@ -82,6 +83,7 @@ enum {
     OPTION_GOAL,
     OPTION_BUSY,
     OPTION_KV,
+    OPTION_PRECISION,
     OPTION_PROMPT,
     OPTION_WITHOUT,
     OPTION_ADD,
@@ -101,6 +103,7 @@ static const struct option long_options[] = {
     {"goal", required_argument, NULL, OPTION_GOAL},
     {"busy", required_argument, NULL, OPTION_BUSY},
     {"kv", required_argument, NULL, OPTION_KV},
+    {"precision", required_argument, NULL, OPTION_PRECISION},
     {"prompt", required_argument, NULL, OPTION_PROMPT},
     {"without", required_argument, NULL, OPTION_WITHOUT},
     {"add", required_argument, NULL, OPTION_ADD},
@@ -211,6 +214,8 @@ static bool cmd_plan_take_option(struct plan_args *args, int option, const char 
         return take_busy(args, value);
     case OPTION_KV:
         return take_kv(args, value);
+    case OPTION_PRECISION:
+        return option_precision(self, "--precision", value, &args->driver.precision);
     case OPTION_PROMPT:
         return option_u32(self, "--prompt", value, 1, LIMIT_CONTEXT, &args->prompt);
     case OPTION_WITHOUT:
@@ -364,6 +369,7 @@ static enum error_code choose_context(const struct plan_args *args, const struct
     demand.goal = asked.goal;
     demand.streams = options->n_slots;
     demand.kv_type = (uint32_t)options->kv_type;
+    demand.precision = (uint32_t)options->precision;
     given.context = placing_context(cluster, ACTIVATION_F32, model, &demand);
     return driver_options_fill(&given, model, options, err);
 }
@@ -444,8 +450,12 @@ static enum error_code cmd_plan_answer(const struct plan_args *args, const struc
     if (!code)
         code = plan_model_init(&cost, model, options, &devices->compute,
                                plan_devices_count_embedding(&devices->cluster), err);
-    if (code)
+    if (!code)
+        code = model_at_precision(model, options->precision, &model, err);
+    if (code) {
+        plan_model_deinit(&cost);
         return code;
+    }
     ask.model = &cost.model;
     inspect_clean_text(&name, model_name(model), strlen(model_name(model)), true);
     ask.model_name = name.data ? name.data : "";
@@ -454,10 +464,11 @@ static enum error_code cmd_plan_answer(const struct plan_args *args, const struc
     code = report_sparing(&ask, devices, &report, err);
     if (!code)
         code = cmd_plan_print(&report, args, err);
-    if (!code && report.outcome == ERROR_NOT_FOUND && args->here && !args->sim && !args->json &&
+    const bool fits_not = !code && report.outcome == ERROR_NOT_FOUND && !cost.is_converted;
+    if (fits_not && args->here && !args->sim && !args->json &&
         !args->not_here) /* no disk has its layers yet */
         cmd_plan_say_stream(&report, model);
-    else if (!code && report.outcome == ERROR_NOT_FOUND && !args->here && !args->json)
+    else if (fits_not && !args->here && !args->json)
         cmd_plan_say_stream_placed(&report, &devices->cluster);
     *status = !code && report.outcome ? EXIT_FAILED : EXIT_OK;
     report_deinit(&report);

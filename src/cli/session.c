@@ -11,7 +11,7 @@
 #include "gpu/gpu.h"
 #include "heat/heat.h"
 #include "model/chat_template.h"
-#include "model/model.h"
+#include "model/model_precision.h"
 #include "plan/selection.h"
 #include "report/report.h"
 
@@ -46,6 +46,13 @@ static bool session_take_kv(const struct command *command, const struct option_r
     const bool ok = session_choose(command, row, value, words, &chosen);
     ((struct session_flags *)flags)->driver.kv_type = types[chosen];
     return ok;
+}
+
+static bool session_take_precision(const struct command *command, const struct option_row *row,
+                                   const char *value, void *flags)
+{
+    return option_precision(command, option_name(row), value,
+                            &((struct session_flags *)flags)->driver.precision);
 }
 
 static bool session_take_flash(const struct command *command, const struct option_row *row,
@@ -139,6 +146,12 @@ const struct option_row session_options[] = {
      .standard = "f16",
      .help = "type of the KV cache: %s (default), f32 or q8_0",
      .take = session_take_kv,
+     WHERE},
+    {.name = "precision",
+     .value = "TYPE",
+     .help = "compute with weights of this type where it is smaller, such as q4_k: converted\n"
+             "while they are loaded (docs/precision.md; default: as stored)",
+     .take = session_take_precision,
      WHERE},
     {.name = "flash",
      .value = "MODE",

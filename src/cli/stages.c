@@ -64,3 +64,12 @@ void stages_text(struct answer *answer, yyjson_val *stages, bool with_states, st
         stage_say_memory(answer, stage, out);
     }
 }
+
+void stages_say_precision(struct answer *answer, yyjson_val *instance, struct buffer *out)
+{
+    const char *precision = answer_text_if(answer, instance, "precision");
+    if (!precision)
+        return;
+    buffer_text(out, out->size ? ", weights as " : "weights as ");
+    answer_clean(out, precision);
+}

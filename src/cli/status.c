@@ -213,6 +213,7 @@ static void add_instance(struct answer *answer, yyjson_val *instance, struct tab
     table_cell(table, "%s", answer_text(answer, instance, "model"));
     table_cell(table, "%s", answer_text(answer, instance, "state"));
     stages_text(answer, answer_list(answer, instance, "stages"), true, &where);
+    stages_say_precision(answer, instance, &where);
     if (where.size)
         say_cells(answer, instance, &where);
     if (problem)

@@ -45,6 +45,8 @@ struct stage_options {
     bool no_repack;       /* keep the CPU's weights as stored: slower, for comparisons */
     uint64_t weights_max; /* bytes of the device that weights may take; 0: all. Layers beyond that
                              are read from the file for every batch (weight_stream.h) */
+    int precision;        /* enum ggml_type of the matrices where that is smaller than the file's
+                             (model/model_precision.h); 0: as stored. Excludes streaming */
 };
 
 struct stage_memory { /* bytes on the device */

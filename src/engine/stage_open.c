@@ -3,7 +3,7 @@
 #include "base/size_text.h"
 #include "engine/stage_state.h"
 #include "gpu/device_ggml.h"
-#include "model/model.h"
+#include "model/model_precision.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -406,6 +406,9 @@ static enum error_code stage_new(struct device *device, const struct model *mode
                                  struct error *err)
 {
     enum error_code code = check_options(model, options, err);
+    if (code)
+        return code;
+    code = model_at_precision(model, options->precision, &model, err);
     if (code)
         return code;
     struct stage *stage = mem_new(sizeof *stage);

@@ -4,7 +4,7 @@
 #include "engine/weights_load.h"
 #include "gpu/device_ggml.h"
 #include "gpu/product_ggml.h"
-#include "model/model.h"
+#include "model/model_precision.h"
 
 #include <assert.h>
 #include <ggml-alloc.h>
@@ -130,7 +130,10 @@ static struct ggml_tensor *unit_declare(struct weight_unit *unit, const struct g
                                                  (int)source->n_dims, source->ne);
     ggml_set_name(tensor, source->name);
     unit->sources[unit->n_sources++] =
-        (struct tensor_copy){.tensor = tensor, .source = source, .pool = pool};
+        (struct tensor_copy){.tensor = tensor,
+                             .source = source,
+                             .stored = model_stored(unit->model, source),
+                             .pool = pool};
     return tensor;
 }
 
@@ -269,7 +272,9 @@ bool weight_unit_is_in_place(const struct weight_unit *unit, const struct weight
     if (pool->type != weight_unit_host_type(unit) || !gguf_file_is_mapped(model_file(unit->model)))
         return false;
     for (uint32_t i = 0; i < unit->n_sources; i++) {
-        if (unit->sources[i].pool == pool && unit->sources[i].source->offset % alignment)
+        const struct tensor_copy *copy = &unit->sources[i];
+        if (copy->pool == pool &&
+            (copy->source->offset % alignment || copy->source->type != copy->stored->type))
             return false;
     }
     return true;

@@ -5,7 +5,7 @@
 #include "engine/weight_stream.h"
 #include "engine/weights_load.h"
 #include "gpu/device_ggml.h"
-#include "model/model.h"
+#include "model/model_precision.h"
 
 #include <string.h>
 
@@ -139,6 +139,12 @@ enum error_code weights_limit(struct stage_weights *weights, uint64_t bytes, str
     weights_bytes(weights, false, &all, &host);
     if (all <= bytes)
         return ERROR_NONE;
+    if (model_is_converted(weights->model))
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "weights may take %s of memory and need %s: layers are streamed as the "
+                         "file has them; leave out --precision, or use a file that `medley "
+                         "convert` made",
+                         size_text(bytes).text, size_text(all).text);
     struct weight_window_layer *layers = mem_new_array(weights->n_layers, sizeof *layers);
     weights->streamed = mem_new_array(weights->n_layers, sizeof(struct weight_unit *));
     if (!layers || !weights->streamed) {

@@ -1,6 +1,8 @@
 #include "engine/weights_load.h"
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "engine/weight_convert.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -52,6 +54,11 @@ static void copy_say_progress(struct copy_job *job, uint64_t size)
                  (unsigned long long)(after >> 20), (unsigned long long)(job->n_bytes >> 20));
 }
 
+static bool copy_converts(const struct tensor_copy *copy)
+{
+    return copy->source->type != copy->stored->type;
+}
+
 static void *copy_run(void *arg)
 {
     struct copy_job *job = arg;
@@ -64,13 +71,39 @@ static void *copy_run(void *arg)
             touch_pages(job->file, source->offset, source->size);
             copy_say_progress(job, source->size);
         }
-        if (job->sources[i].mapped)
+        if (job->sources[i].mapped || copy_converts(&job->sources[i]))
             continue;
         ggml_backend_tensor_set(job->sources[i].tensor, gguf_file_bytes(job->file) + source->offset,
                                 0, source->size);
         release_pages(job->file, source->offset, source->size);
         copy_say_progress(job, source->size);
     }
+}
+
+/* One tensor after the other, so that there is room for one only. */
+static enum error_code copy_convert_all(struct copy_job *job, uint32_t n_threads, struct error *err)
+{
+    enum error_code code = ERROR_NONE;
+    const uint64_t start_ns = clock_now_ns();
+    const long n_processors = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t before = 0, after = 0;
+    if (n_threads <= 1 && n_processors > 1)
+        n_threads = (uint32_t)n_processors;
+    for (uint32_t i = 0; i < job->n_sources && !code; i++) {
+        const struct tensor_copy *copy = &job->sources[i];
+        if (!copy_converts(copy))
+            continue;
+        code = weight_convert(copy, job->file, n_threads, err);
+        release_pages(job->file, copy->stored->offset, copy->stored->size);
+        copy_say_progress(job, copy->source->size);
+        before += copy->stored->size;
+        after += copy->source->size;
+    }
+    if (before && !code)
+        log_line(LOG_INFO, "engine", "converted %llu MiB of weights to %llu MiB in %.1f s",
+                 (unsigned long long)(before >> 20), (unsigned long long)(after >> 20),
+                 (double)(clock_now_ns() - start_ns) * 1e-9);
+    return code;
 }
 
 enum error_code weights_copy(const struct tensor_copy *sources, uint32_t n_sources,
@@ -89,7 +122,8 @@ enum error_code weights_copy(const struct tensor_copy *sources, uint32_t n_sourc
     copy_run(&job); /* this thread copies too, so no thread at all is still right */
     for (uint32_t i = 0; i < n_started; i++)
         pthread_join(threads[i], NULL);
-    return gguf_file_check_whole(file, err);
+    const enum error_code code = copy_convert_all(&job, n_threads, err);
+    return code ? code : gguf_file_check_whole(file, err);
 }
 
 void weights_advise_huge_pages(ggml_backend_buffer_t buffer)

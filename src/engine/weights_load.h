@@ -1,4 +1,5 @@
-/* Copying tensors from the mapped file into their buffers. */
+/* Copying tensors from the mapped file into their buffers, converted where the stage has them in
+ * another type. */
 #pragma once
 
 #include "base/error.h"
@@ -11,12 +12,14 @@ struct weight_pool;
 
 struct tensor_copy {
     struct ggml_tensor *tensor;
-    const struct gguf_tensor *source;
+    const struct gguf_tensor *source; /* as it is here */
+    const struct gguf_tensor *stored; /* as the file has it; another type: it is converted */
     const struct weight_pool *pool;
     bool mapped; /* it lies in the mapped file itself: nothing to copy */
 };
 
-/* Copies every tensor that is not mapped, on `n_threads` threads; each tensor's pages of the file
+/* Copies every tensor that is not mapped, on `n_threads` threads, and converts on as many as the
+ * machine has for it; each tensor's pages of the file
  * are given back to the system when it is done, so that the file does not count twice. With
  * `touches` the pages of what is mapped are read in now, and not when they are first used. Says in
  * the log how far it is. */

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "gpu/gpu.h"
 #include "model/model.h"
+#include "model/model_precision.h"
 
 #include <assert.h>
 #include <string.h>
@@ -130,6 +131,9 @@ static enum error_code part_make_plan(struct part *part, struct error *err)
     if (part->options.kv_type > KV_Q8_0)
         return error_set(err, ERROR_UNSUPPORTED, "this version does not know KV cache type %d",
                          (int)part->options.kv_type);
+    if (!model_precision_is_known(part->options.precision))
+        return error_set(err, ERROR_UNSUPPORTED, "this version does not know weights of type %d",
+                         part->options.precision);
     for (uint32_t i = 0; i < part->life.n_stages; i++) {
         const struct part_stage *stage = &part->life.stages[i];
         part->plan[i] =

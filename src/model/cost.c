@@ -80,7 +80,7 @@ uint64_t model_weight_bytes(const struct model *model)
 {
     uint64_t sum = 0;
     for (uint64_t i = 0; i < gguf_file_tensor_count(model_file(model)); i++)
-        sum += gguf_file_tensor(model_file(model), i)->size;
+        sum += model_tensor_at(model, i)->size;
     return sum;
 }
 

@@ -2,19 +2,11 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
+#include "model/model_state.h"
 
 #include <ggml.h>
 #include <stdio.h>
 #include <string.h>
-
-struct model {
-    struct gguf_file *file;
-    const struct architecture *architecture;
-    struct hyperparameters hyperparameters;
-    char name[128];
-    const struct gguf_tensor *outside[TENSOR_ROLE_COUNT];   /* roles outside the layers */
-    const struct gguf_tensor *(*layers)[TENSOR_ROLE_COUNT]; /* [n_layers] */
-};
 
 const struct gguf_tensor *model_tensor(const struct model *model, enum tensor_role role,
                                        uint32_t layer)
@@ -215,7 +207,9 @@ enum error_code model_open_file(struct gguf_file *file, struct model **out, stru
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the model");
     }
     model->file = file;
-    enum error_code code = find_architecture(model, err);
+    enum error_code code = model_versions_open(model, err);
+    if (!code)
+        code = find_architecture(model, err);
     if (!code)
         code = hyperparameters_read(model->architecture, file, &model->hyperparameters, err);
     if (!code)
@@ -251,6 +245,7 @@ void model_close(struct model *model)
 {
     if (!model)
         return;
+    model_versions_close(model);
     mem_free(model->layers);
     gguf_file_close(model->file);
     mem_free(model);
@@ -281,7 +276,7 @@ const char *model_type_name(const struct model *model)
     uint64_t bytes[GGML_TYPE_COUNT] = {0};
     int most = GGML_TYPE_F32;
     for (uint64_t i = 0; i < gguf_file_tensor_count(model->file); i++) {
-        const struct gguf_tensor *tensor = gguf_file_tensor(model->file, i);
+        const struct gguf_tensor *tensor = model_tensor_at(model, i);
         bytes[tensor->type] += tensor->size;
         if (bytes[tensor->type] > bytes[most])
             most = tensor->type;

@@ -37,6 +37,9 @@ const struct gguf_tensor *model_tensor(const struct model *model, enum tensor_ro
  * nothing. */
 const struct gguf_tensor *model_head(const struct model *model);
 
+/* The file's tensors by its order; at another precision as that has them (model_precision.h). */
+const struct gguf_tensor *model_tensor_at(const struct model *model, uint64_t index);
+
 /* "Q4_K", "F32", …: the type that most of the weights' bytes have. */
 const char *model_type_name(const struct model *model);
 

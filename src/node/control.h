@@ -91,6 +91,9 @@ void control_propose_answer(struct conversation *conversation, Cluster__Event *e
                             const char *name, yyjson_mut_doc *answer);
 /* A text of the request; NULL: not there, null, or no text. */
 const char *control_text(yyjson_val *root, const char *key);
+/* A type of weights (model/weight_type.h), as enum ggml_type; 0: not there, or as stored. False:
+ * there is none of that name. */
+bool control_weight_type(yyjson_val *root, const char *key, uint32_t *type, struct error *err);
 /* A whole number of the request, at most `max`; missing or null: `otherwise`. False: it is none,
  * and the conversation has ended with an error. */
 bool control_number(struct conversation *conversation, yyjson_val *root, const char *key,

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "library/resolve.h"
 #include "model/model.h"
+#include "model/weight_type.h"
 #include "node/catalogue.h"
 #include "placement/problem.h"
 #include "plan/plan_model.h"
@@ -352,6 +353,15 @@ static bool control_models_take_kv(yyjson_val *request, struct place_demand *wan
     return ok;
 }
 
+bool control_weight_type(yyjson_val *root, const char *key, uint32_t *type, struct error *err)
+{
+    const char *name = control_text(root, key);
+    int found = 0;
+    const bool ok = !name || weight_type_find(name, &found, err) == ERROR_NONE;
+    *type = (uint32_t)found;
+    return ok;
+}
+
 void control_place(struct conversation *conversation, yyjson_val *request)
 {
     struct error err;
@@ -368,7 +378,8 @@ void control_place(struct conversation *conversation, yyjson_val *request)
                                     .cells = (uint32_t)cells,
                                     .idle_ms = idle_s * 1000};
     if (!control_models_take_goal(request, wanted, &err) ||
-        !control_models_take_kv(request, wanted, &err)) {
+        !control_models_take_kv(request, wanted, &err) ||
+        !control_weight_type(request, "precision", &wanted->precision, &err)) {
         control_fail(conversation, &err);
     } else if (layers && !yyjson_is_null(layers)) {
         wanted->is_by_hand = true;

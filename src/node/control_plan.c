@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "hosting/part_options.h"
 #include "model/model.h"
+#include "model/model_precision.h"
 #include "node/catalogue.h"
 #include "node/lead.h"
 #include "placing/placing.h"
@@ -93,7 +94,8 @@ static void plan_put_stream(const struct plan_job *job, const struct report *rep
     const struct placement_problem *problem = &report->cluster_problem.problem;
     struct plan_stream_placement stream;
     struct buffer text = {0};
-    if (job->given.n_stages || !placing_stream_of(&job->cluster, problem, &stream))
+    if (job->given.n_stages || job->cost.is_converted ||
+        !placing_stream_of(&job->cluster, problem, &stream))
         return;
     plan_stream_place_text(problem, &stream, &text);
     yyjson_mut_val *object = yyjson_mut_obj_add_obj(doc, root, "streamed");
@@ -327,14 +329,18 @@ static bool plan_take_kv(struct conversation *conversation, yyjson_val *request,
 {
     const char *name = control_text(request, "kv");
     enum kv_type type = KV_F16;
-    struct error err;
+    struct error err = {0};
     if (name && plan_kv_type_find(name, &type, &err)) {
         control_fail(conversation, &err);
         return false;
     }
     out->has_kv_type = name != NULL;
     out->kv_type = type;
-    return true;
+    if (control_weight_type(request, "precision", &out->precision, &err))
+        out->has_precision = out->precision != 0;
+    else
+        control_fail(conversation, &err);
+    return !err.code;
 }
 
 /* As `place` would ask for it; a context of 0: nobody gave one. False: the conversation has ended
@@ -384,6 +390,8 @@ static enum error_code plan_fill_model(struct plan_job *job, const struct model 
     job->ask.demand.goal = (enum placement_goal)demand->goal;
     job->ask.demand.busy = demand->goal == PLACEMENT_MIX ? 0.5 : 0;
     job->ask.kv_types = plan_kv_types(model, options.kv_type);
+    if (!code)
+        code = model_at_precision(model, options.precision, &model, err);
     job->ask.weight_bytes = model_weight_bytes(model);
     return code;
 }

@@ -8,6 +8,7 @@
 #include "hosting/part_options.h"
 #include "join/admission.h"
 #include "mesh/probe.h"
+#include "model/model_precision.h"
 #include "node/catalogue.h"
 #include "node/finder.h"
 #include "node/lead.h"
@@ -182,6 +183,9 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
     if (instance->demand->kv_type <= KV_Q8_0)
         yyjson_mut_obj_add_strcpy(doc, object, "kv",
                                   plan_kv_type((enum kv_type)instance->demand->kv_type).name);
+    if (instance->demand->precision)
+        yyjson_mut_obj_add_strcpy(doc, object, "precision",
+                                  model_precision_name((int)instance->demand->precision));
     yyjson_mut_obj_add_uint(doc, object, "epoch", instance->current ? instance->current->epoch : 0);
     control_show_put_stages(daemon, doc, object, instance->current);
     put_forecast(daemon, doc, object, instance);

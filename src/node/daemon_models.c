@@ -118,6 +118,8 @@ void daemon_demand(struct daemon *daemon, const char *model, const struct place_
     out->goal = wanted && wanted->has_goal ? wanted->goal : PLACEMENT_THROUGHPUT;
     out->has_kv_type = wanted && wanted->has_kv_type;
     out->kv_type = out->has_kv_type ? wanted->kv_type : 0;
+    out->has_precision = wanted && wanted->precision;
+    out->precision = out->has_precision ? wanted->precision : 0;
     if (wanted && wanted->context)
         out->context_tokens = wanted->context;
     else if (wanted && (wanted->is_by_hand || wanted->cells))
@@ -177,7 +179,8 @@ bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *
                        (!wanted->streams || wanted->streams == instance->demand->streams) &&
                        (!wanted->cells || kv_cells(wanted->cells) == instance->demand->cells) &&
                        (!wanted->has_goal || wanted->goal == instance->demand->goal) &&
-                       (!wanted->has_kv_type || wanted->kv_type == instance->demand->kv_type));
+                       (!wanted->has_kv_type || wanted->kv_type == instance->demand->kv_type) &&
+                       (!wanted->precision || wanted->precision == instance->demand->precision));
 }
 
 bool daemon_keeps(const struct daemon *daemon, const Cluster__Instance *instance,

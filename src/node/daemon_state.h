@@ -201,6 +201,7 @@ struct place_demand {
     uint32_t goal;     /* enum placement_goal */
     bool has_kv_type;  /* else as usual: f16 */
     uint32_t kv_type;  /* enum kv_type */
+    uint32_t precision; /* of the weights: enum ggml_type; 0: as stored */
     uint64_t idle_ms;
 };
 /* The instance of a model, wanted from now on. ERROR_NOT_FOUND: no such model. */

@@ -27,6 +27,7 @@ static void put_options(const struct driver_options *options, struct buffer *out
     bytes_put(out, options->no_prefix_reuse, 1);
     bytes_put(out, options->weights_max, 8);
     bytes_put(out, options->cells, 4);
+    bytes_put(out, (uint32_t)options->precision, 1);
 }
 
 static void put_stages(const struct child_word *word, struct buffer *out)
@@ -205,6 +206,7 @@ static void get_options(struct bytes_reader *reader, struct driver_options *opti
     options->no_prefix_reuse = get_below(reader, 1, 1);
     options->weights_max = bytes_get(reader, 8);
     options->cells = get_below(reader, 4, LIMIT_POOL_CELLS);
+    options->precision = (int)get_below(reader, 1, UINT8_MAX);
 }
 
 static void get_stages(struct bytes_reader *reader, struct child_word *word)

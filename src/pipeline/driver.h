@@ -53,6 +53,8 @@ struct driver_options {
     bool no_prefix_reuse;
     uint64_t weights_max; /* bytes of a stage's weights in its device's memory; 0: all. The rest is
                              streamed from the file (engine/stage.h) */
+    int precision;        /* enum ggml_type of the weights where that is smaller than the file's; 0:
+                             as stored (engine/stage.h) */
     struct device *fallback; /* where stages go that find no memory on their own devices: the CPU's;
                                 NULL: nowhere */
 };

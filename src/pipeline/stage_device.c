@@ -297,6 +297,7 @@ static void device_stage_run_opening(struct device_job *job)
         .flash = options->flash,
         .no_repack = options->no_repack,
         .weights_max = own_max ? own_max : options->weights_max,
+        .precision = options->precision,
     };
     opening->code =
         stage_open(stage->device, opening->model, &stage_options, &stage->stage, &opening->error);

@@ -57,7 +57,7 @@ bool placing_stream(void *self, struct master_placement *out)
 {
     struct placing *p = self;
     struct plan_stream_placement stream;
-    if (!placing_stream_of(&p->cluster, &p->posed.problem, &stream))
+    if (p->model.is_converted || !placing_stream_of(&p->cluster, &p->posed.problem, &stream))
         return false;
     *out = (struct master_placement){0};
     master_placement_of(&stream.placement, p->names, out);

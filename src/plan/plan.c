@@ -220,7 +220,8 @@ static enum error_code plan_fill(struct plan *plan, const struct model *model,
     struct error why = {0};
     code = solve_sparing(plan, request, &options, &why);
     const bool is_limited = options.weights_max && weights_of(&plan->problem) > options.weights_max;
-    if (request->may_stream && (code == ERROR_NOT_FOUND || (!code && is_limited))) {
+    const bool may_stream = request->may_stream && !plan->model.is_converted;
+    if (may_stream && (code == ERROR_NOT_FOUND || (!code && is_limited))) {
         struct error no_stream;
         if (plan_try_stream(plan, model, request, &no_stream) == ERROR_NONE)
             return ERROR_NONE;

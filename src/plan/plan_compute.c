@@ -47,6 +47,7 @@ static uint64_t plan_compute_measure_stage(struct measuring *self, uint32_t firs
         .kv_type = self->options->kv_type,
         .flash = self->options->flash,
         .no_repack = self->options->no_repack,
+        .precision = self->options->precision,
     };
     struct stage_memory memory = {0};
     if (!self->code)

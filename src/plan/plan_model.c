@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "engine/batch_shape.h"
-#include "model/model.h"
+#include "model/model_precision.h"
 #include "plan/plan_compute.h"
 
 #include <stdio.h>
@@ -150,6 +150,9 @@ enum error_code plan_model_init(struct plan_model *out, const struct model *mode
 {
     const struct hyperparameters *h = model_hyperparameters(model);
     *out = (struct plan_model){0};
+    enum error_code code = model_at_precision(model, options->precision, &model, err);
+    if (code)
+        return code;
     if (!heads_allow(model, options->kv_type))
         return error_set(err, ERROR_UNSUPPORTED,
                          "a %s KV cache needs heads of a multiple of %u values, and this model's "
@@ -162,7 +165,6 @@ enum error_code plan_model_init(struct plan_model *out, const struct model *mode
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the costs of %u layers",
                          h->n_layers);
     struct placement_model *cost = &out->model;
-    enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < h->n_layers && !code; i++)
         code = add_layer(cost, &out->layers[i], model, i, options, err);
     if (!code)
@@ -171,6 +173,7 @@ enum error_code plan_model_init(struct plan_model *out, const struct model *mode
         plan_model_deinit(out);
         return code;
     }
+    out->is_converted = model_is_converted(model);
     cost->n_layers = h->n_layers;
     cost->layers = out->layers;
     cost->expert_share = h->n_experts ? (double)h->n_experts_used / h->n_experts : 0;

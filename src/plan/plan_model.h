@@ -33,6 +33,7 @@
 struct plan_model { /* a zeroed one is empty */
     struct placement_model model;
     struct placement_layer *layers; /* what model.layers points to */
+    bool is_converted;              /* while it is loaded: its layers cannot be streamed */
 };
 
 /* `options` as driver_options_fill() leaves them. ERROR_UNSUPPORTED: more than PLACEMENT_TYPES_MAX

@@ -5,8 +5,8 @@
  * its feed-forward. Who measures is the caller, who can run models. */
 #pragma once
 
+#include "model/weight_choice.h"
 #include "precision/budget.h"
-#include "precision/weight_choice.h"
 
 enum { FIT_GROUPS_FINE = 96, FIT_NO_GROUP = UINT32_MAX };
 

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "base/buffer.h"
-#include "precision/weight_choice.h"
+#include "model/weight_choice.h"
 
 enum { TYPE_LIST_BYTES_MAX = 16 << 20 };
 

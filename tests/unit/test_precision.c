@@ -2,11 +2,11 @@
  * and how it ends when the file or the wish is wrong. */
 #include "gguf_oracle.h"
 
+#include "model/weight_choice.h"
 #include "model/weight_type.h"
 #include "precision/convert.h"
 #include "precision/divergence.h"
 #include "precision/output_file.h"
-#include "precision/weight_choice.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

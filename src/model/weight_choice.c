@@ -1,4 +1,4 @@
-#include "precision/weight_choice.h"
+#include "model/weight_choice.h"
 
 #include "base/mem.h"
 #include "model/architecture.h"
