@@ -55,6 +55,14 @@ static bool session_take_precision(const struct command *command, const struct o
                             &((struct session_flags *)flags)->driver.precision);
 }
 
+static bool session_take_precision_allowed(const struct command *command,
+                                           const struct option_row *row, const char *value,
+                                           void *flags)
+{
+    return option_precision(command, option_name(row), value,
+                            &((struct session_flags *)flags)->driver.precision_allowed);
+}
+
 static bool session_take_flash(const struct command *command, const struct option_row *row,
                                const char *value, void *flags)
 {
@@ -152,6 +160,12 @@ const struct option_row session_options[] = {
      .help = "compute with weights of this type where it is smaller, such as q4_k: converted\n"
              "while they are loaded (docs/precision.md; default: as stored)",
      .take = session_take_precision,
+     WHERE},
+    {.name = "allow-precision",
+     .value = "TYPE",
+     .help = "weights may become of this type while memory is short or a device is hot\n"
+             "(docs/precision.md; default: never)",
+     .take = session_take_precision_allowed,
      WHERE},
     {.name = "flash",
      .value = "MODE",
@@ -348,6 +362,22 @@ static enum error_code load_beside_vocabulary(struct session *session,
     return code;
 }
 
+/* On the sampling thread. */
+static void session_on_precision(void *arg, struct device *device, bool lower)
+{
+    struct session *session = arg;
+    driver_ask_lower(session->driver, device, lower);
+}
+
+static enum error_code session_govern(struct session *session, const struct session_flags *flags,
+                                      struct error *err)
+{
+    const bool allowed = flags->driver.precision_allowed;
+    const struct heat_options options = {.on_precision = allowed ? session_on_precision : NULL,
+                                         .arg = session};
+    return heat_open(session->gpu, &options, &session->heat, err);
+}
+
 /* As the flags say, before anything is made of the model. */
 static enum error_code session_stretch(struct session *session, const struct session_flags *flags,
                                        struct error *err)
@@ -388,7 +418,7 @@ enum error_code session_open(const char *path, const struct session_flags *flags
     if (!code)
         code = load_beside_vocabulary(out, flags, err);
     if (!code && !flags->is_measured && !flags->no_governor)
-        code = heat_open(out->gpu, NULL, &out->heat, err);
+        code = session_govern(out, flags, err);
     notice_end(&notice);
     if (code)
         session_close(out);

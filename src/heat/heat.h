@@ -6,10 +6,10 @@
  * heat_latest(). Whatever changes is logged.
  *
  * A governor that sees heat coming asks for lower precision before it takes duty away.
- * heat_options.on_precision hears that; the wish is logged and shown in any case. Medley itself has
- * nobody who answers: the weights' and the cache's types are chosen when a model is loaded, and
- * converting them means to read, compute and write every byte on a device that is about to be too
- * hot. So the governor goes on to its next measure, the duty, 5 s later.
+ * heat_options.on_precision hears that; the wish is logged and shown in any case. A driver answers
+ * it where its owner allows another type of weights (pipeline/driver_form.h): the processor
+ * converts them once. Where nobody answers, or that is not enough, the governor goes on to its next
+ * measure, the duty, 5 s later.
  *
  * Threading: heat_open() and heat_close() belong to one thread; heat_latest() to any. Close it
  * before whatever waits for jobs of the devices (a driver): a paused device would hold that up. */

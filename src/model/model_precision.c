@@ -161,6 +161,14 @@ const struct gguf_tensor *model_tensor_at(const struct model *model, uint64_t in
     return model->original ? &model->tensors[index] : gguf_file_tensor(model->file, index);
 }
 
+bool model_is_smaller_at(const struct model *model, int precision, int than)
+{
+    const struct model *smaller, *larger;
+    return precision && !model_at_precision(model, precision, &smaller, NULL) &&
+           !model_at_precision(model, than, &larger, NULL) &&
+           model_weight_bytes(smaller) < model_weight_bytes(larger);
+}
+
 bool model_precision_is_known(int precision)
 {
     return !precision || weight_type_file_type(precision) != UINT32_MAX;

@@ -19,6 +19,8 @@ enum error_code model_at_precision(const struct model *model, int precision,
 bool model_is_converted(const struct model *model);
 /* The tensor as the file has it. */
 const struct gguf_tensor *model_stored(const struct model *model, const struct gguf_tensor *tensor);
+/* Whether it takes less at this precision than at another; false where one is not known. */
+bool model_is_smaller_at(const struct model *model, int precision, int than);
 bool model_precision_is_known(int precision); /* 0, too */
 /* "q4_k"; "as stored" for 0. */
 const char *model_precision_name(int precision);

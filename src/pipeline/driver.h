@@ -55,6 +55,8 @@ struct driver_options {
                              streamed from the file (engine/stage.h) */
     int precision;        /* enum ggml_type of the weights where that is smaller than the file's; 0:
                              as stored (engine/stage.h) */
+    int precision_allowed;   /* another type that is smaller still, for which the owner has given
+                                leave when memory is short or a device is hot; 0: none */
     struct device *fallback; /* where stages go that find no memory on their own devices: the CPU's;
                                 NULL: nowhere */
 };
@@ -146,6 +148,11 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
 /* Asks that a request end; its `done` will come with FINISH_CANCELLED unless it has ended before.
  * Unknown ids are ignored. */
 void driver_cancel(struct driver *driver, uint64_t id);
+
+/* A device of its stages gets hot, or no longer does: while any of them is, weights are of the type
+ * that options.precision_allowed says, from the next micro-batch on. Said once for each change; a
+ * device that has no stage of it counts for nothing. */
+void driver_ask_lower(struct driver *driver, const struct device *device, bool lower);
 
 struct driver_stats driver_stats(const struct driver *driver);
 

@@ -22,6 +22,11 @@ void driver_form_opened(struct driver *driver)
         memory_watch_lacks_caches(&driver->memory);
 }
 
+void driver_ask_lower(struct driver *driver, const struct device *device, bool lower)
+{
+    pipeline_form_ask_lower(&driver->form, device, lower);
+}
+
 bool driver_form_is_due(struct driver *driver)
 {
     driver->form_is_due = pipeline_form_is_due(&driver->form);

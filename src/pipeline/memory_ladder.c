@@ -18,6 +18,7 @@ static const struct memory_terms steps[MEMORY_STEPS] = {
     {32, MEMORY_SMALL_CACHES, false, true,
      "KV caches as q8_0; what is under way is computed again", 0},
     {32, MEMORY_STREAMED, false, true, "weights from the disk, up to half of them", 0},
+    {32, MEMORY_LOWER, false, true, "weights of the type that --allow-precision says", 0},
     {32, MEMORY_ON_CPU, false, true, "computed on the CPU", 0},
     {32, MEMORY_ON_CPU, true, true, "no new requests; those under way go on", 0},
 };

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "gpu/gpu.h"
-#include "model/model.h"
+#include "model/model_precision.h"
 
 #include <assert.h>
 #include <string.h>
@@ -71,6 +71,7 @@ enum error_code pipeline_form_init(struct pipeline_form *form, const struct stag
     if (!form->plan || !form->plans || !form->streamed_max || !form->pins)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u stages", n);
     memcpy(form->plan, stages, n * sizeof *stages);
+    form->precision = form->options->precision;
     return ERROR_NONE;
 }
 
@@ -103,6 +104,11 @@ void pipeline_form_opened(struct pipeline_form *form)
         memory_watch_lacks(watch, MEMORY_SMALL_CACHES);
     if (!form->changes || options->weights_max || !form_divide_weights(form))
         memory_watch_lacks(watch, MEMORY_STREAMED);
+    form->can_lower =
+        form->changes &&
+        model_is_smaller_at(form->model, options->precision_allowed, options->precision);
+    if (!form->can_lower)
+        memory_watch_lacks(watch, MEMORY_LOWER);
     if (!form->changes || !options->fallback || form_is_on(form, options->fallback))
         memory_watch_lacks(watch, MEMORY_ON_CPU);
     if (form->changes)
@@ -111,10 +117,29 @@ void pipeline_form_opened(struct pipeline_form *form)
 
 /* ---- changing -------------------------------------------------------------------------------- */
 
+void pipeline_form_ask_lower(struct pipeline_form *form, const struct device *device, bool lower)
+{
+    bool is_own = false;
+    for (uint32_t i = 0; i < form->pipeline->n_stages; i++)
+        is_own = is_own || form->plan[i].device == device;
+    if (is_own && lower)
+        atomic_fetch_add(&form->n_hot, 1);
+    else if (is_own)
+        atomic_fetch_sub(&form->n_hot, 1);
+}
+
+static int precision_due(const struct pipeline_form *form, enum memory_form next)
+{
+    const bool is_hot = atomic_load(&form->n_hot) > 0;
+    const bool lower = form->can_lower && (is_hot || next == MEMORY_LOWER);
+    return lower ? form->options->precision_allowed : form->options->precision;
+}
+
 bool pipeline_form_is_due(struct pipeline_form *form)
 {
-    return form->changes &&
-           (form->is_unloaded || memory_watch_terms(form->watch).form != form->form);
+    const enum memory_form next = memory_watch_terms(form->watch).form;
+    return form->changes && (form->is_unloaded || next != form->form ||
+                             precision_due(form, next) != form->precision);
 }
 
 bool pipeline_form_may_try(const struct pipeline_form *form, uint64_t now_ns)
@@ -123,7 +148,8 @@ bool pipeline_form_may_try(const struct pipeline_form *form, uint64_t now_ns)
            memory_watch_terms(form->watch).form != form->form;
 }
 
-/* Each smaller form keeps what the ones before it give up; the CPU has its own memory. */
+/* Each smaller form keeps what the ones before it give up, but that converted weights are not
+ * streamed; the CPU has its own memory. */
 static void form_fill(struct pipeline_form *form, enum memory_form next,
                       struct driver_options *options)
 {
@@ -132,8 +158,10 @@ static void form_fill(struct pipeline_form *form, enum memory_form next,
     memcpy(form->plans, form->plan, form->pipeline->n_stages * sizeof *form->plan);
     if (next >= MEMORY_SMALL_CACHES && !ladder->lacks[MEMORY_SMALL_CACHES])
         options->kv_type = KV_Q8_0;
+    options->precision = precision_due(form, next);
+    const bool is_lower = options->precision != form->options->precision;
     for (uint32_t i = 0; i < form->pipeline->n_stages; i++) {
-        if (next == MEMORY_STREAMED && form->plan[i].device)
+        if (next == MEMORY_STREAMED && !is_lower && form->plan[i].device)
             form->plans[i].weights_max = form->streamed_max[i];
         if (next == MEMORY_ON_CPU && form->plan[i].device)
             form->plans[i].device = options->fallback;
@@ -145,10 +173,11 @@ static bool keeps_weights(enum memory_form form)
     return form <= MEMORY_SMALL_CACHES;
 }
 
-static void form_pin(struct pipeline_form *form, enum memory_form next)
+static void form_pin(struct pipeline_form *form, enum memory_form next, int precision)
 {
     uint32_t layer = 0;
-    const bool pins = keeps_weights(next) && keeps_weights(form->form) && !form->is_unloaded;
+    const bool pins = keeps_weights(next) && keeps_weights(form->form) &&
+                      precision == form->precision && !form->is_unloaded;
     for (uint32_t i = 0; i < form->pipeline->n_stages; i++) {
         const uint32_t n = form->plan[i].n_layers;
         const struct stage *stage = pins ? form->pipeline->stages[i].stage : NULL;
@@ -169,11 +198,28 @@ static void form_unpin(struct pipeline_form *form)
 static void form_failed(struct pipeline_form *form, const struct error *err)
 {
     form->is_unloaded = true;
-    if (err->code != ERROR_NO_MEMORY && form->form != MEMORY_AS_PLACED)
+    if (err->code != ERROR_NO_MEMORY && form->precision != form->options->precision) {
+        form->can_lower = false;
+        memory_watch_lacks(form->watch, MEMORY_LOWER);
+    } else if (err->code != ERROR_NO_MEMORY && form->form != MEMORY_AS_PLACED) {
         memory_watch_lacks(form->watch, form->form);
+    }
     memory_watch_formed(form->watch, form->form, 0);
     memory_watch_failed(form->watch);
     log_line(LOG_WARN, "memory", "the stages could not be opened anew: %s", err->text);
+}
+
+static void form_say_precision(const struct pipeline_form *form, int before)
+{
+    if (form->precision == before)
+        return;
+    if (form->precision == form->options->precision)
+        log_line(LOG_WARN, "precision", "weights are %s again",
+                 form->precision ? model_precision_name(form->precision) : "as stored");
+    else
+        log_line(LOG_WARN, "precision", "weights are %s from now on, as --allow-precision says: %s",
+                 model_precision_name(form->precision),
+                 atomic_load(&form->n_hot) ? "a device is hot" : "memory is short");
 }
 
 bool pipeline_form_change(struct pipeline_form *form, struct error *err)
@@ -183,9 +229,11 @@ bool pipeline_form_change(struct pipeline_form *form, struct error *err)
     struct driver_options options;
     assert(form->changes);
     form_fill(form, next, &options);
-    form_pin(form, next);
+    form_pin(form, next, options.precision);
+    const int before = form->precision;
     pipeline_unload(pipeline);
     form->form = next;
+    form->precision = options.precision;
     form->tried_ns = clock_now_ns();
     const enum error_code code = pipeline_load(pipeline, form->model, form->plans, &options, err);
     form_unpin(form);
@@ -196,6 +244,9 @@ bool pipeline_form_change(struct pipeline_form *form, struct error *err)
     }
     for (uint32_t i = 0; i < pipeline->n_stages; i++)
         memset(pipeline->stages[i].poisoned, 0, sizeof pipeline->stages[i].poisoned);
-    memory_watch_formed(form->watch, next, form_bytes(form));
+    /* what the form takes is told of the weights that belong to it */
+    const bool is_plain = (next == MEMORY_LOWER) == (form->precision != form->options->precision);
+    memory_watch_formed(form->watch, next, is_plain ? form_bytes(form) : 0);
+    form_say_precision(form, before);
     return true;
 }

@@ -43,9 +43,9 @@ struct fake_faults {
 void fake_set_faults(struct fake_faults faults);
 void fake_fail_next(uint32_t layer); /* the next forward of the stage with that layer fails, once */
 void fake_set_memory(uint32_t rows); /* forwards of more rows find no memory; UINT32_MAX: all do */
-/* Bytes of a device; a stage takes 1000 a layer for its weights, or weights_max where that is less,
- * and as much for its caches, with Q8_0 half of it; on a device called "cpu" nothing. With less
- * there is no opening, and no computing. UINT32_MAX: no limit */
+/* Bytes of a device; a stage takes 1000 a layer for its weights, 250 at any other precision, or
+ * weights_max where that is less, and as much for its caches, with Q8_0 half of it; on a device
+ * called "cpu" nothing. With less there is no opening, and no computing. UINT32_MAX: no limit */
 void fake_set_room(uint32_t bytes);
 void fake_block(bool blocked); /* forwards wait while it is set */
 uint32_t fake_stages_open(void);

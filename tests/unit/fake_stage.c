@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "engine/batch_shape.h"
 #include "engine/kv_map.h"
+#include "model/model_precision.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -58,6 +59,24 @@ struct layer_cost model_layer_cost(const struct model *model, uint32_t layer)
     return (struct layer_cost){.bytes = 1000};
 }
 
+bool model_is_smaller_at(const struct model *model, int precision, int than)
+{
+    (void)model;
+    return precision && !than;
+}
+
+const char *model_precision_name(int precision)
+{
+    return precision ? "small" : "as stored";
+}
+
+static uint64_t fake_weights(const struct stage_options *options)
+{
+    const uint64_t all = (options->precision ? 250 : 1000) * (uint64_t)options->n_layers;
+    assert(!options->precision || !options->weights_max); /* nothing converted is streamed */
+    return options->weights_max && options->weights_max < all ? options->weights_max : all;
+}
+
 void fake_set_faults(struct fake_faults wanted)
 {
     pthread_mutex_lock(&lock);
@@ -94,8 +113,7 @@ static bool has_room(const struct device *device, const struct stage_options *op
 {
     const uint32_t all = 1000 * options->n_layers,
                    caches = options->kv_type == KV_Q8_0 ? all / 2 : all;
-    const uint64_t weights =
-        options->weights_max && options->weights_max < all ? options->weights_max : all;
+    const uint64_t weights = fake_weights(options);
     return strcmp(device_info(device)->id, "cpu") == 0 ||
            weights + caches <= atomic_load(&room_bytes);
 }
@@ -223,8 +241,7 @@ void stage_close(struct stage *stage)
 
 struct stage_memory stage_memory(const struct stage *stage)
 {
-    const uint64_t all = 1000 * stage->options.n_layers, most = stage->options.weights_max;
-    return (struct stage_memory){.weights = most && most < all ? most : all};
+    return (struct stage_memory){.weights = fake_weights(&stage->options)};
 }
 
 bool stage_is_first(const struct stage *stage)

@@ -165,13 +165,17 @@ static void test_no_pool_gives_nothing_back(void **state)
 /* ---- smaller forms of the stages ------------------------------------------------------------- */
 
 static struct device *fallback;
+static int allowed; /* precision */
 
 static void open_forms(struct world *world, uint32_t n_stages)
 {
     fallback = fake_device_open("cpu", 1000000, 0);
     world_open(world, n_stages, n_stages,
-               &(struct driver_options){
-                   .n_slots = CLIENTS, .context = CONTEXT, .batch_rows = 64, .fallback = fallback});
+               &(struct driver_options){.n_slots = CLIENTS,
+                                        .context = CONTEXT,
+                                        .batch_rows = 64,
+                                        .precision_allowed = allowed,
+                                        .fallback = fallback});
 }
 
 static void close_forms(struct world *world)
@@ -199,12 +203,14 @@ static void test_each_form_is_taken_when_memory_asks_for_it(void **state)
     static const struct {
         uint32_t room;
         enum memory_form form;
-    } cases[] = {{16000, MEMORY_AS_PLACED},
-                 {12000, MEMORY_SMALL_CACHES},
-                 {8000, MEMORY_STREAMED},
-                 {100, MEMORY_ON_CPU}};
+        int allowed;
+    } cases[] = {{16000, MEMORY_AS_PLACED}, {12000, MEMORY_SMALL_CACHES},
+                 {8000, MEMORY_STREAMED},   {6000, MEMORY_ON_CPU},
+                 {6000, MEMORY_LOWER, 12},  {8000, MEMORY_STREAMED, 12},
+                 {100, MEMORY_ON_CPU, 12}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct world world;
+        allowed = cases[i].allowed;
         open_forms(&world, 1);
         fake_block(true); /* they are all under way when memory goes */
         submit_all(&world, 50 + i);
@@ -212,8 +218,60 @@ static void test_each_form_is_taken_when_memory_asks_for_it(void **state)
         fake_block(false);
         check_all();
         assert_int_equal(form_now(&world), cases[i].form);
+        assert_int_equal(world.driver->precision, cases[i].form == MEMORY_LOWER ? 12 : 0);
         close_forms(&world);
     }
+    allowed = 0;
+}
+
+/* A hot device's wish is answered where that is allowed, and taken back with it; every reply is
+ * whole and right. */
+static void test_lower_precision_while_a_device_is_hot(void **state)
+{
+    (void)state;
+    for (int is_allowed = 0; is_allowed < 2; is_allowed++) {
+        struct world world;
+        allowed = is_allowed ? 12 : 0;
+        open_forms(&world, 2);
+        const struct device *hot = world.driver->plan[1].device;
+        fake_block(true);
+        submit_all(&world, 900);
+        driver_ask_lower(world.driver, hot, true);
+        driver_ask_lower(world.driver, fallback, true); /* has no stage here */
+        fake_block(false);
+        check_all();
+        assert_int_equal(world.driver->precision, allowed);
+        assert_int_equal(form_now(&world), MEMORY_AS_PLACED);
+        driver_ask_lower(world.driver, hot, false);
+        submit_all(&world, 901);
+        check_all();
+        assert_int_equal(world.driver->precision, 0);
+        close_forms(&world);
+    }
+    allowed = 0;
+}
+
+/* Both at once: what that form would stream is not. */
+static void test_hot_and_short(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t room;
+        enum memory_form form;
+    } cases[] = {{8000, MEMORY_SMALL_CACHES}, {5000, MEMORY_ON_CPU}};
+    allowed = 12;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct world world;
+        open_forms(&world, 1);
+        driver_ask_lower(world.driver, world.driver->plan[0].device, true);
+        fake_set_room(cases[i].room);
+        submit_all(&world, 31 + i);
+        check_all();
+        assert_int_equal(world.driver->precision, 12);
+        assert_int_equal(form_now(&world), cases[i].form);
+        close_forms(&world);
+    }
+    allowed = 0;
 }
 
 /* The way back, of a driver that is in use: as placed within 30 s of the last time that memory was
@@ -290,6 +348,8 @@ int main(void)
         cmocka_unit_test(test_idle_caches_are_given_back),
         cmocka_unit_test(test_no_pool_gives_nothing_back),
         cmocka_unit_test(test_each_form_is_taken_when_memory_asks_for_it),
+        cmocka_unit_test(test_lower_precision_while_a_device_is_hot),
+        cmocka_unit_test(test_hot_and_short),
         cmocka_unit_test(test_back_up_when_memory_is_there_again),
         cmocka_unit_test(test_forms_lose_no_token_whatever_others_take),
         cmocka_unit_test(test_whatever_others_take),
