@@ -73,9 +73,9 @@ static const struct alert_rule rules[ALERT_KINDS] = {
             .about = ALERT_ABOUT_DEVICE,
             .severity = ALERT_WARNING,
             .unit = ALERT_UNIT_COUNT,
-            .usual = {.raise = 4, .clear = 0, .raise_ms = 5000, .clear_ms = 10000},
+            .usual = {.raise = 5, .clear = 0, .raise_ms = 5000, .clear_ms = 10000},
             .min = 0,
-            .max = 7,
+            .max = 9,
             .by_node = true,
             .reads = "steps down the ladder that is taken where memory is short",
             .text =

@@ -185,7 +185,9 @@ enum {
     LIMIT_POOL_CELLS = 1 << 30,       /* that they share */
     LIMIT_BATCH_ROWS = 8192,          /* rows of one micro-batch */
     LIMIT_QUEUED_REQUESTS = 1024,
-    LIMIT_CARRIER_ENDS = 64, /* instances of which one node has a part */
+    LIMIT_CARRIER_ENDS = 64,     /* instances of which one node has a part */
+    LIMIT_PLACING_SEARCH_S = 60, /* that somebody may give the leader: another may wait for it */
+    LIMIT_SCORE_WEIGHT = 1000,   /* of devices in the order in which they are tried */
 
     /* KV caches on their way from one placement to the next (pipeline/cache_wire.h) */
     LIMIT_CACHE_TOKENS = 1 << 20,        /* of all slots together; the others are computed anew */

@@ -1,11 +1,12 @@
 /* medley place: a model is placed in the cluster and loaded, before anybody asks for it. */
+#include "base/amount.h"
 #include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/model_word.h"
 #include "cli/options.h"
 #include "cli/placing_watch.h"
 #include "cli/stages.h"
-#include "placement/problem.h"
+#include "placement/score.h"
 #include "plan/plan_model.h"
 
 #include <getopt.h>
@@ -14,12 +15,15 @@
 
 static const char usage[] =
     "Usage: medley place MODEL [--context N] [--streams N] [--cells N] [--kv TYPE]\n"
-    "                    [--goal GOAL] [--precision TYPE] [--idle S] [--json]\n"
+    "                    [--goal GOAL] [--precision TYPE] [--idle S] [options] [--json]\n"
     "\n"
     "Places a model on the machines of the cluster, as medley plan forecasts it, loads it there,\n"
     "and says where it is. MODEL is a .gguf file or the name of a model that the cluster knows\n"
     "(medley status). Without this command, the first request places a model, and it is unloaded\n"
     "when nobody has asked it for half an hour.\n"
+    "\n"
+    "A model that is there already keeps what was asked for before, until medley unload; options\n"
+    "that differ place it anew.\n"
     "\n"
     "  -c, --context N  tokens of prompt and answer together (default: what fits, 512 at least,\n"
     "                   up to the model's)\n"
@@ -35,6 +39,14 @@ static const char usage[] =
     "                   q4_k; each machine converts its own layers (default: as the file has "
     "them)\n"
     "  --idle S         unload it when nobody has asked it for S seconds; 0: never\n"
+    "  --weights-memory SIZE\n"
+    "                   of each stage's weights, at most, such as 8GiB; layers beyond are read\n"
+    "                   from the disk for every batch (docs/offload.md)\n"
+    "  --score-weights LIST\n"
+    "                   what counts in the order in which the leader's search tries devices,\n"
+    "                   such as memory=60,compute=10 (docs/planning.md)\n"
+    "  --time-limit S   of that search, in seconds, 60 at most (default 5, and a placement at\n"
+    "                   most 2 % slower than the best can be ends it)\n"
     "  --json           for programs: the node's last answer\n";
 
 // clang-format off: one a line, so that two additions do not meet
@@ -45,7 +57,10 @@ enum {
     OPTION_GOAL,
     OPTION_PRECISION,
     OPTION_IDLE,
-    OPTION_JSON
+    OPTION_JSON,
+    OPTION_WEIGHTS_MEMORY,
+    OPTION_SCORE_WEIGHTS,
+    OPTION_TIME_LIMIT
 };
 // clang-format on
 
@@ -75,6 +90,29 @@ static bool cmd_place_take_kv(const char *value, const char **kv)
     return false;
 }
 
+static bool cmd_place_take_memory(const char *value, const char **memory)
+{
+    static const struct amount_rule rule = {.plain_bytes = 1, .min = 1};
+    uint64_t bytes;
+    struct error err;
+    *memory = value;
+    if (amount_read("--weights-memory", value, &rule, &bytes, &err) == ERROR_NONE)
+        return true;
+    command_misused(&command_place, "%s", err.text);
+    return false;
+}
+
+static bool cmd_place_take_score(const char *value, const char **score)
+{
+    struct placement_weights weights = PLACEMENT_WEIGHTS_DEFAULT;
+    struct error err;
+    *score = value;
+    if (placement_weights_read(value, &weights, &err) == ERROR_NONE)
+        return true;
+    command_misused(&command_place, "--score-weights: %s", err.text);
+    return false;
+}
+
 static bool cmd_place_take_option(struct place_args *args, int option, const char *value)
 {
     const struct command *command = &command_place;
@@ -95,6 +133,13 @@ static bool cmd_place_take_option(struct place_args *args, int option, const cha
         return option_precision(command, "--precision", value, &type);
     case OPTION_IDLE:
         return option_u32(command, "--idle", value, 0, UINT32_MAX - 1, &args->request.idle_s);
+    case OPTION_WEIGHTS_MEMORY:
+        return cmd_place_take_memory(value, &args->request.weights_memory);
+    case OPTION_SCORE_WEIGHTS:
+        return cmd_place_take_score(value, &args->request.score_weights);
+    case OPTION_TIME_LIMIT:
+        return option_u32(command, "--time-limit", value, 1, LIMIT_PLACING_SEARCH_S,
+                          &args->request.limit_s);
     default:
         return args->json = true;
     }
@@ -110,6 +155,9 @@ static bool cmd_place_parse(int argc, char **argv, struct place_args *args)
         {"goal", required_argument, NULL, OPTION_GOAL},
         {"precision", required_argument, NULL, OPTION_PRECISION},
         {"idle", required_argument, NULL, OPTION_IDLE},
+        {"weights-memory", required_argument, NULL, OPTION_WEIGHTS_MEMORY},
+        {"score-weights", required_argument, NULL, OPTION_SCORE_WEIGHTS},
+        {"time-limit", required_argument, NULL, OPTION_TIME_LIMIT},
         {"json", no_argument, NULL, OPTION_JSON},
         {0},
     };
@@ -156,6 +204,10 @@ static enum error_code cmd_place_print(yyjson_doc *doc, bool says_context, struc
     stages_say_precision(&answer, ready, &line);
     if (says_context || yyjson_obj_get(ready, "cells"))
         cmd_place_say_context(&answer, ready, &line);
+    if (yyjson_obj_get(ready, "kept")) {
+        buffer_text(&line, "\nKept, as asked for before: ");
+        answer_clean(&line, answer_text(&answer, ready, "kept"));
+    }
     enum error_code code = answer_failed(&answer, err);
     if (!code)
         printf("%s\n", line.data ? line.data : "");
@@ -168,7 +220,8 @@ static int cmd_place_run(int argc, char **argv)
     struct place_args args = {.request = {.context = UINT32_MAX,
                                           .streams = UINT32_MAX,
                                           .cells = UINT32_MAX,
-                                          .idle_s = UINT32_MAX}};
+                                          .idle_s = UINT32_MAX,
+                                          .limit_s = UINT32_MAX}};
     struct error err;
     char model[PATH_MAX];
     yyjson_doc *doc = NULL;

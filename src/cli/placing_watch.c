@@ -61,6 +61,9 @@ enum error_code placing_watch(const struct placing_request *request, yyjson_doc 
     daemon_question_text(question, "kv", request->kv);
     daemon_question_text(question, "precision", request->precision);
     daemon_question_count(question, "idle_s", request->idle_s);
+    daemon_question_text(question, "weights_memory", request->weights_memory);
+    daemon_question_text(question, "score_weights", request->score_weights);
+    daemon_question_count(question, "time_limit_s", request->limit_s);
     code = daemon_client_send(client, question, err);
     if (!code)
         code = placing_watch_poll(client, out, err);

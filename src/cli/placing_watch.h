@@ -11,6 +11,8 @@ struct placing_request {
     const char *goal;      /* NULL: the same */
     const char *kv;        /* the same */
     const char *precision; /* of the weights; NULL: as stored */
+    const char *weights_memory, *score_weights; /* the same */
+    uint32_t limit_s;                           /* as context */
 };
 
 /* The last line of the answer, which has "ready"; what goes on until then is said on stderr where

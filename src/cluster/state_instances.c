@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
+#include "placement/problem.h"
 
 #include <string.h>
 
@@ -24,6 +25,33 @@ static void drop_placement(Cluster__Placement **placement)
     *placement = NULL;
 }
 
+static bool demand_weights_are_good(const Cluster__ScoreWeights *weights)
+{
+    const uint32_t most = 1000 * LIMIT_SCORE_WEIGHT;
+    const uint32_t all[] = {weights->compute, weights->memory, weights->network, weights->thermal,
+                            weights->bandwidth};
+    uint32_t sum = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (all[i] > most)
+            return false;
+        sum += all[i];
+    }
+    return sum > 0;
+}
+
+/* Of a wish, what is zero was left to others. */
+static const char *demand_refusal(const Cluster__Demand *demand, bool is_wish)
+{
+    if ((!is_wish && !(demand->context_tokens && demand->streams)) ||
+        demand->context_tokens > LIMIT_CONTEXT || demand->streams > LIMIT_SEQUENCES)
+        return "the instance's demand cannot be met";
+    if (demand->weights_bytes > PLACEMENT_BYTES_MAX ||
+        demand->time_limit_s > LIMIT_PLACING_SEARCH_S ||
+        (demand->score_weights && !demand_weights_are_good(demand->score_weights)))
+        return "the demand's memory, time or weights are beyond all limits";
+    return NULL;
+}
+
 const char *apply_instance_desired(Cluster__State *s, Cluster__Event *e)
 {
     Cluster__Instance *instance = e->instance_desired;
@@ -32,9 +60,11 @@ const char *apply_instance_desired(Cluster__State *s, Cluster__Event *e)
     if (!good_text(instance->id) || strlen(instance->id) > LIMIT_CLUSTER_ID_BYTES ||
         !good_text(instance->model) || !demand)
         return "the instance has no id, a long one, no model or no demand";
-    if (!demand->context_tokens || demand->context_tokens > LIMIT_CONTEXT || !demand->streams ||
-        demand->streams > LIMIT_SEQUENCES)
-        return "the instance's demand cannot be met";
+    const char *refusal = demand_refusal(demand, false);
+    if (!refusal && instance->wished)
+        refusal = demand_refusal(instance->wished, true);
+    if (refusal)
+        return refusal;
     if (instance->current || instance->next)
         return "an instance that is only wanted has no placement";
     if (find_instance(s, instance->id, NULL))

@@ -1,15 +1,18 @@
 /* Requests about models and instances. */
 #include "node/control.h"
 
+#include "base/amount.h"
 #include "base/mem.h"
 #include "library/resolve.h"
 #include "model/model.h"
 #include "model/weight_type.h"
 #include "node/catalogue.h"
-#include "placement/problem.h"
+#include "node/wish.h"
+#include "placement/score.h"
 #include "plan/plan_model.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -217,7 +220,8 @@ struct control_placing {
     char instance[LIMIT_CLUSTER_TEXT_BYTES + 1];
     char shown[64]; /* what was said last: state and epoch */
     uint64_t asked_ms, problem_ms;
-    bool is_wanted; /* the cluster was asked */
+    bool is_wanted;       /* the cluster was asked */
+    char kept[WISH_TEXT]; /* of what was wished before, since it is made anew */
 };
 
 static void place_gone(struct conversation *conversation)
@@ -229,11 +233,14 @@ static void place_gone(struct conversation *conversation)
 static void say_progress(struct conversation *conversation, const Cluster__Instance *instance,
                          bool ready)
 {
+    const struct control_placing *placing = conversation->data;
     yyjson_mut_doc *doc;
     yyjson_mut_val *root = control_object(&doc);
     if (ready) {
         yyjson_mut_val *object = yyjson_mut_obj_add_obj(doc, root, "ready");
         yyjson_mut_obj_add_strcpy(doc, object, "instance", instance->id);
+        if (placing->kept[0])
+            yyjson_mut_obj_add_strcpy(doc, object, "kept", placing->kept);
         control_put_instance(conversation->daemon, doc, object, instance);
     } else {
         control_put_instance(conversation->daemon, doc, root, instance);
@@ -262,8 +269,11 @@ static bool place_want(struct conversation *conversation)
         return true;
     if (place_lacks_header(daemon, placing))
         return false;
+    const Cluster__Instance *known = state_instance(daemon_state(daemon), placing->instance);
     placing->is_wanted = true;
     placing->asked_ms = daemon_now_ms(daemon);
+    if (known && !daemon_keeps(daemon, known, &placing->wanted))
+        wish_kept_text(&placing->wanted, known, placing->kept);
     if (daemon_want(daemon, placing->instance, &placing->wanted, &err) == ERROR_NONE)
         return true;
     control_fail(conversation, &err);
@@ -299,7 +309,8 @@ static void place_look(struct conversation *conversation)
         placing->problem_ms = 0;
     else if (!placing->problem_ms)
         placing->problem_ms = daemon_now_ms(daemon);
-    else if (daemon_now_ms(daemon) - placing->problem_ms > PLACE_PROBLEM_MS) {
+    else if (daemon_now_ms(daemon) - placing->problem_ms >
+             PLACE_PROBLEM_MS + UINT64_C(1000) * instance->demand->time_limit_s) {
         error_set(&err, ERROR_NOT_FOUND, "%s cannot be placed: %s", placing->instance, problem);
         control_fail(conversation, &err);
         return;
@@ -362,24 +373,77 @@ bool control_weight_type(yyjson_val *root, const char *key, uint32_t *type, stru
     return ok;
 }
 
+/* An amount with its unit, or a number of bytes. */
+static bool control_models_take_weights(yyjson_val *request, struct place_demand *wanted,
+                                        struct error *err)
+{
+    static const struct amount_rule rule = {.plain_bytes = 1, .min = 1, .max = PLACEMENT_BYTES_MAX};
+    yyjson_val *said = yyjson_obj_get(request, "weights_memory");
+    char number[32];
+    if (!said || yyjson_is_null(said))
+        return true;
+    snprintf(number, sizeof number, "%llu", (unsigned long long)yyjson_get_uint(said));
+    const char *text = yyjson_is_str(said) ? yyjson_get_str(said) : number;
+    return amount_read("weights_memory", text, &rule, &wanted->weights_bytes, err) == ERROR_NONE;
+}
+
+static bool control_models_take_score(yyjson_val *request, struct place_demand *wanted,
+                                      struct error *err)
+{
+    struct placement_weights weights = PLACEMENT_WEIGHTS_DEFAULT;
+    const char *text = control_text(request, "score_weights");
+    wanted->has_score = text != NULL;
+    cluster__score_weights__init(&wanted->score);
+    if (!text)
+        return true;
+    if (placement_weights_read(text, &weights, err))
+        return false;
+    const double said[] = {weights.compute, weights.memory, weights.network, weights.thermal,
+                           weights.bandwidth};
+    Cluster__ScoreWeights *score = &wanted->score;
+    uint32_t *const out[] = {&score->compute, &score->memory, &score->network, &score->thermal,
+                             &score->bandwidth};
+    for (int i = 0; i < 5; i++)
+        *out[i] = (uint32_t)lround(1000 * said[i]);
+    score->has_compute = score->has_memory = score->has_network = true;
+    score->has_thermal = score->has_bandwidth = true;
+    return true;
+}
+
 void control_place(struct conversation *conversation, yyjson_val *request)
 {
     struct error err;
     struct place_demand *wanted = &conversation->wanted;
     yyjson_val *layers = yyjson_obj_get(request, "layers");
-    uint64_t context, streams, cells, idle_s;
+    uint64_t context, streams, cells, idle_s, limit_s;
     if (!control_number(conversation, request, "context", LIMIT_CONTEXT, 0, &context) ||
         !control_number(conversation, request, "streams", LIMIT_SEQUENCES, 0, &streams) ||
         !control_number(conversation, request, "cells", LIMIT_POOL_CELLS, 0, &cells) ||
+        !control_number(conversation, request, "time_limit_s", LIMIT_PLACING_SEARCH_S, 0,
+                        &limit_s) ||
         !control_number(conversation, request, "idle_s", IDLE_S_MAX, 0, &idle_s))
         return;
     *wanted = (struct place_demand){.context = (uint32_t)context,
                                     .streams = (uint32_t)streams,
                                     .cells = (uint32_t)cells,
+                                    .time_limit_s = (uint32_t)limit_s,
+                                    .has_idle = yyjson_is_uint(yyjson_obj_get(request, "idle_s")),
                                     .idle_ms = idle_s * 1000};
     if (!control_models_take_goal(request, wanted, &err) ||
         !control_models_take_kv(request, wanted, &err) ||
-        !control_weight_type(request, "precision", &wanted->precision, &err)) {
+        !control_weight_type(request, "precision", &wanted->precision, &err) ||
+        !control_models_take_weights(request, wanted, &err) ||
+        !control_models_take_score(request, wanted, &err)) {
+        control_fail(conversation, &err);
+    } else if (wanted->weights_bytes && wanted->precision) {
+        error_set(&err, ERROR_INVALID,
+                  "weights of another type are not read from the disk: leave out "
+                  "`weights_memory`, or `precision`");
+        control_fail(conversation, &err);
+    } else if (wanted->weights_bytes && layers && !yyjson_is_null(layers)) {
+        error_set(&err, ERROR_INVALID,
+                  "stages that are chosen by hand are loaded whole: leave out `weights_memory`, or "
+                  "`layers`");
         control_fail(conversation, &err);
     } else if (layers && !yyjson_is_null(layers)) {
         wanted->is_by_hand = true;

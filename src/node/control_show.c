@@ -186,6 +186,9 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
     if (instance->demand->precision)
         yyjson_mut_obj_add_strcpy(doc, object, "precision",
                                   model_precision_name((int)instance->demand->precision));
+    if (instance->demand->weights_bytes)
+        yyjson_mut_obj_add_uint(doc, object, "weights_memory_bytes",
+                                instance->demand->weights_bytes);
     yyjson_mut_obj_add_uint(doc, object, "epoch", instance->current ? instance->current->epoch : 0);
     control_show_put_stages(daemon, doc, object, instance->current);
     put_forecast(daemon, doc, object, instance);

@@ -10,6 +10,7 @@
 #include "node/catalogue.h"
 #include "node/lead.h"
 #include "node/peers.h"
+#include "node/wish.h"
 #include "placement/problem.h"
 #include "relay/relay.h"
 #include "weights/weights.h"
@@ -93,56 +94,55 @@ static bool models_shares_all(struct daemon *daemon, const char *name)
     return h && !h->window && !h->reads_whole && !hyperparameters_has_states(h);
 }
 
-/* Streams share the cells of their contexts, and there are more of them where nobody said how many.
+/* Streams share the cells of their contexts, or those that out asks for; `streams` 0: nobody said
+ * how many, and there are more of them.
  * Whether their devices can is seen when they are placed. */
-static void models_share_cells(struct daemon *daemon, const char *model,
-                               const struct place_demand *wanted, Cluster__Demand *out)
+static void models_share_cells(struct daemon *daemon, const char *model, uint32_t streams,
+                               Cluster__Demand *out)
 {
-    const bool is_asked = wanted && wanted->cells, is_alone = wanted && wanted->streams == 1;
     const uint64_t whole = (uint64_t)out->streams * kv_cells(out->context_tokens);
-    const uint64_t cells = is_asked ? kv_cells(wanted->cells) : whole;
-    if ((is_alone && !is_asked) || cells > LIMIT_POOL_CELLS || models_find_older(daemon))
-        return;
-    out->has_cells = true;
-    out->cells = (uint32_t)cells;
-    if (!(wanted && wanted->streams) && models_shares_all(daemon, model))
+    const uint64_t cells = out->cells ? kv_cells(out->cells) : whole;
+    out->has_cells = (out->cells || streams != 1) && cells <= LIMIT_POOL_CELLS &&
+                     !models_find_older(daemon);
+    out->cells = out->has_cells ? (uint32_t)cells : 0;
+    if (out->has_cells && !streams && models_shares_all(daemon, model))
         out->streams = STREAMS_SHARED;
 }
 
 void daemon_demand(struct daemon *daemon, const char *model, const struct place_demand *wanted,
                    Cluster__Demand *out)
 {
-    cluster__demand__init(out);
+    wish_of(wanted, state_instance(daemon_state(daemon), model), out);
+    const Cluster__Demand wished = *out;
+    out->streams = out->streams ? out->streams : STREAMS_STANDARD;
+    out->goal = out->has_goal ? out->goal : PLACEMENT_THROUGHPUT;
     out->has_goal = out->has_context_tokens = out->has_streams = true;
-    out->streams = wanted && wanted->streams ? wanted->streams : STREAMS_STANDARD;
-    out->goal = wanted && wanted->has_goal ? wanted->goal : PLACEMENT_THROUGHPUT;
-    out->has_kv_type = wanted && wanted->has_kv_type;
-    out->kv_type = out->has_kv_type ? wanted->kv_type : 0;
-    out->has_precision = wanted && wanted->precision;
-    out->precision = out->has_precision ? wanted->precision : 0;
-    if (wanted && wanted->context)
-        out->context_tokens = wanted->context;
-    else if (wanted && (wanted->is_by_hand || wanted->cells))
+    if (wished.context_tokens)
+        out->context_tokens = wished.context_tokens;
+    else if ((wanted && wanted->is_by_hand) || out->cells)
         out->context_tokens = catalogue_context_usual(daemon, model);
     else
         out->context_tokens = catalogue_context_fitting(daemon, model, out);
-    if (wanted && wanted->cells && !wanted->context && wanted->cells < out->context_tokens)
-        out->context_tokens = wanted->cells;
-    models_share_cells(daemon, model, wanted, out);
+    if (wished.cells && !wished.context_tokens && wished.cells < out->context_tokens)
+        out->context_tokens = wished.cells;
+    models_share_cells(daemon, model, wished.streams, out);
 }
 
 static void propose_desired(struct daemon *daemon, const char *model,
                             const struct place_demand *wanted)
 {
-    Cluster__Demand demand;
+    const Cluster__Instance *before = state_instance(daemon_state(daemon), model);
+    Cluster__Demand demand, wished;
     Cluster__Instance instance = CLUSTER__INSTANCE__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
     daemon_demand(daemon, model, wanted, &demand);
+    wish_of(wanted, before, &wished);
     instance.id = instance.model = (char *)(uintptr_t)model;
     instance.demand = &demand;
+    instance.wished = wanted ? &wished : NULL;
     instance.has_active = instance.has_idle_ms = true;
     instance.active = true;
-    instance.idle_ms = wanted ? wanted->idle_ms : IDLE_STANDARD_MS;
+    instance.idle_ms = wanted ? wish_idle_ms(wanted, before) : IDLE_STANDARD_MS;
     event.actor = wanted ? (char *)(uintptr_t)wanted->actor : NULL;
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_DESIRED;
     event.instance_desired = &instance;
@@ -172,10 +172,22 @@ static void propose_stopped(struct daemon *daemon, const char *id, const char *a
     agreement_propose(daemon->agreement, &event, NULL, NULL);
 }
 
+static bool models_meets_search(const Cluster__Demand *demand, const struct place_demand *wanted)
+{
+    const Cluster__ScoreWeights *is = demand->score_weights, *want = &wanted->score;
+    return (!wanted->weights_bytes || wanted->weights_bytes == demand->weights_bytes) &&
+           (!wanted->time_limit_s || wanted->time_limit_s == demand->time_limit_s) &&
+           (!wanted->has_score ||
+            (is && is->compute == want->compute && is->memory == want->memory &&
+             is->network == want->network && is->thermal == want->thermal &&
+             is->bandwidth == want->bandwidth));
+}
+
 /* Zeros, and NULL, are as the instance has it; more context than is wanted is fine. */
 bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *wanted)
 {
-    return !wanted || (wanted->context <= instance->demand->context_tokens &&
+    return !wanted || (models_meets_search(instance->demand, wanted) &&
+                       wanted->context <= instance->demand->context_tokens &&
                        (!wanted->streams || wanted->streams == instance->demand->streams) &&
                        (!wanted->cells || kv_cells(wanted->cells) == instance->demand->cells) &&
                        (!wanted->has_goal || wanted->goal == instance->demand->goal) &&

@@ -192,16 +192,21 @@ void daemon_add_file(struct daemon *daemon, const char *path, const char *actor,
 enum error_code daemon_models_open(struct daemon *daemon,
                                    struct error *err); /* catalogue, hosting and relay */
 struct place_demand {
-    const char *actor; /* who asks for it, for the record; NULL: this node */
-    uint32_t context;  /* 0: what fits; the usual one for stages that are chosen by hand */
-    uint32_t streams;  /* 0: as usual */
-    uint32_t cells;    /* tokens that they share; 0: as usual */
-    bool is_by_hand;   /* its stages are */
-    bool has_goal;     /* else as usual: throughput */
-    uint32_t goal;     /* enum placement_goal */
-    bool has_kv_type;  /* else as usual: f16 */
-    uint32_t kv_type;  /* enum kv_type */
-    uint32_t precision; /* of the weights: enum ggml_type; 0: as stored */
+    const char *actor;      /* who asks for it, for the record; NULL: this node */
+    uint32_t context;       /* 0: what fits; the usual one for stages that are chosen by hand */
+    uint32_t streams;       /* 0: as usual */
+    uint32_t cells;         /* tokens that they share; 0: as usual */
+    bool is_by_hand;        /* its stages are */
+    bool has_goal;          /* else as usual: throughput */
+    uint32_t goal;          /* enum placement_goal */
+    bool has_kv_type;       /* else as usual: f16 */
+    uint32_t kv_type;       /* enum kv_type */
+    uint32_t precision;     /* of the weights: enum ggml_type; 0: as stored */
+    uint64_t weights_bytes; /* of a stage, in memory; 0: as usual, all that fit */
+    bool has_score;         /* else as usual */
+    Cluster__ScoreWeights score; /* initialised where it is there */
+    uint32_t time_limit_s;       /* 0: as usual */
+    bool has_idle;               /* else 0: never */
     uint64_t idle_ms;
 };
 /* The instance of a model, wanted from now on. ERROR_NOT_FOUND: no such model. */
@@ -211,7 +216,8 @@ bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *
 /* daemon_want() keeps the instance as it is; else it makes it anew. */
 bool daemon_keeps(const struct daemon *daemon, const Cluster__Instance *instance,
                   const struct place_demand *wanted);
-/* The demand of one that is made anew; NULL: as usual. */
+/* The demand of one that is made anew: what is not wanted now is as it was wished before
+ * (node/wish.h), or as usual. Parts of it are the state's, or wanted's. */
 void daemon_demand(struct daemon *daemon, const char *model, const struct place_demand *wanted,
                    Cluster__Demand *out);
 enum instance_phase {

@@ -130,10 +130,12 @@ static void solving_run(uv_work_t *work)
 {
     struct solving_job *job = (struct solving_job *)work;
     struct placement_options options = placement_options_default();
-    job->until_ns = clock_now_ns() + UINT64_C(1000000) * SOLVING_LIMIT_MS;
+    const uint32_t given_s = job->problem.demand.limit_s;
+    job->until_ns =
+        clock_now_ns() + UINT64_C(1000000) * (given_s ? 1000 * given_s : SOLVING_LIMIT_MS);
     options.go_on = solving_goes_on;
     options.self = job;
-    options.enough_gap = SOLVING_ENOUGH;
+    options.enough_gap = given_s ? 0 : SOLVING_ENOUGH;
     job->code = job->move
                     ? solving_run_move(job)
                     : placement_solve_as_run(&job->problem, &options, &job->solution, &job->err);
@@ -167,8 +169,13 @@ static uint64_t solving_key(const char *instance, const char *what,
                  device->share > 0);
         key = fnv_text(key, text);
     }
-    snprintf(text, sizeof text, "%u %u %u %d", problem->model.n_layers,
-             problem->demand.context_tokens, problem->demand.streams, (int)problem->demand.goal);
+    const struct placement_demand *demand = &problem->demand;
+    snprintf(text, sizeof text, "%u %u %u %d %u", problem->model.n_layers, demand->context_tokens,
+             demand->streams, (int)demand->goal, demand->limit_s);
+    key = fnv_text(key, text);
+    const struct placement_weights *weights = &demand->weights;
+    snprintf(text, sizeof text, "%g %g %g %g %g", weights->compute, weights->memory,
+             weights->network, weights->thermal, weights->bandwidth);
     return fnv_text(key, text);
 }
 

@@ -7,7 +7,8 @@
  * The greedy answer alone is not taken: on homes of 64 devices it is 2 to 25 % slower than what a
  * second of searching finds (bench/README.md, "The solver"), and loading takes longer than that.
  * But a placement that is at most SOLVING_ENOUGH slower than the best can be ends the search: of 64
- * devices in about a second, where proving takes more than five. */
+ * devices in about a second, where proving takes more than five. Who gives a time limit of their
+ * own has the best within it. */
 #pragma once
 
 #include "cluster/master.h"

@@ -109,6 +109,10 @@ enum placement_goal {
 
 const char *placement_goal_name(enum placement_goal goal); /* "latency", "throughput", "mix" */
 
+struct placement_weights { /* score.h */
+    double compute, memory, network, thermal, bandwidth;
+};
+
 struct placement_demand {
     enum placement_goal goal;
     uint32_t context_tokens; /* of one stream; memory is for all of it, decoding is forecast with it
@@ -121,6 +125,11 @@ struct placement_demand {
         busy; /* of the mix: 0 … 1, the part of the time that all streams are busy; else one is */
     uint32_t prompt_tokens; /* of the prefill forecast; 0: half the context */
     uint32_t chunk_tokens;  /* rows of one prefill chunk; 0: 512 */
+    /* Bytes of a stage's weights in its device's memory, the rest being streamed: 0: no limit. The
+     * solver does not look at it, plan/plan_stream_place.h does. */
+    uint64_t weights_max;
+    struct placement_weights weights; /* zeroed: those of the search's options */
+    uint32_t limit_s;                 /* for who gives searches their time; 0: as usual */
     bool replicas; /* whoever runs it can run several groups; placement_replicate() does nothing
                       else */
 };

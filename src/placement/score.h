@@ -5,9 +5,6 @@
 #include "base/error.h"
 #include "placement/problem.h"
 
-struct placement_weights {
-    double compute, memory, network, thermal, bandwidth;
-};
 static const struct placement_weights PLACEMENT_WEIGHTS_DEFAULT = {40, 30, 15, 10, 5};
 
 /* "compute=10,memory=60": what is not named keeps its weight. ERROR_INVALID: no such weight, one

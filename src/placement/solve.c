@@ -106,7 +106,11 @@ static enum error_code solve_search(const struct placement_problem *problem,
     if (!code)
         code = sequence_work_init(&work, problem->model.n_layers, err);
     if (!code) {
-        placement_scores(problem, &options->weights, scores);
+        placement_scores(problem,
+                         placement_weights_are_set(&problem->demand.weights)
+                             ? &problem->demand.weights
+                             : &options->weights,
+                         scores);
         code = greedy_search(tables, &work, scores, &solution->placement, &solution->period_s, err);
         solution->greedy_s = solution->placement.n_stages ? solution->period_s : INFINITY;
     }

@@ -14,7 +14,7 @@
 #include "placement/score.h"
 
 struct placement_options {
-    struct placement_weights weights;
+    struct placement_weights weights; /* where the demand has none */
     bool (*go_on)(void *self); /* asked now and then while searching; false: that is enough. NULL:
                                   search to the end */
     void *self;

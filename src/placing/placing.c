@@ -15,6 +15,7 @@ struct driver_options placing_driver_options(const Cluster__Demand *demand,
                                              const struct model *model)
 {
     struct driver_options options = part_options(demand, true);
+    options.weights_max = demand->weights_bytes;
     if (model_hyperparameters(model)->reads_whole)
         options.cells = 0;
     return options;
@@ -37,10 +38,20 @@ uint32_t placing_streams(const Cluster__Demand *demand, const struct placement_m
                                                                 : part_whole_streams(demand);
 }
 
+static struct placement_weights placing_weights(const Cluster__ScoreWeights *said)
+{
+    return said ? (struct placement_weights){said->compute / 1e3, said->memory / 1e3,
+                                             said->network / 1e3, said->thermal / 1e3,
+                                             said->bandwidth / 1e3}
+                : (struct placement_weights){0};
+}
+
 static enum error_code demand_of(const Cluster__Demand *said, const struct driver_options *options,
                                  struct placement_demand *out, struct error *err)
 {
     *out = plan_demand(options);
+    out->weights = placing_weights(said->score_weights);
+    out->limit_s = said->time_limit_s;
     if (!said->has_goal)
         return ERROR_NONE;
     if (said->goal > PLACEMENT_MIX)

@@ -202,5 +202,6 @@ struct placement_demand plan_demand(const struct driver_options *options)
         .cells = options->cells,
         .streams = options->n_slots,
         .chunk_tokens = options->batch_rows,
+        .weights_max = options->weights_max,
     };
 }

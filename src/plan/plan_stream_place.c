@@ -85,7 +85,20 @@ struct stream_search {
     const struct placement_options *options;
     struct placement_device *devices; /* as large as the trial has them */
     uint64_t slots_bytes;             /* of a window */
+    uint64_t beside_bytes; /* caches and more beside as many weights as a stage may have */
 };
+
+/* What a device has for a stage whose weights are limited. One that streams takes what is too much
+ * from its disk; another must not have it. */
+static uint64_t trial_memory(const struct stream_search *search, uint32_t index)
+{
+    const struct placement_problem *problem = search->problem;
+    const struct placement_device *device = &problem->devices[index];
+    const uint64_t most = problem->demand.weights_max,
+                   all = device->reserve_bytes + problem->model.compute_bytes + most +
+                         (search->disk_bps[index] ? search->beside_bytes : 0);
+    return most && all < device->memory_free_bytes ? all : device->memory_free_bytes;
+}
 
 static void trial_enlarge(struct stream_search *search, double reads_s)
 {
@@ -93,6 +106,7 @@ static void trial_enlarge(struct stream_search *search, double reads_s)
     for (uint32_t i = 0; i < problem->n_devices; i++) {
         struct placement_device *device = &search->devices[i];
         *device = problem->devices[i];
+        device->memory_free_bytes = trial_memory(search, i);
         const double streamed = reads_s * (double)search->disk_bps[i],
                      more = fmin(streamed, PLACEMENT_BYTES_MAX / 4.0) - (double)search->slots_bytes;
         if (search->disk_bps[i] && more > 0 && device->memory_free_bytes < PLACEMENT_BYTES_MAX / 2)
@@ -110,7 +124,10 @@ static bool trial_divide(const struct stream_search *search, struct plan_stream_
         const uint64_t room = placement_device_bytes(&problem->devices[stage->device]),
                        weights = stage_weights(problem, stage),
                        other = placement_stage_bytes(problem, stage) - weights;
-        if (room <= other || !plan_stream_stage_of(problem, stage, room - other, &out->stages[i]))
+        uint64_t most = room > other ? room - other : 0;
+        if (problem->demand.weights_max && problem->demand.weights_max < most)
+            most = problem->demand.weights_max;
+        if (!most || !plan_stream_stage_of(problem, stage, most, &out->stages[i]))
             return false;
         if (out->stages[i].n_streamed && !search->disk_bps[stage->device])
             return false;
@@ -174,10 +191,13 @@ static bool stream_try(struct stream_search *search, double reads_s,
 static bool stream_bounds(struct stream_search *search, double *least_s, double *most_s)
 {
     const struct placement_problem *problem = search->problem;
-    uint64_t all = 0, largest = 0, fastest = 0, slowest = UINT64_MAX;
+    const double limit = (double)problem->demand.weights_max;
+    uint64_t all = 0, largest = 0, fastest = 0, slowest = UINT64_MAX, caches = 0;
     for (uint32_t i = 0; i < problem->model.n_layers; i++) {
         const uint64_t bytes = streamable_bytes(problem, i);
         all += bytes;
+        caches += placement_kv_bytes(&problem->model.layers[i], &problem->demand) +
+                  problem->model.layers[i].state_bytes * problem->demand.streams;
         largest = bytes > largest ? bytes : largest;
     }
     for (uint32_t i = 0; i < problem->n_devices; i++) {
@@ -188,6 +208,8 @@ static bool stream_bounds(struct stream_search *search, double *least_s, double 
     search->slots_bytes = WEIGHT_WINDOW_SLOTS * (largest + STREAM_SLOT_SLACK);
     if (!fastest || !largest)
         return false;
+    search->beside_bytes = (uint64_t)((double)caches * fmin(1, limit / (double)all)) +
+                           problem->model.compute_input_bytes + problem->model.compute_output_bytes;
     *least_s = (double)largest / (double)fastest;
     *most_s = 2 * (double)(all + search->slots_bytes) / (double)slowest;
     return true;
@@ -208,7 +230,7 @@ static bool stream_search_run(struct stream_search *search, struct plan_stream_p
             return false;
         *(found ? &most_s : &least_s) = reads_s;
     }
-    return out->n_streamed > 0;
+    return out->n_streamed > 0 || (search->problem->demand.weights_max && out->placement.n_stages);
 }
 
 bool plan_stream_place(const struct placement_problem *problem, const uint64_t *disk_bps,

@@ -41,7 +41,10 @@ double plan_stream_wait_s(const struct placement_problem *problem,
                           const struct placement_stage *stage, uint64_t streamed_bytes,
                           uint64_t disk_bps);
 
-/* disk_bps[n_devices] of the problem; 0: nothing is streamed there. At most one device of those
+/* Where the demand has weights_max, no stage's weights take more memory, and there may be a
+ * placement of which nothing is streamed.
+ *
+ * disk_bps[n_devices] of the problem; 0: nothing is streamed there. At most one device of those
  * that read from one disk has any. The options are those of each search. False: not even windows
  * fit. */
 bool plan_stream_place(const struct placement_problem *problem, const uint64_t *disk_bps,

@@ -1,6 +1,6 @@
 """A model that fits on no machines together: its layers come from the machines' disks, the replies
 are those of an undisturbed run, a disk that fails ends the requests under way and no more, and with
-more memory it is placed anew."""
+more memory it is placed anew. The same where somebody limits the memory of the weights."""
 import os
 import pathlib
 import subprocess
@@ -45,6 +45,16 @@ def scenario(world):
         placed = roomy.medley("place", world.model, "--streams", "2", "-c", "256")
         check("from its disk" not in placed.out, f"{placed.out}")
         expected = roomy.chat(QUESTION, model=NAME)
+    with world.step("a limit of the weights' memory: the rest is streamed, what was asked is kept"):
+        placed = roomy.medley("place", NAME, "--weights-memory", "2200KiB", "--time-limit", "2")
+        check(" of them from its disk" in placed.out, f"{placed.out}")
+        check("Kept, as asked for before: --context 256, --streams 2" in placed.out, f"{placed.out}")
+        instance = roomy.status()["instances"][0]
+        check_equal((instance["context"], instance["streams"]), (256, 2), "what was asked for")
+        check_equal(instance["weights_memory_bytes"], 2200 << 10, "the limit")
+        check_equal(roomy.chat(QUESTION, model=NAME), expected, "the reply")
+        refused = roomy.medley("place", NAME, "--weights-memory", "100KiB", ok=False)
+        check("not even a window of its layers fits" in refused.err, f"{refused.err}")
         roomy.end()
     with world.step("one that is too small says how fast it would be from its disk"):
         small = world.node("small")

@@ -506,9 +506,16 @@ static void test_place(void **state)
     assert_string_equal(out, "demo-1 is ready: tower cuda0 layers 0-9, laptop cpu layer 10\n");
     assert_string_equal(fake_node_heard(),
                         "{\"do\":\"place\",\"model\":\"demo\",\"context\":100,\"streams\":4,"
-                        "\"goal\":\"mix\",\"kv\":\"q8_0\",\"idle_s\":0}\n");
+                        "\"goal\":\"mix\",\"kv\":\"q8_0\",\"idle_s\":0,"
+                        "\"weights_memory\":null,\"score_weights\":null,"
+                        "\"time_limit_s\":null}\n");
     EXPECT(0, "place demo --json", "\"instance\": \"demo-1\"");
     expect_heard("\"context\":null,\"streams\":null,\"goal\":null,\"kv\":null,\"idle_s\":null");
+    EXPECT(0, "place demo --weights-memory 8GiB --score-weights memory=60 --time-limit 9", "ready");
+    expect_heard("\"weights_memory\":\"8GiB\",\"score_weights\":\"memory=60\",\"time_limit_s\":9");
+    EXPECT(2, "place demo --weights-memory 8apples", "--weights-memory");
+    EXPECT(2, "place demo --score-weights speed=3", "--score-weights: weights are compute");
+    EXPECT(2, "place demo --time-limit 61", "--time-limit");
     EXPECT(2, "place demo --kv q4_k", "--kv takes f16, f32 or q8_0");
     EXPECT(2, "place demo --goal speed", "--goal takes latency, throughput or mix");
     EXPECT(1, "place ./demo", "./demo: No such file");
@@ -525,6 +532,17 @@ static void test_place_says_its_context(void **state)
     assert_int_equal(medley("place demo"), 0); /* nobody gave one */
     assert_string_equal(out, "demo-1 is ready: tower cuda0 layers 0-9, laptop cpu layer 10\n"
                              "Its context is 16384 tokens for each of 4 streams (--context)\n");
+}
+
+static void test_place_says_what_it_keeps(void **state)
+{
+    (void)state;
+    ANSWERS({"place",
+             {"{\"ready\":{\"instance\":\"demo-1\",\"kept\":\"--context 512, --kv q8_0\","
+              "\"stages\":" STAGES "}}\n"}});
+    assert_int_equal(medley("place demo --streams 2"), 0);
+    assert_string_equal(out, "demo-1 is ready: tower cuda0 layers 0-9, laptop cpu layer 10\n"
+                             "Kept, as asked for before: --context 512, --kv q8_0\n");
 }
 
 /* ---- a node that is not there, that fails, that is no node ----------------------------------- */
@@ -688,6 +706,7 @@ int main(void)
         cmocka_unit_test(test_add),
         cmocka_unit_test(test_place),
         cmocka_unit_test(test_place_says_its_context),
+        cmocka_unit_test(test_place_says_what_it_keeps),
         cmocka_unit_test(test_no_node),
         cmocka_unit_test(test_errors_of_the_node),
         cmocka_unit_test(test_answers_that_are_none),

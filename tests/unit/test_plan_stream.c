@@ -193,6 +193,38 @@ static void test_disks_share_what_is_streamed(void **state)
     buffer_deinit(&text);
 }
 
+static uint64_t weights_in_memory(const struct placement_problem *problem,
+                                  const struct plan_stream_placement *stream, uint32_t i)
+{
+    const struct placement_stage *stage = &stream->placement.stages[i];
+    return stream->stages[i].n_streamed ? stream->stages[i].weights_max
+                                        : placement_shared_bytes(problem, stage, stage);
+}
+
+/* Memory would hold all of it on one device; somebody lets no stage have more than that. */
+static void test_a_limit_of_each_stage(void **state)
+{
+    (void)state;
+    struct placement_problem problem = pose_apart((uint64_t)9000 * MIB, (uint64_t)9000 * MIB);
+    const uint64_t disks[] = {1000000000, 1000000000}, limits[] = {700, 1200, 3000, 4000};
+    uint32_t streamed_before = LAYERS + 1;
+    problem.model.compute_bytes = 20 * MIB;
+    problem.model.compute_output_bytes = 500 * MIB; /* larger than what is left of a layer */
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        struct plan_stream_placement stream;
+        problem.demand.weights_max = limits[i] * MIB;
+        assert_true(place_apart(&problem, disks[0], disks[1], &stream));
+        for (uint32_t k = 0; k < stream.placement.n_stages; k++)
+            assert_true(weights_in_memory(&problem, &stream, k) <= limits[i] * MIB);
+        assert_true(stream.n_streamed <= streamed_before);
+        streamed_before = stream.n_streamed;
+    }
+    assert_int_equal(streamed_before, 0); /* 3,300 MiB in all */
+    struct plan_stream_placement none;
+    problem.demand.weights_max = 150 * MIB;
+    assert_false(place_apart(&problem, disks[0], disks[1], &none));
+}
+
 static void test_not_even_windows_fit(void **state)
 {
     (void)state;
@@ -212,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_its_words),
         cmocka_unit_test(test_memories_are_filled_before_a_disk_is_read),
         cmocka_unit_test(test_disks_share_what_is_streamed),
+        cmocka_unit_test(test_a_limit_of_each_stage),
         cmocka_unit_test(test_not_even_windows_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
