@@ -5,6 +5,7 @@
 #include "cli/model_word.h"
 #include "cli/options.h"
 #include "cli/placing_watch.h"
+#include "cli/rope_option.h"
 #include "cli/stages.h"
 #include "placement/score.h"
 #include "plan/plan_model.h"
@@ -46,7 +47,7 @@ static const char usage[] =
     "                   what counts in the order in which the leader's search tries devices,\n"
     "                   such as memory=60,compute=10 (docs/planning.md)\n"
     "  --time-limit S   of that search, in seconds, 60 at most (default 5, and a placement at\n"
-    "                   most 2 % slower than the best can be ends it)\n"
+    "                   most 2 % slower than the best can be ends it)\n" ROPE_HELP
     "  --json           for programs: the node's last answer\n";
 
 // clang-format off: one a line, so that two additions do not meet
@@ -140,8 +141,10 @@ static bool cmd_place_take_option(struct place_args *args, int option, const cha
     case OPTION_TIME_LIMIT:
         return option_u32(command, "--time-limit", value, 1, LIMIT_PLACING_SEARCH_S,
                           &args->request.limit_s);
-    default:
+    case OPTION_JSON:
         return args->json = true;
+    default:
+        return rope_option_take(command, option, value, &args->request.rope);
     }
 }
 
@@ -158,6 +161,7 @@ static bool cmd_place_parse(int argc, char **argv, struct place_args *args)
         {"weights-memory", required_argument, NULL, OPTION_WEIGHTS_MEMORY},
         {"score-weights", required_argument, NULL, OPTION_SCORE_WEIGHTS},
         {"time-limit", required_argument, NULL, OPTION_TIME_LIMIT},
+        ROPE_LONG_OPTIONS,
         {"json", no_argument, NULL, OPTION_JSON},
         {0},
     };

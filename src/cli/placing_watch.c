@@ -44,6 +44,20 @@ static enum error_code placing_watch_poll(struct daemon_client *client, yyjson_d
     return code;
 }
 
+static void placing_watch_put_rope(yyjson_mut_doc *question, const struct rope_stretch *rope)
+{
+    yyjson_mut_val *object =
+        yyjson_mut_obj_add_obj(question, yyjson_mut_doc_get_root(question), "rope");
+    if (rope->type)
+        yyjson_mut_obj_add_str(question, object, "scaling", rope_choice_name(rope->type));
+    if (rope->factor != 0)
+        yyjson_mut_obj_add_real(question, object, "scale", (double)rope->factor);
+    if (rope->base != 0)
+        yyjson_mut_obj_add_real(question, object, "base", (double)rope->base);
+    if (rope->n_original)
+        yyjson_mut_obj_add_uint(question, object, "original_tokens", rope->n_original);
+}
+
 enum error_code placing_watch(const struct placing_request *request, yyjson_doc **out,
                               struct error *err)
 {
@@ -64,6 +78,8 @@ enum error_code placing_watch(const struct placing_request *request, yyjson_doc 
     daemon_question_text(question, "weights_memory", request->weights_memory);
     daemon_question_text(question, "score_weights", request->score_weights);
     daemon_question_count(question, "time_limit_s", request->limit_s);
+    if (question && rope_stretch_is_set(&request->rope))
+        placing_watch_put_rope(question, &request->rope);
     code = daemon_client_send(client, question, err);
     if (!code)
         code = placing_watch_poll(client, out, err);

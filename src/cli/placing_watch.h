@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cli/daemon.h"
+#include "model/rope_stretch.h"
 
 struct placing_request {
     const char *model; /* a name or an absolute path */
@@ -13,6 +14,7 @@ struct placing_request {
     const char *precision; /* of the weights; NULL: as stored */
     const char *weights_memory, *score_weights; /* the same */
     uint32_t limit_s;                           /* as context */
+    struct rope_stretch rope;                   /* zeroed: the same */
 };
 
 /* The last line of the answer, which has "ready"; what goes on until then is said on stderr where

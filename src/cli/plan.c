@@ -6,6 +6,7 @@
 #include "cli/options.h"
 #include "cli/plan_cluster.h"
 #include "cli/plan_here.h"
+#include "cli/rope_option.h"
 #include "clusterfile/cluster_file.h"
 #include "model/model_precision.h"
 #include "placing/placing.h"
@@ -50,7 +51,7 @@ static const char usage[] =
     "                   (distributed-llama), score, or all; may be repeated\n"
     "  --score-weights LIST\n"
     "                   what counts in the order in which the search tries devices first; by\n"
-    "                   default compute=40,memory=30,network=15,thermal=10,bandwidth=5\n"
+    "                   default compute=40,memory=30,network=15,thermal=10,bandwidth=5\n" ROPE_HELP
     "  --explain        more: the rates behind it, every device left out, the search\n"
     "  --json           for programs\n"
     "  --time-limit S   of the search, in seconds (default 5), and as much again for all other\n"
@@ -68,6 +69,7 @@ struct plan_args {
     bool policies[REPORT_POLICIES];
     float limit_s, busy;
     struct placement_weights weights;
+    struct rope_stretch rope;
     uint32_t n_without, n_adds;
     const char *without[REPORT_WITHOUT_MAX], *adds[REPORT_EXTRAS_MAX];
     bool not_here; /* only the model's headers are */
@@ -112,6 +114,7 @@ static const struct option long_options[] = {
     {"json", no_argument, NULL, OPTION_JSON},
     {"time-limit", required_argument, NULL, OPTION_LIMIT},
     {"score-weights", required_argument, NULL, OPTION_WEIGHTS},
+    ROPE_LONG_OPTIONS,
     {0},
 };
 
@@ -234,8 +237,7 @@ static bool cmd_plan_take_option(struct plan_args *args, int option, const char 
     case OPTION_WEIGHTS:
         return take_weights(args, value);
     default:
-        command_misused(self, "unknown option");
-        return false;
+        return rope_option_take(self, option, value, &args->rope);
     }
 }
 
@@ -492,6 +494,8 @@ static int cmd_plan_run(int argc, char **argv)
     if (!code)
         code = model_open(header.path, &model, &err);
     args.not_here = header.headers.folder[0];
+    if (!code)
+        code = model_stretch(model, &args.rope, &err);
     if (!code)
         code = driver_options_fill(&args.driver, model, &options, &err);
     if (!code)

@@ -89,14 +89,8 @@ static bool session_take_weights(const struct command *command, const struct opt
 static bool session_take_rope(const struct command *command, const struct option_row *row,
                               const char *value, void *flags)
 {
-    static const char *const names[] = {
-        [ROPE_CHOOSE_NONE] = "none", [ROPE_CHOOSE_LINEAR] = "linear", [ROPE_CHOOSE_YARN] = "yarn"};
-    for (int i = ROPE_CHOOSE_NONE; i <= ROPE_CHOOSE_YARN; i++) {
-        if (strcmp(value, names[i]) == 0) {
-            ((struct session_flags *)flags)->rope.type = (enum rope_choice)i;
-            return true;
-        }
-    }
+    if (!rope_choice_find(value, &((struct session_flags *)flags)->rope.type, NULL))
+        return true;
     command_misused(command, "%s takes none, linear or yarn, not '%s'", option_name(row), value);
     return false;
 }

@@ -205,6 +205,20 @@ static void say_cells(struct answer *answer, yyjson_val *instance, struct buffer
     }
 }
 
+/* What was asked for beyond the usual. */
+static void cmd_status_say_rope(struct answer *answer, yyjson_val *instance, struct buffer *where)
+{
+    yyjson_val *rope = answer_object_if(answer, instance, "rope");
+    const char *scaling = rope ? answer_text_if(answer, rope, "scaling") : NULL;
+    if (!rope)
+        return;
+    buffer_printf(where, "; rope %s", scaling ? scaling : "as its file");
+    if (yyjson_obj_get(rope, "scale"))
+        buffer_printf(where, " x %g", answer_number(answer, rope, "scale"));
+    if (yyjson_obj_get(rope, "base"))
+        buffer_printf(where, ", base %g", answer_number(answer, rope, "base"));
+}
+
 static void add_instance(struct answer *answer, yyjson_val *instance, struct table *table)
 {
     struct buffer where = {0};
@@ -216,6 +230,7 @@ static void add_instance(struct answer *answer, yyjson_val *instance, struct tab
     stages_say_precision(answer, instance, &where);
     if (where.size)
         say_cells(answer, instance, &where);
+    cmd_status_say_rope(answer, instance, &where);
     if (problem)
         buffer_printf(&where, "%s%s", where.size ? "; " : "", problem);
     uint64_t survives = 0;

@@ -25,6 +25,7 @@
 #include "cluster/event.h"
 #include "cluster/lineage.h"
 #include "cluster/recorded.h"
+#include "model/rope_stretch.h"
 
 #include <stdbool.h>
 
@@ -88,5 +89,7 @@ struct audit_end state_audit_end(const struct state *state);
 struct lineage state_lineage(const struct state *state);
 /* All of its stages are ready; NULL has none. */
 bool state_is_ready(const Cluster__Placement *placement);
+/* How its model's rotations differ from what the file says; zeroed: they do not. */
+struct rope_stretch state_rope(const Cluster__Demand *demand);
 /* The newest epoch of an instance; 0: it was never placed, or is not loaded. */
 uint64_t state_epoch(const Cluster__Instance *instance);

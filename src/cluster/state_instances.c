@@ -39,12 +39,23 @@ static bool demand_weights_are_good(const Cluster__ScoreWeights *weights)
     return sum > 0;
 }
 
+struct rope_stretch state_rope(const Cluster__Demand *demand)
+{
+    const Cluster__Rope *rope = demand->rope;
+    return rope ? (struct rope_stretch){(enum rope_choice)rope->scaling, rope->factor,
+                                        rope->frequency_base, rope->original_tokens}
+                : (struct rope_stretch){0};
+}
+
 /* Of a wish, what is zero was left to others. */
 static const char *demand_refusal(const Cluster__Demand *demand, bool is_wish)
 {
     if ((!is_wish && !(demand->context_tokens && demand->streams)) ||
         demand->context_tokens > LIMIT_CONTEXT || demand->streams > LIMIT_SEQUENCES)
         return "the instance's demand cannot be met";
+    const struct rope_stretch rope = state_rope(demand);
+    if (rope_stretch_check(&rope, NULL))
+        return "the demand's rotations are none";
     if (demand->weights_bytes > PLACEMENT_BYTES_MAX ||
         demand->time_limit_s > LIMIT_PLACING_SEARCH_S ||
         (demand->score_weights && !demand_weights_are_good(demand->score_weights)))

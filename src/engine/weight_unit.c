@@ -192,6 +192,7 @@ struct weight_unit *weight_unit_again(struct weight_unit *unit)
 struct weight_unit *weight_unit_take(struct device *device, const struct model *model,
                                      uint32_t layer, bool repack)
 {
+    model = model_origin(model);
     pthread_mutex_lock(&lock);
     struct weight_unit *unit = unit_find_locked(device, model, layer, repack);
     if (unit)

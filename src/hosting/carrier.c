@@ -123,6 +123,12 @@ bool carrier_takes_grammars(const struct carrier *carrier, const uint8_t node_id
     return link && link_takes_grammars(link);
 }
 
+bool carrier_takes_rope(const struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES])
+{
+    const struct link *link = mesh_find(carrier->mesh, node_id);
+    return link && link_version(link).minor >= 2;
+}
+
 static enum error_code carrier_send_to(struct link *link, struct parcel *parcel, struct error *err)
 {
     if (parcel->type == FRAME_PIPELINE && !link_takes_grammars(link) &&

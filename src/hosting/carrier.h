@@ -47,6 +47,8 @@ void carrier_send(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],
 
 /* Whether the peer's version knows grammars; false: or there is no link. The loop's thread. */
 bool carrier_takes_grammars(const struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES]);
+/* The same of rotations other than the model's (Demand.rope). */
+bool carrier_takes_rope(const struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES]);
 
 /* The same for a message about KV caches. */
 void carrier_send_cache(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],

@@ -27,13 +27,29 @@ bool part_takes_grammars(void *arg)
 /* All are linked. One that is replaced by an older version is lost in between. */
 static void part_note_versions(struct part *part)
 {
+    const struct carrier *carrier = part->hosting->options.carrier;
     bool is_old = false;
     for (uint32_t i = 0; i < part->life.n_stages; i++) {
         const struct part_stage *stage = &part->life.stages[i];
-        is_old |=
-            !stage->here && !carrier_takes_grammars(part->hosting->options.carrier, stage->node_id);
+        is_old |= !stage->here && !carrier_takes_grammars(carrier, stage->node_id);
     }
     atomic_store(&part->is_old, is_old);
+}
+
+/* A stage that does not know the rotations would compute something else. */
+static bool part_knows_rope(const struct part *part, struct error *err)
+{
+    for (uint32_t i = 0; rope_stretch_is_set(&part->options.rope) && i < part->life.n_stages; i++) {
+        const struct part_stage *stage = &part->life.stages[i];
+        if (stage->here || carrier_takes_rope(part->hosting->options.carrier, stage->node_id))
+            continue;
+        error_set(err, ERROR_UNSUPPORTED,
+                  "stage %u is on a node with an older version of medley, which does not know "
+                  "--rope-scaling: update it",
+                  i);
+        return false;
+    }
+    return true;
 }
 
 static void hosting_send_notice(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
@@ -137,7 +153,11 @@ void part_meet(struct part *part, uint32_t effects, const struct error *why)
     if (effects & REACH_WAIT)
         log_line(LOG_INFO, "hosting", "instance %s waits for stages elsewhere: %s",
                  part->life.instance, why->text);
-    if (effects & REACH_FOUND) {
+    struct error old;
+    if (effects & REACH_FOUND && !part_knows_rope(part, &old)) {
+        part->problem = old;
+        driver_lost(part->driver, &old);
+    } else if (effects & REACH_FOUND) {
         part_note_versions(part);
         driver_found(part->driver);
     }

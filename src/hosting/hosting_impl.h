@@ -23,6 +23,7 @@ struct part {
     bool attached;
 
     const struct model *model; /* held while it is not NULL */
+    struct model *stretched;   /* of it, by options.rope; NULL: as its file says */
     struct driver *driver;
     struct runner *runner;
     struct far far;

@@ -13,10 +13,14 @@
 
 static enum error_code part_open_now(struct part *part, struct error *err)
 {
+    if (rope_stretch_is_set(&part->options.rope) &&
+        model_stretch_copy(part->model, &part->options.rope, &part->stretched, err))
+        return err->code;
+    const struct model *model = part->stretched ? part->stretched : part->model;
     if (!part_drives(part))
-        return runner_open(part->model, part->plan, part->life.n_stages, &part->options, &part->far,
+        return runner_open(model, part->plan, part->life.n_stages, &part->options, &part->far,
                            &part->runner, err);
-    return driver_open_far(part->model, part->plan, part->life.n_stages, &part->options, &part->far,
+    return driver_open_far(model, part->plan, part->life.n_stages, &part->options, &part->far,
                            &part->driver, err);
 }
 
@@ -43,6 +47,8 @@ static void part_close_work(uv_work_t *work)
 static void part_release_model(struct part *part)
 {
     const struct hosting_options *options = &part->hosting->options;
+    model_close(part->stretched);
+    part->stretched = NULL;
     if (part->model)
         options->release(options->self, part->model_record);
     part->model = NULL;

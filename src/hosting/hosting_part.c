@@ -44,6 +44,7 @@ void part_new(struct hosting *hosting, const struct parts_effect *wanted)
     part->key = part_key(instance->id);
     part->options = part_options(instance->demand, wanted->placement->shares_cells);
     part->n_whole = part_whole_streams(instance->demand);
+    part->options.rope = state_rope(instance->demand);
     reach_init(&part->reach, &part->life);
     part_caches_init(part);
     if (wanted->from)

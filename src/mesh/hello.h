@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LINK_MAJOR = 1, LINK_MINOR = 1, LINK_MINORS_APART = 1 };
+enum { LINK_MAJOR = 1, LINK_MINOR = 2, LINK_MINORS_APART = 1 };
 
 struct link_version {
     uint32_t major, minor;

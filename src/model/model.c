@@ -241,13 +241,41 @@ enum error_code model_stretch(struct model *model, const struct rope_stretch *st
     return rope_stretch_apply(stretch, model->architecture, h, err);
 }
 
+enum error_code model_stretch_copy(const struct model *model, const struct rope_stretch *stretch,
+                                   struct model **out, struct error *err)
+{
+    struct model *copy = mem_new(sizeof *copy);
+    assert(!model->original);
+    *out = NULL;
+    if (!copy)
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for the model");
+    *copy = *model;
+    copy->origin = model_origin(model);
+    copy->versions = NULL;
+    enum error_code code = model_versions_open(copy, err);
+    if (!code)
+        code = model_stretch(copy, stretch, err);
+    if (code)
+        model_close(copy);
+    else
+        *out = copy;
+    return code;
+}
+
+const struct model *model_origin(const struct model *model)
+{
+    return model->origin ? model->origin : model;
+}
+
 void model_close(struct model *model)
 {
     if (!model)
         return;
     model_versions_close(model);
-    mem_free(model->layers);
-    gguf_file_close(model->file);
+    if (!model->origin) {
+        mem_free(model->layers);
+        gguf_file_close(model->file);
+    }
     mem_free(model);
 }
 

@@ -21,6 +21,11 @@ enum error_code model_open_file(struct gguf_file *file, struct model **out,
 /* With other rotations than the file's (model/rope_stretch.h): before anything is made of it. */
 enum error_code model_stretch(struct model *model, const struct rope_stretch *stretch,
                               struct error *err);
+/* The same in a copy, which shares the file and the tensors: it is closed before the model. */
+enum error_code model_stretch_copy(const struct model *model, const struct rope_stretch *stretch,
+                                   struct model **out, struct error *err);
+/* Of such a copy, what it was made of; else the model itself. Weights of both are the same. */
+const struct model *model_origin(const struct model *model);
 void model_close(struct model *model);
 
 const struct gguf_file *model_file(const struct model *model);

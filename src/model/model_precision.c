@@ -72,6 +72,7 @@ static enum error_code version_new(const struct model *original, int precision,
         *version = *original;
         version->versions = NULL;
         version->original = original;
+        version->origin = NULL;
         version->precision = precision;
         version->next = NULL;
         version->layers = mem_new_array(version->hyperparameters.n_layers, sizeof *version->layers);

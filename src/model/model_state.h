@@ -12,6 +12,7 @@ struct model_versions {
 
 struct model {
     struct gguf_file *file;
+    const struct model *origin; /* of a copy: whose file and tensors these are */
     const struct architecture *architecture;
     struct hyperparameters hyperparameters;
     char name[128];

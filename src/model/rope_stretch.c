@@ -3,13 +3,42 @@
 #include "base/limits.h"
 #include "model/architecture.h"
 
+#include <assert.h>
 #include <math.h>
-#include <stdbool.h>
+#include <string.h>
 
 static const float STRETCH_MOST = 1024;
 
-static enum error_code stretch_check(const struct rope_stretch *stretch, struct error *err)
+static const char *const stretch_names[] = {
+    [ROPE_CHOOSE_NONE] = "none", [ROPE_CHOOSE_LINEAR] = "linear", [ROPE_CHOOSE_YARN] = "yarn"};
+
+bool rope_stretch_is_set(const struct rope_stretch *stretch)
 {
+    return stretch->type || stretch->factor != 0 || stretch->base != 0 || stretch->n_original;
+}
+
+const char *rope_choice_name(enum rope_choice choice)
+{
+    assert(choice > ROPE_AS_FILE && choice <= ROPE_CHOOSE_YARN);
+    return stretch_names[choice];
+}
+
+enum error_code rope_choice_find(const char *name, enum rope_choice *out, struct error *err)
+{
+    for (int i = ROPE_CHOOSE_NONE; i <= ROPE_CHOOSE_YARN; i++) {
+        if (strcmp(name, stretch_names[i]) == 0) {
+            *out = (enum rope_choice)i;
+            return ERROR_NONE;
+        }
+    }
+    return error_set(err, ERROR_INVALID, "rope scaling is none, linear or yarn, not '%.32s'", name);
+}
+
+enum error_code rope_stretch_check(const struct rope_stretch *stretch, struct error *err)
+{
+    if ((unsigned)stretch->type > ROPE_CHOOSE_YARN || stretch->n_original > LIMIT_CONTEXT)
+        return error_set(err, ERROR_INVALID, "no such rotation, or of more than %d tokens",
+                         LIMIT_CONTEXT);
     if (stretch->factor != 0 && !(stretch->factor >= 1 && stretch->factor <= STRETCH_MOST))
         return error_set(err, ERROR_INVALID, "--rope-scale takes 1 to %.0f, not %g",
                          (double)STRETCH_MOST, (double)stretch->factor);
@@ -66,9 +95,9 @@ enum error_code rope_stretch_apply(const struct rope_stretch *stretch,
 {
     static const enum rope_scaling types[] = {ROPE_SCALING_LINEAR, ROPE_SCALING_NONE,
                                               ROPE_SCALING_LINEAR, ROPE_SCALING_YARN};
-    if (!stretch->type && stretch->factor == 0 && stretch->base == 0 && !stretch->n_original)
+    if (!rope_stretch_is_set(stretch))
         return ERROR_NONE;
-    enum error_code code = stretch_check(stretch, err);
+    enum error_code code = rope_stretch_check(stretch, err);
     if (!code)
         code = stretch_fits(stretch, architecture, h, err);
     if (code)

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum rope_choice { ROPE_AS_FILE, ROPE_CHOOSE_NONE, ROPE_CHOOSE_LINEAR, ROPE_CHOOSE_YARN };
@@ -23,6 +24,13 @@ struct rope_stretch {      /* zeroed: as the file says */
     float base;            /* --rope-freq-base; 0: as the file says */
     uint32_t n_original; /* --yarn-orig-ctx: tokens that it was trained for; 0: as the file says */
 };
+
+bool rope_stretch_is_set(const struct rope_stretch *stretch);
+const char *rope_choice_name(enum rope_choice choice); /* "none", "linear", "yarn" */
+/* ERROR_INVALID: no such name; the file's own has none. */
+enum error_code rope_choice_find(const char *name, enum rope_choice *out, struct error *err);
+/* What no model could be given. ERROR_INVALID. */
+enum error_code rope_stretch_check(const struct rope_stretch *stretch, struct error *err);
 
 struct architecture;
 struct hyperparameters;

@@ -253,7 +253,7 @@ static bool place_lacks_header(struct daemon *daemon, const struct control_placi
 {
     const Cluster__Model *model = catalogue_find(daemon, placing->instance);
     const Cluster__Instance *known = state_instance(daemon_state(daemon), placing->instance);
-    return model && !placing->wanted.context &&
+    return model && (!placing->wanted.context || placing->wanted.has_rope) &&
            !(known && daemon_keeps(daemon, known, &placing->wanted)) &&
            !catalogue_model_here(daemon, model) &&
            daemon_now_ms(daemon) - placing->asked_ms < PLACE_HEADER_MS;
@@ -410,6 +410,43 @@ static bool control_models_take_score(yyjson_val *request, struct place_demand *
     return true;
 }
 
+static bool control_models_take_rope_number(yyjson_val *rope, const char *key, float *out,
+                                            struct error *err)
+{
+    yyjson_val *said = yyjson_obj_get(rope, key);
+    *out = (float)yyjson_get_num(said);
+    return !said || yyjson_is_null(said) || yyjson_is_num(said) ||
+           !error_set(err, ERROR_INVALID, "`rope.%s` is a number", key);
+}
+
+/* {"scaling":"yarn","scale":2,"base":…,"original_tokens":…}; an empty one is as the file says. */
+static bool control_models_take_rope(yyjson_val *request, struct place_demand *wanted,
+                                     struct error *err)
+{
+    yyjson_val *said = yyjson_obj_get(request, "rope");
+    const char *scaling = control_text(said, "scaling");
+    struct rope_stretch rope = {0};
+    wanted->has_rope = yyjson_is_obj(said);
+    if (!said || yyjson_is_null(said))
+        return true;
+    if (!wanted->has_rope)
+        return !error_set(err, ERROR_INVALID, "`rope` is an object");
+    if ((scaling && rope_choice_find(scaling, &rope.type, err)) ||
+        !control_models_take_rope_number(said, "scale", &rope.factor, err) ||
+        !control_models_take_rope_number(said, "base", &rope.base, err))
+        return false;
+    const uint64_t original = yyjson_get_uint(yyjson_obj_get(said, "original_tokens"));
+    rope.n_original = original < UINT32_MAX ? (uint32_t)original : UINT32_MAX;
+    cluster__rope__init(&wanted->rope);
+    wanted->rope.has_scaling = wanted->rope.has_factor = true;
+    wanted->rope.has_frequency_base = wanted->rope.has_original_tokens = true;
+    wanted->rope.scaling = rope.type;
+    wanted->rope.factor = rope.factor;
+    wanted->rope.frequency_base = rope.base;
+    wanted->rope.original_tokens = rope.n_original;
+    return rope_stretch_check(&rope, err) == ERROR_NONE;
+}
+
 void control_place(struct conversation *conversation, yyjson_val *request)
 {
     struct error err;
@@ -433,7 +470,8 @@ void control_place(struct conversation *conversation, yyjson_val *request)
         !control_models_take_kv(request, wanted, &err) ||
         !control_weight_type(request, "precision", &wanted->precision, &err) ||
         !control_models_take_weights(request, wanted, &err) ||
-        !control_models_take_score(request, wanted, &err)) {
+        !control_models_take_score(request, wanted, &err) ||
+        !control_models_take_rope(request, wanted, &err)) {
         control_fail(conversation, &err);
     } else if (wanted->weights_bytes && wanted->precision) {
         error_set(&err, ERROR_INVALID,

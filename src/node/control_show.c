@@ -167,6 +167,23 @@ static void put_streams(const struct daemon *daemon, yyjson_mut_doc *doc, yyjson
         control_show_put_text(doc, object, "apart", control_show_apart(daemon, current));
 }
 
+static void control_show_put_rope(yyjson_mut_doc *doc, yyjson_mut_val *object,
+                                  const Cluster__Demand *demand)
+{
+    const struct rope_stretch rope = state_rope(demand);
+    if (!rope_stretch_is_set(&rope))
+        return;
+    yyjson_mut_val *out = yyjson_mut_obj_add_obj(doc, object, "rope");
+    if (rope.type)
+        yyjson_mut_obj_add_str(doc, out, "scaling", rope_choice_name(rope.type));
+    if (rope.factor != 0)
+        yyjson_mut_obj_add_real(doc, out, "scale", (double)rope.factor);
+    if (rope.base != 0)
+        yyjson_mut_obj_add_real(doc, out, "base", (double)rope.base);
+    if (rope.n_original)
+        yyjson_mut_obj_add_uint(doc, out, "original_tokens", rope.n_original);
+}
+
 void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
                           const Cluster__Instance *instance)
 {
@@ -186,6 +203,7 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
     if (instance->demand->precision)
         yyjson_mut_obj_add_strcpy(doc, object, "precision",
                                   model_precision_name((int)instance->demand->precision));
+    control_show_put_rope(doc, object, instance->demand);
     if (instance->demand->weights_bytes)
         yyjson_mut_obj_add_uint(doc, object, "weights_memory_bytes",
                                 instance->demand->weights_bytes);

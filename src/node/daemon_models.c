@@ -6,11 +6,13 @@
 #include "base/log.h"
 #include "engine/batch_shape.h"
 #include "hosting/hosting.h"
+#include "mesh/link.h"
 #include "model/model.h"
 #include "node/catalogue.h"
 #include "node/lead.h"
 #include "node/peers.h"
 #include "node/wish.h"
+#include "pipeline/driver.h"
 #include "placement/problem.h"
 #include "relay/relay.h"
 #include "weights/weights.h"
@@ -172,6 +174,15 @@ static void propose_stopped(struct daemon *daemon, const char *id, const char *a
     agreement_propose(daemon->agreement, &event, NULL, NULL);
 }
 
+static bool models_meets_rope(const Cluster__Demand *demand, const struct place_demand *wanted)
+{
+    const Cluster__Demand other = {.rope = (Cluster__Rope *)(uintptr_t)&wanted->rope};
+    const struct rope_stretch is = state_rope(demand),
+                              want = wanted->has_rope ? state_rope(&other) : is;
+    return is.type == want.type && is.factor == want.factor && is.base == want.base &&
+           is.n_original == want.n_original;
+}
+
 static bool models_meets_search(const Cluster__Demand *demand, const struct place_demand *wanted)
 {
     const Cluster__ScoreWeights *is = demand->score_weights, *want = &wanted->score;
@@ -187,6 +198,7 @@ static bool models_meets_search(const Cluster__Demand *demand, const struct plac
 bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *wanted)
 {
     return !wanted || (models_meets_search(instance->demand, wanted) &&
+                       models_meets_rope(instance->demand, wanted) &&
                        wanted->context <= instance->demand->context_tokens &&
                        (!wanted->streams || wanted->streams == instance->demand->streams) &&
                        (!wanted->cells || kv_cells(wanted->cells) == instance->demand->cells) &&
@@ -220,6 +232,49 @@ static enum error_code models_check_cells(const struct daemon *daemon,
     return ERROR_NONE;
 }
 
+/* The rotations must be ones of this model, known to all nodes. */
+static enum error_code models_check_rope(struct daemon *daemon, const Cluster__Model *said,
+                                         const Cluster__Demand *wish, struct error *err)
+{
+    const struct rope_stretch rope = state_rope(wish);
+    const struct model *model = catalogue_model_here(daemon, said);
+    struct model *stretched;
+    for (const struct peer *peer = daemon->peers; peer; peer = peer->next) {
+        if (peer->link && link_version(peer->link).minor < 2)
+            return error_set(err, ERROR_UNSUPPORTED,
+                             "%s has an older version of medley, which does not know "
+                             "--rope-scaling: update it",
+                             daemon_name_of(daemon, peer->id));
+    }
+    if (!model)
+        return error_set(err, ERROR_BUSY, "the header of %s is being fetched; ask again",
+                         said->name);
+    enum error_code code = model_stretch_copy(model, &rope, &stretched, err);
+    if (!code)
+        code = driver_check_context(stretched, wish->context_tokens, err);
+    model_close(stretched);
+    return code;
+}
+
+/* What is asked for now, with what is kept. */
+static enum error_code models_check_reach(struct daemon *daemon, const Cluster__Model *model,
+                                          const Cluster__Instance *before,
+                                          const struct place_demand *wanted, struct error *err)
+{
+    Cluster__Demand wish;
+    wish_of(wanted, before, &wish);
+    if (wish.rope)
+        return models_check_rope(daemon, model, &wish, err);
+    const uint32_t reach = model->context_tokens, context = wish.context_tokens;
+    return reach && context > reach
+               ? error_set(err, ERROR_INVALID,
+                           "a context of %u tokens; %s was trained for %u: ask for no more, or "
+                           "stretch it with --rope-scaling yarn --rope-scale %u, which answers "
+                           "worse",
+                           context, model->name, reach, (context + reach - 1) / reach)
+               : ERROR_NONE;
+}
+
 enum error_code daemon_want(struct daemon *daemon, const char *name,
                             const struct place_demand *wanted, struct error *err)
 {
@@ -227,13 +282,11 @@ enum error_code daemon_want(struct daemon *daemon, const char *name,
     if (!model)
         return error_set(err, ERROR_NOT_FOUND,
                          "the cluster has no model '%s'; `medley add FILE` adds it", name);
-    if (wanted && model->context_tokens && wanted->context > model->context_tokens)
-        return error_set(err, ERROR_INVALID,
-                         "a context of %u tokens; %s was trained for %u: ask for no more",
-                         wanted->context, model->name, model->context_tokens);
     if (wanted && wanted->cells && models_check_cells(daemon, wanted, err))
         return err->code;
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model->name);
+    if (wanted && models_check_reach(daemon, model, instance, wanted, err))
+        return err->code;
     const char *actor = wanted ? wanted->actor : NULL;
     if (instance && daemon_keeps(daemon, instance, wanted)) {
         if (!instance->active)

@@ -206,6 +206,8 @@ struct place_demand {
     bool has_score;         /* else as usual */
     Cluster__ScoreWeights score; /* initialised where it is there */
     uint32_t time_limit_s;       /* 0: as usual */
+    bool has_rope;               /* else as the model's file says */
+    Cluster__Rope rope;          /* as score */
     bool has_idle;               /* else 0: never */
     uint64_t idle_ms;
 };

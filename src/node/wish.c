@@ -1,5 +1,6 @@
 #include "node/wish.h"
 
+#include "cluster/state.h"
 #include "model/model_precision.h"
 #include "placement/problem.h"
 #include "plan/plan_model.h"
@@ -25,6 +26,8 @@ static void wish_of_search(const struct place_demand *wanted, Cluster__Demand *o
 {
     if (wanted->has_score)
         out->score_weights = (Cluster__ScoreWeights *)(uintptr_t)&wanted->score;
+    if (wanted->has_rope)
+        out->rope = (Cluster__Rope *)(uintptr_t)&wanted->rope;
     if (wanted->time_limit_s) {
         out->has_time_limit_s = true;
         out->time_limit_s = wanted->time_limit_s;
@@ -83,6 +86,19 @@ __attribute__((format(printf, 2, 3))) static void wish_say(char out[static WISH_
     va_end(arguments);
 }
 
+static void wish_say_rope(const Cluster__Demand *wished, char out[static WISH_TEXT])
+{
+    const struct rope_stretch rope = state_rope(wished);
+    if (rope.type)
+        wish_say(out, "--rope-scaling %s", rope_choice_name(rope.type));
+    if (rope.factor != 0)
+        wish_say(out, "--rope-scale %g", (double)rope.factor);
+    if (rope.base != 0)
+        wish_say(out, "--rope-freq-base %g", (double)rope.base);
+    if (rope.n_original)
+        wish_say(out, "--yarn-orig-ctx %u", rope.n_original);
+}
+
 void wish_kept_text(const struct place_demand *wanted, const Cluster__Instance *before,
                     char out[static WISH_TEXT])
 {
@@ -109,4 +125,6 @@ void wish_kept_text(const struct place_demand *wanted, const Cluster__Instance *
         wish_say(out, "--score-weights");
     if (wished->time_limit_s && !wanted->time_limit_s)
         wish_say(out, "--time-limit %u", wished->time_limit_s);
+    if (wished->rope && !wanted->has_rope)
+        wish_say_rope(wished, out);
 }

@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "model/model.h"
 #include "pipeline/runner.h"
 
 #include <assert.h>
@@ -152,9 +153,11 @@ static enum error_code room_open_runner(struct room *room, struct error *err)
     enum error_code code = child_model_open(open, &room->handed, &room->model, err);
     struct driver_options options = open->options;
     options.fallback = room->fallback;
+    if (!code && rope_stretch_is_set(&options.rope))
+        code = model_stretch_copy(room->model, &options.rope, &room->stretched, err);
     if (!code)
-        code = runner_open(room->model, plan, open->n_stages, &options, &room->far, &room->runner,
-                           err);
+        code = runner_open(room->stretched ? room->stretched : room->model, plan, open->n_stages,
+                           &options, &room->far, &room->runner, err);
     if (!code)
         runner_watch(room->runner, room_tell_memory, room);
     if (!code && open->again)
@@ -229,6 +232,7 @@ void *room_run(void *arg)
     if (!code)
         room_serve(room);
     runner_close(room->runner);
+    model_close(room->stretched);
     child_model_close(room->model);
     if (!code) {
         child_say_closed(room->device, room->open.lane, word);

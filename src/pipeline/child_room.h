@@ -20,6 +20,7 @@ struct room {
     struct ring in, out;
     pthread_mutex_t write_lock;
     const struct model *model;
+    struct model *stretched; /* of it, for this lane; NULL: as its file says */
     struct runner *runner;
     struct device *fallback; /* the CPU's; NULL: none, or it is that already */
     /* The lane's thread has it while its stages may change; who has it finds them there. */

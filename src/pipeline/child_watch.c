@@ -68,7 +68,7 @@ static void word_fill_open(const struct lane *lane, struct child_word *word)
     word->type = lane->options.type;
     word->options = lane->driver_options;
     snprintf(word->path, sizeof word->path, "%s", lane_path(lane));
-    word->model = (uintptr_t)lane->options.model;
+    word->model = (uintptr_t)model_origin(lane->options.model);
     word->n_stages = lane->options.n_stages;
     memcpy(word->stages, lane->stages, word->n_stages * sizeof *word->stages);
 }

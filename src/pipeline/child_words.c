@@ -28,6 +28,10 @@ static void put_options(const struct driver_options *options, struct buffer *out
     bytes_put(out, options->weights_max, 8);
     bytes_put(out, options->cells, 4);
     bytes_put(out, (uint32_t)options->precision, 1);
+    bytes_put(out, options->rope.type, 1);
+    bytes_put_float(out, options->rope.factor);
+    bytes_put_float(out, options->rope.base);
+    bytes_put(out, options->rope.n_original, 4);
 }
 
 static void put_stages(const struct child_word *word, struct buffer *out)
@@ -207,6 +211,10 @@ static void get_options(struct bytes_reader *reader, struct driver_options *opti
     options->weights_max = bytes_get(reader, 8);
     options->cells = get_below(reader, 4, LIMIT_POOL_CELLS);
     options->precision = (int)get_below(reader, 1, UINT8_MAX);
+    options->rope.type = (enum rope_choice)get_below(reader, 1, ROPE_CHOOSE_YARN);
+    options->rope.factor = bytes_get_float(reader);
+    options->rope.base = bytes_get_float(reader);
+    options->rope.n_original = get_below(reader, 4, LIMIT_CONTEXT);
 }
 
 static void get_stages(struct bytes_reader *reader, struct child_word *word)

@@ -20,6 +20,7 @@
 #pragma once
 
 #include "engine/stage.h"
+#include "model/rope_stretch.h"
 #include "request/request.h"
 
 #include <stdbool.h>
@@ -57,6 +58,7 @@ struct driver_options {
                              as stored (engine/stage.h) */
     int precision_allowed;   /* another type that is smaller still, for which the owner has given
                                 leave when memory is short or a device is hot; 0: none */
+    struct rope_stretch rope; /* the model's; a device's process has to do it again */
     struct device *fallback; /* where stages go that find no memory on their own devices: the CPU's;
                                 NULL: nowhere */
 };

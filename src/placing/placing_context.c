@@ -91,7 +91,12 @@ uint32_t placing_context(struct cluster *cluster, enum activation_type wire,
         return placing_context_usual(model);
     for (uint32_t i = 0; i < n; i++)
         spare[i] = cluster->devices[i].spare;
-    const uint32_t context = context_search(&trial, placing_context_usual(model));
+    const struct rope_stretch rope = state_rope(demand);
+    struct model *stretched = NULL;
+    if (rope_stretch_is_set(&rope) && !model_stretch_copy(model, &rope, &stretched, NULL))
+        trial.model = stretched;
+    const uint32_t context = context_search(&trial, placing_context_usual(trial.model));
+    model_close(stretched);
     for (uint32_t i = 0; i < n; i++)
         cluster->devices[i].spare = spare[i];
     return context;

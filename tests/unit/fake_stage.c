@@ -528,6 +528,25 @@ const struct gguf_file *model_file(const struct model *model)
     return NULL;
 }
 
+const struct model *model_origin(const struct model *model)
+{
+    return model;
+}
+
+/* A toy model rotates nothing. */
+enum error_code model_stretch_copy(const struct model *model, const struct rope_stretch *stretch,
+                                   struct model **out, struct error *err)
+{
+    (void)model, (void)stretch;
+    *out = NULL;
+    return error_set(err, ERROR_UNSUPPORTED, "a toy model rotates nothing");
+}
+
+void model_close(struct model *model)
+{
+    assert(!model);
+}
+
 /* Tokens of a toy model are one byte each, from the blank on; the first ends an answer. */
 enum error_code constrain_open_vocabulary(struct constrain *constrain, const struct model *model,
                                           struct error *err)

@@ -513,6 +513,10 @@ static void test_place(void **state)
     expect_heard("\"context\":null,\"streams\":null,\"goal\":null,\"kv\":null,\"idle_s\":null");
     EXPECT(0, "place demo --weights-memory 8GiB --score-weights memory=60 --time-limit 9", "ready");
     expect_heard("\"weights_memory\":\"8GiB\",\"score_weights\":\"memory=60\",\"time_limit_s\":9");
+    EXPECT(0, "place demo --rope-scaling yarn --rope-scale 2", "ready");
+    expect_heard("\"rope\":{\"scaling\":\"yarn\",\"scale\":2.0}");
+    EXPECT(2, "place demo --rope-scaling wide", "--rope-scaling takes none, linear or yarn");
+    EXPECT(2, "place demo --rope-scale 0.5", "--rope-scale takes 1 to 1024");
     EXPECT(2, "place demo --weights-memory 8apples", "--weights-memory");
     EXPECT(2, "place demo --score-weights speed=3", "--score-weights: weights are compute");
     EXPECT(2, "place demo --time-limit 61", "--time-limit");

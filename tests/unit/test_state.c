@@ -5,7 +5,9 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cluster_events.h"
+#include "placement/problem.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -464,6 +466,51 @@ static void signed_ends_are_the_signers_own(void **unused)
     state_deinit(&state);
 }
 
+/* Numbers that no instance can have, from a member that means ill. */
+static void demands_beyond_limits_are_refused(void **unused)
+{
+    struct state state = {0};
+    struct state_outcome outcome;
+    Cluster__Model model = CLUSTER__MODEL__INIT;
+    Cluster__Instance instance = CLUSTER__INSTANCE__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    uint8_t hash[32] = {1};
+    model.name = (char *)"m";
+    model.has_manifest = model.has_n_layers = true;
+    model.manifest.len = 32, model.manifest.data = hash, model.n_layers = 4;
+    event.kind_case = CLUSTER__EVENT__KIND_MODEL_REGISTERED, event.model_registered = &model;
+    apply_event(&state, &event, &outcome);
+    assert_true(outcome.applied);
+    for (int i = 0; i < 10; i++) {
+        Cluster__Demand demand = CLUSTER__DEMAND__INIT, wished = CLUSTER__DEMAND__INIT;
+        Cluster__ScoreWeights weights = CLUSTER__SCORE_WEIGHTS__INIT;
+        Cluster__Rope rope = CLUSTER__ROPE__INIT;
+        demand.has_context_tokens = demand.has_streams = true;
+        demand.context_tokens = 512, demand.streams = 1;
+        demand.has_weights_bytes = demand.has_time_limit_s = true;
+        demand.weights_bytes = i == 0 ? UINT64_MAX : 1 << 20;
+        demand.time_limit_s = i == 1 ? LIMIT_PLACING_SEARCH_S + 1 : LIMIT_PLACING_SEARCH_S;
+        demand.score_weights = &weights, demand.rope = &rope;
+        weights.has_memory = i != 2; /* all are 0 */
+        weights.memory = i == 3 ? 1000 * LIMIT_SCORE_WEIGHT + 1 : 60000;
+        rope.has_scaling = rope.has_factor = rope.has_frequency_base = true;
+        rope.scaling = i == 4 ? ROPE_CHOOSE_YARN + 1 : ROPE_CHOOSE_YARN;
+        rope.factor = i == 5 ? NAN : i == 6 ? -2.0F : 2.0F;
+        rope.frequency_base = i == 7 ? INFINITY : 0;
+        wished.has_streams = true;
+        wished.streams = i == 8 ? LIMIT_SEQUENCES + 1 : 0;
+        instance.id = instance.model = (char *)"m";
+        instance.demand = &demand, instance.wished = &wished;
+        event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_DESIRED, event.instance_desired = &instance;
+        apply_event(&state, &event, &outcome);
+        assert_true(outcome.applied == (i == 9));
+    }
+    const Cluster__Instance *there = state_instance(&state, "m");
+    assert_non_null(there->wished);
+    assert_true(state_rope(there->demand).type == ROPE_CHOOSE_YARN);
+    state_deinit(&state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -477,6 +524,7 @@ int main(void)
         cmocka_unit_test(snapshots_carry_the_record),
         cmocka_unit_test(told_notes_are_recorded_as_told),
         cmocka_unit_test(signed_ends_are_the_signers_own),
+        cmocka_unit_test(demands_beyond_limits_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
