@@ -102,7 +102,7 @@ struct exchange *exchange_new(struct api_server *server, struct lws *wsi)
     return exchange;
 }
 
-static void release_body(struct exchange *exchange)
+void exchange_release_body(struct exchange *exchange)
 {
     struct api_server *server = exchange->server;
     server->body_bytes -= exchange->body.size;
@@ -116,18 +116,18 @@ void exchange_set_owner(struct exchange *exchange, void (*gone)(void *owner), vo
 {
     exchange->gone = gone;
     exchange->owner = owner;
-    release_body(exchange);
+    exchange_release_body(exchange);
 }
 
 /* Whether the server works on it, or waits for its client. */
-static void exchange_set_state(struct exchange *exchange, enum exchange_state state)
+void exchange_set_state(struct exchange *exchange, enum exchange_state state)
 {
     exchange->state = state;
     listener_set_busy(exchange->server, exchange->connection, state == EXCHANGE_WORKING);
 }
 
 /* What its client has not read has changed. */
-static void exchange_count_unread(struct exchange *exchange)
+void exchange_count_unread(struct exchange *exchange)
 {
     uint64_t *sum = &exchange->server->unread_bytes;
     assert(*sum >= exchange->unread);
@@ -163,7 +163,7 @@ void exchange_free(struct exchange *exchange)
         exchange->before->next = exchange->next;
     else
         server->exchanges = exchange->next;
-    release_body(exchange);
+    exchange_release_body(exchange);
     mem_free(exchange->last_event_id);
     buffer_deinit(&exchange->more);
     buffer_deinit(&exchange->head);
@@ -256,7 +256,7 @@ void exchange_ready(struct exchange *exchange)
 
 /* ---- the answer ---- */
 
-static void push_out(struct exchange *exchange)
+void exchange_push(struct exchange *exchange)
 {
     if (exchange->head.failed || exchange->out.failed)
         exchange_abort(exchange);
@@ -264,7 +264,7 @@ static void push_out(struct exchange *exchange)
         lws_callback_on_writable(exchange->wsi);
 }
 
-static void end_waiting(struct exchange *exchange)
+void exchange_end_waiting(struct exchange *exchange)
 {
     if (exchange->waiting)
         lws_set_timer_usecs(exchange->wsi, LWS_SET_TIMER_USEC_CANCEL);
@@ -293,12 +293,12 @@ void exchange_answer(struct exchange *exchange, unsigned status, const char *con
                      struct buffer *body)
 {
     exchange->gone = NULL;
-    end_waiting(exchange);
+    exchange_end_waiting(exchange);
     exchange_limit_answer(exchange, &status, body);
     exchange->moved_ns = clock_now_ns();
     exchange_set_state(exchange, EXCHANGE_ANSWERED);
     exchange->status = status;
-    release_body(exchange);
+    exchange_release_body(exchange);
     exchange_write_head(exchange, content_type, body->size);
     exchange->out = *body;
     exchange->out_counted = work_limit_size_of(body->data);
@@ -307,7 +307,7 @@ void exchange_answer(struct exchange *exchange, unsigned status, const char *con
     if (exchange->method == METHOD_HEAD)
         buffer_clear(&exchange->out);
     exchange_count_unread(exchange);
-    push_out(exchange);
+    exchange_push(exchange);
 }
 
 void exchange_answer_json(struct exchange *exchange, struct buffer *body)
@@ -372,176 +372,6 @@ void exchange_revoke(struct exchange *exchange, const struct api_error *err)
     exchange->linger = exchange->state == EXCHANGE_BODY;
     tell_owner(exchange);
     exchange_fail(exchange, err);
-}
-
-static void begin_stream(struct exchange *exchange)
-{
-    exchange->status = 200;
-    exchange->streaming = true;
-    release_body(exchange);
-    exchange_write_head(exchange, "text/event-stream; charset=utf-8", UINT64_MAX);
-    push_out(exchange);
-}
-
-/* From now on nothing may come for a while: a prompt is long, or a machine was lost and its part is
- * placed anew. */
-void exchange_stream_begin(struct exchange *exchange)
-{
-    if (!exchange->streaming)
-        begin_stream(exchange);
-    exchange->spoke_ns = clock_now_ns();
-    exchange_stream_wait(exchange, "the answer goes on");
-}
-
-/* RFC 9112, section 7.1. */
-static void append_chunk(struct exchange *exchange, const char *name, const struct buffer *id,
-                         const char *before, const char *data, size_t size)
-{
-    static const char id_before[] = "id: ", name_before[] = "event: ", after[] = "\n\n";
-    const size_t id_size = id ? sizeof id_before - 1 + id->size + 1 : 0;
-    const size_t name_size = name ? sizeof name_before - 1 + strlen(name) + 1 : 0;
-    if (!exchange->http_1_0)
-        buffer_printf(&exchange->out, "%zx\r\n",
-                      name_size + id_size + strlen(before) + size + sizeof after - 1);
-    if (name)
-        buffer_printf(&exchange->out, "%s%s\n", name_before, name);
-    if (id) {
-        buffer_text(&exchange->out, id_before);
-        buffer_append(&exchange->out, id->data, id->size);
-        buffer_text(&exchange->out, "\n");
-    }
-    buffer_text(&exchange->out, before);
-    buffer_append(&exchange->out, data, size);
-    buffer_append(&exchange->out, after, sizeof after - 1);
-    if (!exchange->http_1_0)
-        buffer_text(&exchange->out, "\r\n");
-    exchange_count_unread(exchange);
-}
-
-size_t exchange_unread(const struct exchange *exchange)
-{
-    return exchange->out.size - exchange->out_sent;
-}
-
-bool exchange_is_head(const struct exchange *exchange)
-{
-    return exchange->method == METHOD_HEAD;
-}
-
-bool exchange_stream_event(struct exchange *exchange, const struct buffer *id,
-                           const struct buffer *data)
-{
-    return exchange_stream_named(exchange, NULL, id, data);
-}
-
-bool exchange_stream_named(struct exchange *exchange, const char *name, const struct buffer *id,
-                           const struct buffer *data)
-{
-    if (exchange->dead)
-        return false;
-    struct api_error ignored;
-    const size_t unread = exchange_unread(exchange);
-    /* One that is larger by itself may go into an empty queue. */
-    if ((unread && unread + data->size + (id ? id->size : 0) > EXCHANGE_STREAM_MAX) ||
-        (exchange->out.size > EXCHANGE_WRITE_BYTES &&
-         !exchange_make_room(exchange, EXCHANGE_ANSWERS, data->size, &ignored)) ||
-        data->failed || (id && id->failed)) {
-        log_line(LOG_INFO, "api", "%s: the client reads too slowly; cancelled its request",
-                 exchange->path);
-        exchange_abort(exchange);
-        return false;
-    }
-    append_chunk(exchange, name, id, "data: ", data->data, data->size);
-    push_out(exchange);
-    exchange->spoke_ns = clock_now_ns();
-    return !exchange->dead;
-}
-
-void exchange_stream_wait(struct exchange *exchange, const char *text)
-{
-    exchange->waiting = text;
-    lws_set_timer_usecs(exchange->wsi, (lws_usec_t)exchange->server->waiting_ms * 1000);
-}
-
-void exchange_tick(struct exchange *exchange)
-{
-    const uint64_t every_ms = exchange->server->waiting_ms;
-    const uint64_t quiet_ms = (clock_now_ns() - exchange->spoke_ns) / 1000000;
-    if (exchange->dead)
-        return;
-    if (quiet_ms + 1 < every_ms) { /* something was said meanwhile */
-        lws_set_timer_usecs(exchange->wsi, (lws_usec_t)(every_ms - quiet_ms) * 1000);
-        return;
-    }
-    if (!exchange->streaming)
-        begin_stream(exchange);
-    append_chunk(exchange, NULL, NULL, ": ", exchange->waiting, strlen(exchange->waiting));
-    push_out(exchange);
-    lws_set_timer_usecs(exchange->wsi, (lws_usec_t)every_ms * 1000);
-}
-
-void exchange_stream_end(struct exchange *exchange)
-{
-    if (exchange->dead)
-        return;
-    append_chunk(exchange, NULL, NULL, "data: ", "[DONE]", 6);
-    exchange_stream_close(exchange);
-}
-
-void exchange_stream_close(struct exchange *exchange)
-{
-    if (exchange->dead)
-        return;
-    exchange->gone = NULL;
-    end_waiting(exchange);
-    exchange_set_state(exchange, EXCHANGE_ANSWERED);
-    if (!exchange->http_1_0)
-        buffer_text(&exchange->out, "0\r\n\r\n");
-    push_out(exchange);
-}
-
-/* ---- an answer in pieces ---- */
-
-void exchange_lines_begin(struct exchange *exchange, const char *content_type)
-{
-    exchange->status = 200;
-    exchange->streaming = true;
-    release_body(exchange);
-    exchange_write_head(exchange, content_type, UINT64_MAX);
-    push_out(exchange);
-}
-
-bool exchange_lines_add(struct exchange *exchange, const struct buffer *lines)
-{
-    const size_t unread = exchange->out.size - exchange->out_sent;
-    struct api_error ignored;
-    if (exchange->dead)
-        return false;
-    if (lines->failed || (unread && unread + lines->size > EXCHANGE_STREAM_MAX) ||
-        (exchange->out.size > EXCHANGE_WRITE_BYTES &&
-         !exchange_make_room(exchange, EXCHANGE_ANSWERS, lines->size, &ignored))) {
-        exchange_abort(exchange);
-        return false;
-    }
-    if (!exchange->http_1_0)
-        buffer_printf(&exchange->out, "%zx\r\n", lines->size);
-    buffer_append(&exchange->out, lines->data, lines->size);
-    if (!exchange->http_1_0)
-        buffer_text(&exchange->out, "\r\n");
-    exchange_count_unread(exchange);
-    push_out(exchange);
-    return !exchange->dead;
-}
-
-void exchange_lines_end(struct exchange *exchange)
-{
-    if (exchange->dead)
-        return;
-    exchange->gone = NULL;
-    exchange_set_state(exchange, EXCHANGE_ANSWERED);
-    if (!exchange->http_1_0)
-        buffer_text(&exchange->out, "0\r\n\r\n");
-    push_out(exchange);
 }
 
 /* ---- writing ---- */

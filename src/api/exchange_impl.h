@@ -1,4 +1,4 @@
-/* The inside of an exchange, for the two files that speak to libwebsockets. */
+/* The inside of an exchange, for the files that speak to libwebsockets. */
 #pragma once
 
 #include "api/access.h"
@@ -91,6 +91,15 @@ struct exchange {
 enum exchange_pool { EXCHANGE_BODIES, EXCHANGE_ANSWERS };
 bool exchange_make_room(struct exchange *exchange, enum exchange_pool pool, uint64_t bytes,
                         struct api_error *err);
+
+/* ---- exchange.c, for exchange_stream.c ---- */
+void exchange_release_body(struct exchange *exchange);
+/* Whether the server works on it, or waits for its client. */
+void exchange_set_state(struct exchange *exchange, enum exchange_state state);
+void exchange_count_unread(
+    struct exchange *exchange);                       /* what its client has not read has changed */
+void exchange_push(struct exchange *exchange);        /* what is in head and out is to be written */
+void exchange_end_waiting(struct exchange *exchange); /* nothing is said while nothing comes */
 
 /* Fills exchange->head; `length` is UINT64_MAX for a stream. */
 void exchange_write_head(struct exchange *exchange, const char *content_type, uint64_t length);

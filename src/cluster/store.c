@@ -1,22 +1,16 @@
 #include "cluster/store.h"
 
-#include "base/durable_file.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cluster/store_aside.h"
+#include "cluster/store_file.h"
 #include "cluster/store_sums.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <sqlite3.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-enum { APPLICATION_ID = 0x4d44634c, FORMAT = 2 }; /* "MDcL" */
 
 enum statement {
     BEGIN,
@@ -60,54 +54,12 @@ static const char *const sql[STATEMENTS] = {
     [GET_ENDS] = "SELECT min(idx), max(idx), (SELECT idx FROM snapshot) FROM entry",
 };
 
-static const char schema[] = "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), member "
-                             "INTEGER NOT NULL, generation INTEGER NOT NULL,"
-                             " founder INTEGER NOT NULL, term INTEGER NOT NULL, vote INTEGER NOT "
-                             "NULL, entries INTEGER NOT NULL,"
-                             " snapshot INTEGER NOT NULL, checksum INTEGER NOT NULL);"
-                             "CREATE TABLE snapshot (one INTEGER PRIMARY KEY CHECK (one = 1), idx "
-                             "INTEGER NOT NULL, term INTEGER NOT NULL,"
-                             " members_idx INTEGER NOT NULL, members BLOB NOT NULL, state BLOB NOT "
-                             "NULL, checksum INTEGER NOT NULL);"
-                             "CREATE TABLE entry (idx INTEGER PRIMARY KEY, term INTEGER NOT NULL, "
-                             "type INTEGER NOT NULL, bytes BLOB NOT NULL,"
-                             " checksum INTEGER NOT NULL);";
-
 struct store {
     sqlite3 *db;
     sqlite3_stmt *statements[STATEMENTS];
     struct store_state state;
     bool broken;
 };
-
-/* ---- errors ---- */
-
-static enum error_code sqlite_error(sqlite3 *db, int code, const char *doing, struct error *err)
-{
-    const char *text = db ? sqlite3_errmsg(db) : sqlite3_errstr(code);
-    switch (code & 0xff) {
-    case SQLITE_NOMEM:
-        return error_set(err, ERROR_NO_MEMORY, "store: %s: not enough memory", doing);
-    case SQLITE_FULL:
-        return error_set(err, ERROR_IO,
-                         "store: %s: the disk is full; nothing that was acknowledged is lost",
-                         doing);
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-        return error_set(err, ERROR_BUSY, "store: %s: another process has the file open", doing);
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-    case SQLITE_SCHEMA:
-        return error_set(err, ERROR_INVALID, "store: %s: the file is damaged: %s", doing, text);
-    default:
-        return error_set(err, ERROR_IO, "store: %s: %s (%d)", doing, text, code);
-    }
-}
-
-static enum error_code damaged(struct error *err, const char *what)
-{
-    return error_set(err, ERROR_INVALID, "store: the file is damaged: %s", what);
-}
 
 /* ---- statements ---- */
 
@@ -156,7 +108,7 @@ static enum error_code read_bytes(sqlite3_stmt *statement, int column, size_t ma
     const void *blob = sqlite3_column_blob(statement, column);
     *size = (size_t)sqlite3_column_bytes(statement, column);
     if (*size > max || sqlite3_column_type(statement, column) != SQLITE_BLOB)
-        return damaged(err, "a value is too large, or not bytes");
+        return store_file_damaged(err, "a value is too large, or not bytes");
     *bytes = mem_new(*size + 1);
     if (!*bytes)
         return error_set(err, ERROR_NO_MEMORY, "store: not enough memory for %zu bytes", *size);
@@ -181,10 +133,10 @@ static enum error_code read_state(struct store *s, struct error *err)
             .snapshot = column_number(statement, 6),
         };
         if (column_number(statement, 7) != store_sum_state(&s->state) || !s->state.member)
-            result = damaged(err, "term and vote do not match their checksum");
+            result = store_file_damaged(err, "term and vote do not match their checksum");
     } else {
-        result = code == SQLITE_DONE ? damaged(err, "term and vote are missing")
-                                     : sqlite_error(s->db, code, "reading", err);
+        result = code == SQLITE_DONE ? store_file_damaged(err, "term and vote are missing")
+                                     : store_file_error(s->db, code, "reading", err);
     }
     sqlite3_reset(statement);
     return result;
@@ -206,12 +158,12 @@ static enum error_code read_snapshot(struct store *s, struct log_snapshot *out, 
         if (!result)
             result = read_bytes(statement, 4, max, &out->state, &out->state_size, err);
         if (!result && (sum != store_sum_snapshot(out) || !out->index))
-            result = damaged(err, "the snapshot does not match its checksum");
+            result = store_file_damaged(err, "the snapshot does not match its checksum");
     } else if (code != SQLITE_DONE) {
-        result = sqlite_error(s->db, code, "reading", err);
+        result = store_file_error(s->db, code, "reading", err);
     }
     if (!result && sum != s->state.snapshot)
-        result = damaged(err, "state and snapshot are of different moments");
+        result = store_file_damaged(err, "state and snapshot are of different moments");
     sqlite3_reset(statement);
     return result;
 }
@@ -224,12 +176,12 @@ static enum error_code read_entry(sqlite3_stmt *statement, struct log *log, stru
     if (!log->n)
         log->first = index;
     if (index == 0 || index != log->first + log->n || type < LOG_EVENT || type > LOG_MEMBERS)
-        return damaged(err, "an entry is missing");
+        return store_file_damaged(err, "an entry is missing");
     entry.type = (enum log_type)type;
     enum error_code code =
         read_bytes(statement, 3, LIMIT_CLUSTER_ENTRY_BYTES, &entry.bytes, &entry.size, err);
     if (!code && column_number(statement, 4) != store_sum_entry(index, &entry))
-        code = damaged(err, "an entry does not match its checksum");
+        code = store_file_damaged(err, "an entry does not match its checksum");
     if (!code)
         code = log_append(log, &entry, err);
     mem_free(entry.bytes);
@@ -247,9 +199,9 @@ static enum error_code read_entries(struct store *s, struct log *out, struct err
         sums ^= column_number(statement, 4);
     }
     if (!result && code != SQLITE_DONE)
-        result = sqlite_error(s->db, code, "reading", err);
+        result = store_file_error(s->db, code, "reading", err);
     else if (!result && sums != s->state.entries)
-        result = damaged(err, "state and entries are of different moments");
+        result = store_file_damaged(err, "state and entries are of different moments");
     sqlite3_reset(statement);
     return result;
 }
@@ -393,7 +345,7 @@ enum error_code store_write(struct store *s, const struct log_write *write, stru
     if (!code && follows)
         return ERROR_NONE;
     const enum error_code result =
-        code ? sqlite_error(s->db, code, "writing", err)
+        code ? store_file_error(s->db, code, "writing", err)
              : error_set(err, ERROR_INVALID,
                          "store: entries from %llu on do not follow those that are there",
                          (unsigned long long)write->log.first);
@@ -405,125 +357,26 @@ enum error_code store_write(struct store *s, const struct log_write *write, stru
 
 /* ---- opening ---- */
 
-static enum error_code execute(sqlite3 *db, const char *text, const char *doing, struct error *err)
-{
-    const int code = sqlite3_exec(db, text, NULL, NULL, NULL);
-    return code ? sqlite_error(db, code, doing, err) : ERROR_NONE;
-}
-
-/* A pragma's one number; -1: none. */
-static int64_t pragma(sqlite3 *db, const char *text)
-{
-    sqlite3_stmt *statement;
-    if (sqlite3_prepare_v2(db, text, -1, &statement, NULL))
-        return -1;
-    const int64_t value =
-        sqlite3_step(statement) == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : -1;
-    sqlite3_finalize(statement);
-    return value;
-}
-
-static bool quick_check(sqlite3 *db)
-{
-    sqlite3_stmt *statement;
-    if (sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &statement, NULL))
-        return false;
-    const bool good = sqlite3_step(statement) == SQLITE_ROW &&
-                      sqlite3_column_type(statement, 0) == SQLITE_TEXT &&
-                      strcmp((const char *)sqlite3_column_text(statement, 0), "ok") == 0;
-    sqlite3_finalize(statement);
-    return good;
-}
-
-/* In this order: exclusive before WAL, so that there is no shared memory. */
-static const char settings[] =
-    "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
-    "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;";
-
-static enum error_code check_file(sqlite3 *db, struct error *err)
-{
-    if (pragma(db, "PRAGMA application_id") != APPLICATION_ID)
-        return error_set(err, ERROR_INVALID,
-                         "store: this is not a cluster's log, or it is damaged");
-    const int64_t format = pragma(db, "PRAGMA user_version");
-    if (format != FORMAT)
-        return error_set(err, ERROR_INVALID,
-                         "store: the file has format %lld; this version knows %d",
-                         (long long)format, FORMAT);
-    if (pragma(db, "PRAGMA synchronous") != 2)
-        return error_set(err, ERROR_INTERNAL, "store: SQLite cannot promise to sync");
-    return quick_check(db) ? ERROR_NONE : damaged(err, "its pages do not fit together");
-}
-
 static enum error_code prepare_all(struct store *s, struct error *err)
 {
     for (int i = 0; i < STATEMENTS; i++) {
         const int code = sqlite3_prepare_v3(s->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT,
                                             &s->statements[i], NULL);
         if (code)
-            return (code & 0xff) == SQLITE_ERROR ? damaged(err, sqlite3_errmsg(s->db))
-                                                 : sqlite_error(s->db, code, "opening", err);
+            return (code & 0xff) == SQLITE_ERROR ? store_file_damaged(err, sqlite3_errmsg(s->db))
+                                                 : store_file_error(s->db, code, "opening", err);
     }
     return ERROR_NONE;
 }
 
-/* All of the write-ahead log goes into the file, and none of it comes back: a write whose sync
- * failed is in the one, and may not be in what was durable of the other, which would undo it. */
-static enum error_code empty_wal(sqlite3 *db, struct error *err)
+static enum error_code store_open_file(struct store *s, const char *path, struct error *err)
 {
-    sqlite3_file *wal = NULL;
-    enum error_code result = execute(db, "PRAGMA wal_checkpoint(TRUNCATE)", "opening", err);
-    if (result)
-        return result;
-    int code = sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
-    if (!code && wal && wal->pMethods)
-        code = wal->pMethods->xSync(wal, SQLITE_SYNC_NORMAL);
-    return code ? sqlite_error(NULL, code, "opening", err) : ERROR_NONE;
-}
-
-/* The write-ahead log's name must last. SQLite sees to that when it has made the file, but a
- * process that was killed may have made it, and got no further. */
-static enum error_code sync_folder(const char *path, struct error *err)
-{
-    const int failure = durable_sync_folder_of(path);
-    return failure ? error_set(err, ERROR_IO, "store: opening: its folder: %s", strerror(failure))
-                   : ERROR_NONE;
-}
-
-/* Of versions that did not mind. SQLite gives its other files this one's mode when it makes them.
- */
-static void store_make_private(const char *path)
-{
-    static const char *const ends[] = {"", "-wal", "-shm"};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        char name[PATH_MAX];
-        if (snprintf(name, sizeof name, "%s%s", path, ends[i]) < (int)sizeof name)
-            (void)!chmod(name, S_IRUSR | S_IWUSR); /* not there, or another's: opening says so */
-    }
-}
-
-static enum error_code open_file(struct store *s, const char *path, struct error *err)
-{
-    store_make_private(path);
-    const int code = sqlite3_open_v2(
-        path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
-    if (code)
-        return sqlite_error(s->db, code, "opening", err);
-    sqlite3_extended_result_codes(s->db, 1);
-    /* What a power loss interrupts may take the rest of its sector with it, which may hold what was
-     * acknowledged. Else SQLite takes it for granted that it does not. */
-    int spares_neighbours = 0;
-    sqlite3_file_control(s->db, "main", SQLITE_FCNTL_POWERSAFE_OVERWRITE, &spares_neighbours);
-    enum error_code result = execute(s->db, settings, "opening", err);
-    if (!result)
-        result = check_file(s->db, err);
-    if (!result)
-        result = prepare_all(s, err);
-    if (!result)
-        result = read_state(s, err);
-    if (!result)
-        result = empty_wal(s->db, err);
-    return result ? result : sync_folder(path, err);
+    enum error_code code = store_file_open(path, &s->db, err);
+    if (!code)
+        code = prepare_all(s, err);
+    if (!code)
+        code = read_state(s, err);
+    return code ? code : store_file_settle(s->db, path, err);
 }
 
 enum error_code store_open(const char *path, struct store **out, struct error *err)
@@ -535,7 +388,7 @@ enum error_code store_open(const char *path, struct store **out, struct error *e
     struct store *s = mem_new(sizeof *s);
     if (!s)
         return error_set(err, ERROR_NO_MEMORY, "store: not enough memory");
-    const enum error_code code = open_file(s, path, err);
+    const enum error_code code = store_open_file(s, path, err);
     if (code) {
         store_close(s);
         error_wrap(err, "%s", path);
@@ -559,53 +412,4 @@ uint64_t store_member(const struct store *s)
 {
     assert(s->state.member);
     return s->state.member;
-}
-
-/* ---- creating ---- */
-
-static enum error_code fill_new(sqlite3 *db, uint64_t member, struct error *err)
-{
-    assert(member);
-    const struct store_state first = {.member = member};
-    char text[256];
-    snprintf(text, sizeof text,
-             "PRAGMA application_id=%d; PRAGMA user_version=%d; INSERT INTO state VALUES (1, %lld, "
-             "0, 0, 0, 0, 0, 0, %lld);",
-             APPLICATION_ID, FORMAT, (long long)member, (long long)store_sum_state(&first));
-    enum error_code code = execute(db, "PRAGMA synchronous=EXTRA; BEGIN", "creating", err);
-    if (!code)
-        code = execute(db, schema, "creating", err);
-    if (!code)
-        code = execute(db, text, "creating", err);
-    return code ? code : execute(db, "COMMIT", "creating", err);
-}
-
-enum error_code store_create(const char *path, uint64_t member, struct error *err)
-{
-    assert(member);
-    char made[PATH_MAX];
-    sqlite3 *db = NULL;
-    if (!member || snprintf(made, sizeof made, "%s.new", path) >= (int)sizeof made)
-        return error_set(err, ERROR_INVALID, "store: no member id, or the path is too long");
-    if (access(path, F_OK) == 0)
-        return error_set(err, ERROR_INVALID, "store: %s already exists", path);
-    unlink(made);                                   /* of an earlier attempt */
-    const mode_t before = umask(S_IRWXG | S_IRWXO); /* names, addresses and events are in it */
-    int opened = sqlite3_open_v2(
-        made, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW, NULL);
-    umask(before);
-    enum error_code code =
-        opened ? sqlite_error(db, opened, "creating", err) : fill_new(db, member, err);
-    sqlite3_close(db);
-    if (!code) {
-        const bool renamed = renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_NOREPLACE) == 0;
-        const int failure = renamed ? durable_sync_folder_of(path) : errno;
-        if (failure)
-            code = error_set(err, ERROR_IO, "store: creating: %s", strerror(failure));
-    }
-    if (code) {
-        unlink(made);
-        error_wrap(err, "%s", path);
-    }
-    return code;
 }

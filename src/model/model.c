@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "model/model_state.h"
 
+#include <assert.h>
 #include <ggml.h>
 #include <stdio.h>
 #include <string.h>

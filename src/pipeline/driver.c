@@ -4,8 +4,6 @@
 #include "base/mem.h"
 #include "base/timed_wait.h"
 #include "engine/batch_shape.h"
-#include "model/model.h"
-#include "pipeline/settings.h"
 
 #include <assert.h>
 #include <string.h>
@@ -165,7 +163,7 @@ static void driver_wait_locked(struct driver *driver)
         pthread_cond_wait(&driver->wake, &driver->lock);
 }
 
-static void *driver_own_thread(void *arg)
+void *driver_own_thread(void *arg)
 {
     struct driver *driver = arg;
     pthread_mutex_lock(&driver->lock);
@@ -315,6 +313,12 @@ static enum error_code driver_arrive(void *arg, const struct microbatch_message 
     return ERROR_NONE;
 }
 
+const struct pipeline_owner driver_as_owner = {
+    .leave = driver_leave,
+    .done = driver_on_done,
+    .arrive = driver_arrive,
+};
+
 enum error_code driver_receive(struct driver *driver, const void *bytes, size_t size,
                                struct error *err)
 {
@@ -440,6 +444,19 @@ void driver_cancel(struct driver *driver, uint64_t id)
     pthread_mutex_unlock(&driver->lock);
 }
 
+void driver_stop(struct driver *driver)
+{
+    assert(!driver->stopped);
+    pthread_mutex_lock(&driver->lock);
+    driver->closing = true;
+    for (struct sequence *sequence = driver->live; sequence; sequence = sequence->live_next)
+        driver_note_cancelled(driver, sequence);
+    pthread_cond_signal(&driver->wake);
+    pthread_mutex_unlock(&driver->lock);
+    pthread_join(driver->thread, NULL); /* it leaves when nothing is live or under way */
+    driver->stopped = true;             /* only for driver_close(), which comes after this */
+}
+
 /* It may be on the list that the step has taken, or on the one that it has not seen yet. */
 static bool driver_drop_cancelled(struct sequence **at, const struct sequence *sequence)
 {
@@ -507,154 +524,4 @@ uint64_t driver_stage_busy_ns(const struct driver *driver, uint32_t index)
     if (index >= driver->pipeline.n_stages)
         return 0;
     return atomic_load_explicit(&driver->pipeline.stages[index].busy_ns, memory_order_relaxed);
-}
-
-/* ---- opening and closing -------------------------------------------------------------- */
-
-static enum error_code driver_make_microbatches(struct driver *driver,
-                                                const struct microbatch_sizes *sizes,
-                                                struct error *err)
-{
-    driver->operations = mem_new_array(sizes->operations, sizeof *driver->operations);
-    driver->setups = mem_new_array(sizes->shares, sizeof *driver->setups);
-    driver->microbatches = mem_new_array(driver->n_devices, sizeof *driver->microbatches);
-    if (!driver->operations || !driver->setups || !driver->microbatches)
-        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u micro-batches",
-                         driver->n_devices);
-    for (uint32_t i = 0; i < driver->n_devices; i++) {
-        enum error_code code =
-            microbatch_init(&driver->microbatches[i], &driver->pipeline, sizes, err);
-        if (code)
-            return code;
-        driver->microbatches[i].next = driver->unused;
-        driver->unused = &driver->microbatches[i];
-    }
-    return ERROR_NONE;
-}
-
-/* What driver_open() has built so far; every part may be missing. */
-static void driver_dismantle(struct driver *driver)
-{
-    assert(!driver->n_in_flight && !driver->live);
-    if (driver->pipeline.stages)
-        pipeline_unload(&driver->pipeline);
-    for (uint32_t i = 0; driver->microbatches && i < driver->n_devices; i++)
-        microbatch_deinit(&driver->microbatches[i]);
-    mem_free(driver->microbatches);
-    mem_free(driver->operations);
-    for (uint32_t i = 0; driver->setups && i < driver->options.n_slots; i++)
-        pick_setup_deinit(&driver->setups[i]);
-    mem_free(driver->setups);
-    mem_free(driver->seeds);
-    pipeline_form_deinit(&driver->form);
-    mem_free(driver->pipeline.stages);
-    picker_free(driver->pipeline.picker);
-    slot_table_deinit(&driver->slots);
-    memory_watch_deinit(&driver->memory);
-    pthread_cond_destroy(&driver->wake);
-    pthread_mutex_destroy(&driver->lock);
-    mem_free(driver);
-}
-
-static const struct pipeline_owner driver_as_owner = {
-    .leave = driver_leave,
-    .done = driver_on_done,
-    .arrive = driver_arrive,
-};
-
-static enum error_code driver_build(struct driver *driver, const struct model *model,
-                                    const struct stage_plan *stages, uint32_t n_stages,
-                                    struct error *err)
-{
-    struct pipeline_settings settings;
-    pipeline_settings_init(&settings, model, stages, n_stages, &driver->options);
-    driver->n_devices = settings.n_microbatches;
-    driver->pipeline.shape = settings.shape;
-    driver->model = model;
-    driver->pipeline.n_stages = n_stages;
-    driver->pipeline.owner = &driver_as_owner;
-    driver->pipeline.arg = driver;
-    driver->pipeline.stages = mem_new_array(n_stages, sizeof *driver->pipeline.stages);
-    if (!driver->pipeline.stages)
-        return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u stages", n_stages);
-    enum error_code code = slot_table_init(&driver->slots, driver->options.n_slots,
-                                           driver->options.context, driver->options.cells, err);
-    driver->slots.window = model_hyperparameters(model)->window;
-    driver->slots.window_cells =
-        kv_window_cells(driver->slots.window, driver->options.batch_rows, driver->options.context);
-    driver->slots.whole_only = hyperparameters_has_states(model_hyperparameters(model));
-    driver->reads_whole = model_hyperparameters(model)->reads_whole;
-    driver->gives_no_logits = model_hyperparameters(model)->gives_no_logits;
-    if (!code && stages[n_stages - 1].device)
-        code = picker_new(driver->model, driver->pipeline.shape.n_vocab, driver->options.n_slots,
-                          driver->options.context, &driver->pipeline.picker, err);
-    if (!code)
-        code = driver_make_microbatches(driver, &settings.sizes, err);
-    if (!code)
-        code = driver_form_init(driver, model, stages, err);
-    if (!code)
-        code = pipeline_load(&driver->pipeline, model, stages, &driver->options, err);
-    if (!code)
-        driver_form_opened(driver);
-    if (!code && pthread_create(&driver->thread, NULL, driver_own_thread, driver))
-        code = error_set(err, ERROR_IO, "cannot start a thread");
-    return code;
-}
-
-enum error_code driver_open(const struct model *model, const struct stage_plan *stages,
-                            uint32_t n_stages, const struct driver_options *options,
-                            struct driver **out, struct error *err)
-{
-    return driver_open_far(model, stages, n_stages, options, NULL, out, err);
-}
-
-enum error_code driver_open_far(const struct model *model, const struct stage_plan *stages,
-                                uint32_t n_stages, const struct driver_options *options,
-                                const struct far *far, struct driver **out, struct error *err)
-{
-    struct driver *driver = mem_new(sizeof *driver);
-    if (!driver)
-        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a driver");
-    pthread_mutex_init(&driver->lock, NULL);
-    timed_wait_init(&driver->wake);
-    memory_watch_init(&driver->memory);
-    driver->queue_end = &driver->queue;
-    driver->incoming_end = &driver->incoming;
-    driver->completed_end = &driver->completed;
-    if (far)
-        driver->pipeline.far = *far;
-    driver->last_number = driver->pipeline.far.numbers_after;
-    enum error_code code = pipeline_check(model, stages, n_stages, options, &driver->options, err);
-    driver->stats.slots_total = driver->options.n_slots;
-    driver->stats.cells_total = driver->stats.cells_free = driver->options.cells;
-    if (!code)
-        code = driver_build(driver, model, stages, n_stages, err);
-    if (code) {
-        driver_dismantle(driver);
-        return code;
-    }
-    *out = driver;
-    return ERROR_NONE;
-}
-
-void driver_stop(struct driver *driver)
-{
-    assert(!driver->stopped);
-    pthread_mutex_lock(&driver->lock);
-    driver->closing = true;
-    for (struct sequence *sequence = driver->live; sequence; sequence = sequence->live_next)
-        driver_note_cancelled(driver, sequence);
-    pthread_cond_signal(&driver->wake);
-    pthread_mutex_unlock(&driver->lock);
-    pthread_join(driver->thread, NULL); /* it leaves when nothing is live or under way */
-    driver->stopped = true;             /* only for driver_close(), which comes after this */
-}
-
-void driver_close(struct driver *driver)
-{
-    if (!driver)
-        return;
-    if (!driver->stopped)
-        driver_stop(driver);
-    driver_dismantle(driver);
 }

@@ -147,6 +147,11 @@ bool step_cells_make_room(struct driver *driver, const struct schedule *schedule
  * computed again if it is asked for. */
 void step_cells_give_back(struct driver *driver);
 
+/* ---- driver.c: for driver_open.c ---- */
+
+extern const struct pipeline_owner driver_as_owner;
+void *driver_own_thread(void *driver); /* until driver_stop() */
+
 /* ---- driver.c: for step.c ---- */
 
 /* Takes the sequence off the live list and into the statistics. */
