@@ -93,7 +93,7 @@ static bool cmd_place_take_kv(const char *value, const char **kv)
 
 static bool cmd_place_take_memory(const char *value, const char **memory)
 {
-    static const struct amount_rule rule = {.plain_bytes = 1, .min = 1};
+    static const struct amount_rule rule = {.plain_bytes = 1, .max = PLACEMENT_BYTES_MAX};
     uint64_t bytes;
     struct error err;
     *memory = value;

@@ -1,4 +1,5 @@
 /* medley plan: what a model will do on these machines, before anything is loaded. */
+#include "base/amount.h"
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/inspect.h"
@@ -51,7 +52,9 @@ static const char usage[] =
     "                   (distributed-llama), score, or all; may be repeated\n"
     "  --score-weights LIST\n"
     "                   what counts in the order in which the search tries devices first; by\n"
-    "                   default compute=40,memory=30,network=15,thermal=10,bandwidth=5\n" ROPE_HELP
+    "                   default compute=40,memory=30,network=15,thermal=10,bandwidth=5\n"
+    "  --weights-memory SIZE\n"
+    "                   of each stage's weights, at most; layers beyond are streamed\n" ROPE_HELP
     "  --explain        more: the rates behind it, every device left out, the search\n"
     "  --json           for programs\n"
     "  --time-limit S   of the search, in seconds (default 5), and as much again for all other\n"
@@ -93,7 +96,8 @@ enum {
     OPTION_EXPLAIN,
     OPTION_JSON,
     OPTION_LIMIT,
-    OPTION_WEIGHTS
+    OPTION_WEIGHTS,
+    OPTION_WEIGHTS_MEMORY,
 };
 
 static const struct option long_options[] = {
@@ -114,6 +118,7 @@ static const struct option long_options[] = {
     {"json", no_argument, NULL, OPTION_JSON},
     {"time-limit", required_argument, NULL, OPTION_LIMIT},
     {"score-weights", required_argument, NULL, OPTION_WEIGHTS},
+    {"weights-memory", required_argument, NULL, OPTION_WEIGHTS_MEMORY},
     ROPE_LONG_OPTIONS,
     {0},
 };
@@ -196,6 +201,16 @@ static bool take_weights(struct plan_args *args, const char *value)
     return false;
 }
 
+static bool take_weights_memory(struct plan_args *args, const char *value)
+{
+    static const struct amount_rule rule = {.plain_bytes = 1, .max = PLACEMENT_BYTES_MAX};
+    struct error err;
+    if (!amount_read("--weights-memory", value, &rule, &args->driver.weights_max, &err))
+        return true;
+    command_misused(self, "%s", err.text);
+    return false;
+}
+
 static bool cmd_plan_take_option(struct plan_args *args, int option, const char *value)
 {
     switch (option) {
@@ -236,6 +251,8 @@ static bool cmd_plan_take_option(struct plan_args *args, int option, const char 
         return take_limit(args, value);
     case OPTION_WEIGHTS:
         return take_weights(args, value);
+    case OPTION_WEIGHTS_MEMORY:
+        return take_weights_memory(args, value);
     default:
         return rope_option_take(self, option, value, &args->rope);
     }
@@ -428,15 +445,22 @@ static void cmd_plan_say_stream_placed(const struct report *report, const struct
 static void cmd_plan_say_stream(const struct report *report, const struct model *model)
 {
     const struct placement_problem *problem = &report->cluster_problem.problem;
+    struct plan_stream_placement several = {0};
     struct plan_stream stream;
     struct buffer text = {0};
     struct error err;
+    struct placement_options options = placement_options_default();
     uint64_t disk_bps;
-    if (plan_stream_disk(model, &disk_bps, &err) ||
-        !plan_stream_choose(problem, 0, disk_bps, &stream))
+    options.max_nodes = PLAN_STREAM_NODES;
+    if (plan_stream_disk(model, &disk_bps, &err))
         return;
-    plan_stream_text(&stream, problem->devices[stream.device].id, &text);
-    printf("`medley run` here: %s\n", text.data ? text.data : "");
+    if (plan_stream_place_here(problem, disk_bps, &options, &several) &&
+        several.placement.n_stages > 1)
+        plan_stream_here_text(problem, &several, disk_bps, &text);
+    else if (plan_stream_choose(problem, problem->demand.weights_max, disk_bps, &stream))
+        plan_stream_text(&stream, problem->devices[stream.device].id, &text);
+    if (text.size)
+        printf("`medley run` here: %s\n", text.data ? text.data : "");
     buffer_deinit(&text);
 }
 

@@ -254,10 +254,8 @@ static void *open_vocabulary(void *arg)
 static void session_say_stream(const struct plan *plan)
 {
     struct buffer text = {0};
-    if (!plan->stream.n_streamed)
-        return;
-    plan_stream_text(&plan->stream, plan->problem.devices[plan->stream.device].id, &text);
-    log_line(LOG_WARN, "plan", "the model does not fit: %s", text.data ? text.data : "");
+    if (plan_stream_say(plan, &text))
+        log_line(LOG_WARN, "plan", "the model does not fit: %s", text.data ? text.data : "");
     buffer_deinit(&text);
 }
 
@@ -309,7 +307,7 @@ static enum error_code session_load(struct session *session, const struct sessio
         .n_devices = selection.n_devices,
         .n_spare = selection.n_spare,
         .split = flags->split,
-        .may_stream = !flags->sim_file,
+        .may_stream = !flags->sim_file || flags->driver.weights_max,
         .limit_s = flags->plan_limit_s,
         .weights = flags->weights,
         .options = &flags->driver,

@@ -431,8 +431,8 @@ static void master_consider_instance(struct master_round *s, const Cluster__Inst
     struct master_placement placement = {0};
     struct error err = {0};
     char why[64] = "";
-    if (!options->consider || instance->current->by_hand || instance->demand->weights_bytes ||
-        !state_moves(s->view->state) || now_ms - s->view->leads_since_ms < options->consider_ms ||
+    if (!options->consider || instance->current->by_hand || !state_moves(s->view->state) ||
+        now_ms - s->view->leads_since_ms < options->consider_ms ||
         (memory->considered_ms && now_ms - memory->considered_ms < options->consider_ms))
         return;
     memory->considered_ms = now_ms;

@@ -15,8 +15,8 @@
  * where there is memory for both; where there is not, the old ones make room first, if that pays,
  * too, or somebody asked for it. One move of an instance at a time; one that has failed is tried
  * again ever more rarely. Moves for gain are `consider`'s to find (master_replan()): not while
- * anything of the instance is being loaded, not of what somebody placed by hand or gave a limit of
- * its weights' memory, not where the setting "moves" is "off".
+ * anything of the instance is being loaded, not of what somebody placed by hand, not where the
+ * setting "moves" is "off".
  *
  * Pure: no clock, no I/O; `place` is asked for placements, and must be pure, too. Its answers are
  * taken only if the state would take them. One thread. */

@@ -185,23 +185,12 @@ static enum error_code ask_sharing(const struct question *q, struct master_place
     return code;
 }
 
-/* Somebody wants no more of the weights in memory. Beside what serves there is no room for that. */
-static enum error_code ask_limited(const struct question *q, struct master_placement *out,
-                                   struct error *err)
+static enum error_code refuse_limit(const struct placement_demand *demand, struct error *err)
 {
-    const struct master_planner *planner = q->planner;
-    if (q->current)
-        return error_set(err, ERROR_NOT_FOUND,
-                         "what is limited by --weights-memory makes room before it is moved");
-    if (planner->stream && (planner->stream(planner->self, out) ||
-                            (planner->call_in && planner->call_in(planner->self) &&
-                             planner->stream(planner->self, out))))
-        return ERROR_NONE;
-    return error_set(
-        err, ERROR_NOT_FOUND,
-        "not even a window of its layers fits in the %llu bytes of --weights-memory, or "
-        "in the devices' memory: more of it, or a shorter context",
-        (unsigned long long)q->problem->demand.weights_max);
+    return error_set(err, ERROR_NOT_FOUND,
+                     "not even a window of its layers fits in the %llu bytes of --weights-memory, "
+                     "or in the devices' memory: more of it, or a shorter context",
+                     (unsigned long long)demand->weights_max);
 }
 
 /* ---- planning ---- */
@@ -219,8 +208,6 @@ enum error_code master_plan(void *self, const struct master_view *view,
         planner->problem(planner->self, view, instance, allowed, &q.problem, &q.devices, err);
     if (code)
         return code;
-    if (q.problem->demand.weights_max)
-        return ask_limited(&q, out, err);
     code = question_answer(&q, &placement, err);
     if (code == ERROR_NOT_FOUND && planner->call_in && planner->call_in(planner->self))
         code = question_answer(&q, &placement, err);
@@ -231,7 +218,9 @@ enum error_code master_plan(void *self, const struct master_view *view,
         return ask_sharing(&q, out, err);
     if (!code)
         master_placement_of(&placement, q.devices, out);
-    return code;
+    return code == ERROR_NOT_FOUND && q.problem->demand.weights_max
+               ? refuse_limit(&q.problem->demand, err)
+               : code;
 }
 
 enum error_code master_check_beside(const struct placement_problem *problem,

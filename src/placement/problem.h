@@ -125,8 +125,8 @@ struct placement_demand {
         busy; /* of the mix: 0 … 1, the part of the time that all streams are busy; else one is */
     uint32_t prompt_tokens; /* of the prefill forecast; 0: half the context */
     uint32_t chunk_tokens;  /* rows of one prefill chunk; 0: 512 */
-    /* Bytes of a stage's weights in its device's memory, the rest being streamed: 0: no limit. The
-     * solver does not look at it, plan/plan_stream_place.h does. */
+    /* Bytes of a stage's weights in its device's memory; 0: no limit. Searches keep to it.
+     * placement_check() does not look at it: a stage with more streams the rest. */
     uint64_t weights_max;
     struct placement_weights weights; /* zeroed: those of the search's options */
     uint32_t limit_s;                 /* for who gives searches their time; 0: as usual */

@@ -57,6 +57,11 @@ static enum error_code say_missing(const struct placement_problem *problem, stru
                          "missing (a shorter context, fewer streams or another device would help)",
                          size_text(needed).text, n_usable, size_text(there).text,
                          size_text(needed - there).text);
+    if (problem->demand.weights_max)
+        return error_set(err, ERROR_NOT_FOUND,
+                         "no row of linked devices holds all layers with at most %s of weights "
+                         "on each (--weights-memory)",
+                         size_text(problem->demand.weights_max).text);
     return error_set(
         err, ERROR_NOT_FOUND,
         "%s are there for %s, but no order of linked devices can hold whole layers of it",

@@ -36,7 +36,7 @@ enum error_code tables_init(struct placement_tables *tables,
                                         .micro_batches = placement_micro_batches(problem),
                                         .busy = placement_busy(problem),
                                         .stages_max = LIMIT_STAGES};
-    tables->memory = mem_new((times + width + 2 * n_devices) * 8 + times * 2);
+    tables->memory = mem_new((times + 2 * width + 2 * n_devices) * 8 + times * 2);
     if (!tables->memory)
         return error_set(err, ERROR_NO_MEMORY,
                          "placement: not enough memory for %u devices x %u layers",
@@ -44,10 +44,16 @@ enum error_code tables_init(struct placement_tables *tables,
     tables->time = tables->memory;
     tables->launch = tables->time + times;
     tables->bytes = (uint64_t *)(tables->launch + n_devices);
-    tables->room = (int64_t *)(tables->bytes + width);
+    tables->weights = tables->bytes + width;
+    tables->room = (int64_t *)(tables->weights + width);
     tables->allowed_from = (uint16_t *)(tables->room + n_devices);
-    for (uint32_t layer = 0; layer < tables->n_layers; layer++)
+    for (uint32_t layer = 0; layer < tables->n_layers; layer++) {
+        const struct placement_stage alone = {0, layer, 1};
         tables->bytes[layer + 1] = tables->bytes[layer] + placement_layer_bytes(problem, layer);
+        tables->weights[layer + 1] =
+            tables->weights[layer] + placement_shared_bytes(problem, &alone, &alone) +
+            (tables->n_layers == 1 ? problem->model.tied_bytes : 0); /* as in bytes */
+    }
     for (uint32_t device = 0; device < tables->n_devices; device++)
         placement_tables_fill_device(tables, device);
     return ERROR_NONE;
@@ -79,6 +85,12 @@ double tables_longest_limit_s(const struct placement_tables *tables, double targ
     return busy > 0 ? (target_s - (1 - busy) * round_s / tables->micro_batches) / busy : 0;
 }
 
+static bool tables_weights_fit(const struct placement_tables *tables, uint64_t bytes)
+{
+    const uint64_t most = tables->problem->demand.weights_max;
+    return !most || bytes <= most;
+}
+
 void tables_windows(const struct placement_tables *tables, uint32_t device, double limit_s,
                     uint16_t *low)
 {
@@ -92,6 +104,7 @@ void tables_windows(const struct placement_tables *tables, uint32_t device, doub
         if (a < allowed_from[b])
             a = allowed_from[b];
         while (a < b && (tables->room[device] < 0 || tables->bytes[b] - tables->bytes[a] > room ||
+                         !tables_weights_fit(tables, tables->weights[b] - tables->weights[a]) ||
                          !(time[b] - time[a] < rest_s)))
             a++;
         low[b] = (uint16_t)a;
@@ -103,7 +116,8 @@ bool tables_holds_all(const struct placement_tables *tables, uint32_t device)
     const uint32_t n = tables->n_layers;
     const uint64_t needed = tables->bytes[n] - tables->problem->model.tied_bytes;
     return tables->allowed_from[(uint64_t)device * (n + 1) + n] == 0 && tables->room[device] >= 0 &&
-           needed <= (uint64_t)tables->room[device];
+           needed <= (uint64_t)tables->room[device] &&
+           tables_weights_fit(tables, tables->weights[n] - tables->problem->model.tied_bytes);
 }
 
 double tables_hop_s(const struct placement_tables *tables, uint32_t from, uint32_t to)

@@ -24,6 +24,7 @@ struct placement_tables {
     double *time;                    /* [device * (n_layers + 1) + layers] */
     double *launch;                  /* [device] */
     uint64_t *bytes;                 /* [layers] */
+    uint64_t *weights;               /* [layers], of those bytes */
     int64_t *room;                   /* [device]; negative: not even its compute buffers */
     uint16_t *allowed_from; /* [device * (n_layers + 1) + layers] as `low`, by types alone */
     void *memory;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { STREAM_NODES = 500, STREAM_SMALL_DEVICES = 6 }; /* of each of a dozen searches */
+enum { STREAM_SMALL_DEVICES = 6 }; /* a larger problem is not searched: greedy answers */
 
 uint64_t placing_disk_of(const struct cluster *cluster, uint32_t device)
 {
@@ -44,7 +44,7 @@ bool placing_stream_of(const struct cluster *cluster, const struct placement_pro
 {
     uint64_t *disks = mem_new_array(problem->n_devices, sizeof *disks);
     struct placement_options options = placement_options_default();
-    options.max_nodes = STREAM_NODES;
+    options.max_nodes = PLAN_STREAM_NODES;
     options.greedy_only = problem->n_devices > STREAM_SMALL_DEVICES;
     if (disks)
         disks_of(cluster, problem, disks);

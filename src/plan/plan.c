@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/size_text.h"
 #include "gpu/gpu.h"
 #include "model/model.h"
 #include "placement/as_run.h"
@@ -154,17 +155,6 @@ static enum error_code solve_sparing(struct plan *plan, const struct plan_reques
 
 /* ---- layers from the disk --------------------------------------------------------------- */
 
-static uint64_t weights_of(const struct placement_problem *problem)
-{
-    uint64_t sum = 0;
-    for (uint32_t k = 0; k < problem->model.n_types; k++) {
-        sum += problem->model.input.bytes[k] + problem->model.output.bytes[k];
-        for (uint32_t i = 0; i < problem->model.n_layers; i++)
-            sum += problem->model.layers[i].bytes[k];
-    }
-    return sum;
-}
-
 /* All layers on the device that was chosen, which from here on counts as large enough. What a batch
  * waits for the disk beyond its computing is added to what launching one takes. */
 static void take_stream(struct plan *plan, const struct plan_request *request)
@@ -179,15 +169,54 @@ static void take_stream(struct plan *plan, const struct plan_request *request)
     device->launch_s += 1 / stream->decode_tokens_per_s - 1 / stream->resident_tokens_per_s;
 }
 
+/* Layers are divided over devices that stream a part of them each. False: one device alone is as
+ * fast, or none can. */
+static bool plan_take_streams(struct plan *plan, const struct plan_request *request)
+{
+    const struct placement *placement = &plan->streams.placement;
+    struct placement_options options = placement_options_default();
+    options.max_nodes = PLAN_STREAM_NODES;
+    if (request->n_devices < 2 ||
+        !plan_stream_place_here(&plan->problem, plan->disk_bps, &options, &plan->streams) ||
+        placement->n_stages < 2) {
+        plan->streams = (struct plan_stream_placement){0};
+        return false;
+    }
+    plan->solution.placement = *placement;
+    plan->problem.demand.micro_batches = placement->n_stages;
+    plan->n_stages = placement->n_stages;
+    for (uint32_t i = 0; i < placement->n_stages; i++) {
+        const uint32_t at = placement->stages[i].device;
+        struct placement_device *device = &plan->posed.devices[at];
+        plan->stages[i] = (struct stage_plan){.device = request->devices[at],
+                                              .n_layers = placement->stages[i].n_layers,
+                                              .weights_max = plan->streams.stages[i].weights_max};
+        device->memory_free_bytes = PLACEMENT_BYTES_MAX;
+        device->launch_s += device->share * plan->streams.stages[i].wait_s;
+    }
+    return true;
+}
+
+bool plan_stream_say(const struct plan *plan, struct buffer *out)
+{
+    if (plan->streams.n_streamed)
+        plan_stream_here_text(&plan->problem, &plan->streams, plan->disk_bps, out);
+    else if (plan->stream.n_streamed)
+        plan_stream_text(&plan->stream, plan->problem.devices[plan->stream.device].id, out);
+    return plan->streams.n_streamed || plan->stream.n_streamed;
+}
+
 /* ERROR_NOT_FOUND: that does not help either. */
 static enum error_code plan_try_stream(struct plan *plan, const struct model *model,
                                        const struct plan_request *request, struct error *err)
 {
-    uint64_t disk_bps;
-    enum error_code code = plan_stream_disk(model, &disk_bps, err);
+    enum error_code code = plan_stream_disk(model, &plan->disk_bps, err);
     if (code)
         return code;
-    if (!plan_stream_choose(&plan->problem, request->options->weights_max, disk_bps, &plan->stream))
+    if (plan_take_streams(plan, request))
+        return placement_check(&plan->problem, &plan->solution.placement, err);
+    if (!plan_stream_choose(&plan->problem, request->options->weights_max, plan->disk_bps,
+                            &plan->stream))
         return error_set(err, ERROR_NOT_FOUND, "not even a window of its layers fits");
     take_stream(plan, request);
     return placement_check(&plan->problem, &plan->solution.placement, err);
@@ -219,12 +248,13 @@ static enum error_code plan_fill(struct plan *plan, const struct model *model,
         return check_split(plan, request, err);
     struct error why = {0};
     code = solve_sparing(plan, request, &options, &why);
-    const bool is_limited = options.weights_max && weights_of(&plan->problem) > options.weights_max;
-    const bool may_stream = request->may_stream && !plan->model.is_converted;
-    if (may_stream && (code == ERROR_NOT_FOUND || (!code && is_limited))) {
+    if (request->may_stream && !plan->model.is_converted && code == ERROR_NOT_FOUND) {
         struct error no_stream;
         if (plan_try_stream(plan, model, request, &no_stream) == ERROR_NONE)
             return ERROR_NONE;
+        if (options.weights_max)
+            return error_set(err, code, "%s of memory for weights (--weights-memory): %s",
+                             size_text(options.weights_max).text, no_stream.text);
     }
     if (code) {
         error_set(err, code, "%s", why.text);

@@ -25,6 +25,7 @@
 #include "plan/plan_forecast.h"
 #include "plan/plan_model.h"
 #include "plan/plan_stream.h"
+#include "plan/plan_stream_place.h"
 
 struct plan_request {
     struct device *const
@@ -47,7 +48,11 @@ struct plan { /* a zeroed one is empty */
     bool is_given;             /* by a split: nothing was searched */
     struct plan_stream stream; /* n_streamed: layers that are not in memory; then the driver's
                                   options must have its weights_max */
-    bool proved; /* no other placement of these devices generates faster, by their figures */
+    /* The same of several devices: each stage has its own weights_max, and reads its part from the
+     * one disk. Zeroed: nothing is streamed so. */
+    struct plan_stream_placement streams;
+    uint64_t disk_bps; /* of the model's file, where it is streamed */
+    bool proved;       /* no other placement of these devices generates faster, by their figures */
     /* What was solved, with device i = request.devices[i]; for report_placement_text() and
      * plan_forecast(). Stages that follow each other on one device are one stage of the
      * placement. */
@@ -71,6 +76,10 @@ enum error_code plan_make_context(struct plan *out, const struct model *model,
                                   const struct plan_request *request, uint32_t *context,
                                   struct error *err);
 void plan_deinit(struct plan *plan); /* a zeroed one is fine */
+
+/* What is streamed, how fast that is, and with how much more memory it would be how fast. Nothing
+ * is: false. */
+bool plan_stream_say(const struct plan *plan, struct buffer *out);
 
 /* ---- plan_split.c and plan_refuse.c, for plan_make(): pure --------------------------------- */
 

@@ -97,8 +97,9 @@ static enum error_code context_choose(struct plan *out, const struct model *mode
     resident.may_stream = request->may_stream && options->weights_max;
     enum error_code code = plan_make(out, model, &resident, err);
     if (code == ERROR_NONE)
-        return out->stream.n_streamed ? ERROR_NONE
-                                      : context_raise(out, model, &resident, options, err);
+        return out->stream.n_streamed || out->streams.n_streamed
+                   ? ERROR_NONE
+                   : context_raise(out, model, &resident, options, err);
     if (code != ERROR_NOT_FOUND || context_lower(out, model, &resident, options) == ERROR_NONE)
         return code == ERROR_NOT_FOUND ? ERROR_NONE : code;
     options->context = usual;

@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "placement/cost.h"
 #include "placement/forecast.h"
+#include "plan/plan_stream_place.h"
 
 enum { SLOT_SLACK = 2 * WEIGHT_DISK_ALIGN };
 
@@ -17,6 +18,8 @@ enum error_code plan_stream_disk(const struct model *model, uint64_t *disk_bps, 
     if (!code)
         code = weight_disk_measure(&disk, gguf_file_size(model_file(model)) / 2, err);
     *disk_bps = weight_disk_bps(&disk);
+    if (!code && !*disk_bps) /* the file is too small to measure */
+        *disk_bps = PLAN_STREAM_DISK_BPS;
     weight_disk_close(&disk);
     return code;
 }

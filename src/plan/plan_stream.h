@@ -22,7 +22,8 @@ struct plan_stream { /* zeroed: nothing is streamed */
     double resident_tokens_per_s; /* and this would be the speed */
 };
 
-/* `disk_bps` of model's file; ERROR_UNSUPPORTED or ERROR_IO where it cannot be read so. */
+/* `disk_bps` of model's file, PLAN_STREAM_DISK_BPS of one under 2 MiB; ERROR_UNSUPPORTED or
+ * ERROR_IO where it cannot be read so. */
 enum error_code plan_stream_disk(const struct model *model, uint64_t *disk_bps, struct error *err);
 
 /* The fastest of the problem's devices; `weights_max`: of the user's, 0: what is free. False: not

@@ -82,22 +82,33 @@ double plan_stream_wait_s(const struct placement_problem *problem,
 struct stream_search {
     const struct placement_problem *problem;
     const uint64_t *disk_bps;
+    uint64_t shared_bps; /* of the one disk that disk_bps are parts of; 0: each has its own */
     const struct placement_options *options;
     struct placement_device *devices; /* as large as the trial has them */
     uint64_t slots_bytes;             /* of a window */
-    uint64_t beside_bytes; /* caches and more beside as many weights as a stage may have */
 };
 
-/* What a device has for a stage whose weights are limited. One that streams takes what is too much
- * from its disk; another must not have it. */
+/* The limit of a stage's weights in a trial is one for all: that of the fastest disk. A device that
+ * does not stream must not have more than the limit itself. */
 static uint64_t trial_memory(const struct stream_search *search, uint32_t index)
 {
     const struct placement_problem *problem = search->problem;
     const struct placement_device *device = &problem->devices[index];
     const uint64_t most = problem->demand.weights_max,
-                   all = device->reserve_bytes + problem->model.compute_bytes + most +
-                         (search->disk_bps[index] ? search->beside_bytes : 0);
-    return most && all < device->memory_free_bytes ? all : device->memory_free_bytes;
+                   all = device->reserve_bytes + problem->model.compute_bytes + most;
+    return most && !search->disk_bps[index] && all < device->memory_free_bytes
+               ? all
+               : device->memory_free_bytes;
+}
+
+static uint64_t trial_weights_max(const struct stream_search *search, double reads_s)
+{
+    const uint64_t most = search->problem->demand.weights_max;
+    uint64_t fastest = 0;
+    for (uint32_t i = 0; i < search->problem->n_devices; i++)
+        fastest = search->disk_bps[i] > fastest ? search->disk_bps[i] : fastest;
+    const double more = reads_s * (double)fastest - (double)search->slots_bytes;
+    return most && more > 0 ? most + (uint64_t)fmin(more, PLACEMENT_BYTES_MAX / 4.0) : most;
 }
 
 static void trial_enlarge(struct stream_search *search, double reads_s)
@@ -144,6 +155,22 @@ static double stream_speed(const struct placement_problem *problem,
     return forecast.decode_tokens_per_s;
 }
 
+/* One disk serves stages that compute at the same time with all that they stream together, others
+ * one after the other. */
+static double trial_wait_s(const struct stream_search *search,
+                           const struct placement_problem *rated,
+                           const struct plan_stream_placement *of, uint32_t i)
+{
+    const struct placement_stage *stage = &of->placement.stages[i];
+    uint64_t bytes = of->stages[i].streamed_bytes;
+    const uint64_t bps = search->shared_bps ? search->shared_bps : search->disk_bps[stage->device];
+    for (uint32_t k = 0; k < of->placement.n_stages; k++) {
+        if (k != i && search->shared_bps && placement_micro_batches(rated) > 1)
+            bytes += of->stages[k].streamed_bytes;
+    }
+    return plan_stream_wait_s(search->problem, stage, bytes, bps);
+}
+
 /* The devices become as large as they would have to be, and launching takes as long as waiting. */
 static void trial_rate(struct stream_search *search, struct plan_stream_placement *out)
 {
@@ -160,9 +187,8 @@ static void trial_rate(struct stream_search *search, struct plan_stream_placemen
         const struct placement_stage *stage = &out->placement.stages[i];
         struct placement_device *device = &search->devices[stage->device];
         if (out->stages[i].n_streamed)
-            device->launch_s += device->share * plan_stream_wait_s(search->problem, stage,
-                                                                   out->stages[i].streamed_bytes,
-                                                                   search->disk_bps[stage->device]);
+            out->stages[i].wait_s = trial_wait_s(search, &rated, out, i);
+        device->launch_s += device->share * out->stages[i].wait_s;
     }
     out->decode_tokens_per_s = stream_speed(&rated, &out->placement);
 }
@@ -174,6 +200,7 @@ static bool stream_try(struct stream_search *search, double reads_s,
     struct placement_solution solution;
     *out = (struct plan_stream_placement){0};
     trial.devices = search->devices;
+    trial.demand.weights_max = trial_weights_max(search, reads_s);
     trial_enlarge(search, reads_s);
     if (placement_solve_as_run(&trial, search->options, &solution, NULL))
         return false;
@@ -191,13 +218,10 @@ static bool stream_try(struct stream_search *search, double reads_s,
 static bool stream_bounds(struct stream_search *search, double *least_s, double *most_s)
 {
     const struct placement_problem *problem = search->problem;
-    const double limit = (double)problem->demand.weights_max;
-    uint64_t all = 0, largest = 0, fastest = 0, slowest = UINT64_MAX, caches = 0;
+    uint64_t all = 0, largest = 0, fastest = 0, slowest = UINT64_MAX;
     for (uint32_t i = 0; i < problem->model.n_layers; i++) {
         const uint64_t bytes = streamable_bytes(problem, i);
         all += bytes;
-        caches += placement_kv_bytes(&problem->model.layers[i], &problem->demand) +
-                  problem->model.layers[i].state_bytes * problem->demand.streams;
         largest = bytes > largest ? bytes : largest;
     }
     for (uint32_t i = 0; i < problem->n_devices; i++) {
@@ -208,8 +232,6 @@ static bool stream_bounds(struct stream_search *search, double *least_s, double 
     search->slots_bytes = WEIGHT_WINDOW_SLOTS * (largest + STREAM_SLOT_SLACK);
     if (!fastest || !largest)
         return false;
-    search->beside_bytes = (uint64_t)((double)caches * fmin(1, limit / (double)all)) +
-                           problem->model.compute_input_bytes + problem->model.compute_output_bytes;
     *least_s = (double)largest / (double)fastest;
     *most_s = 2 * (double)(all + search->slots_bytes) / (double)slowest;
     return true;
@@ -230,7 +252,7 @@ static bool stream_search_run(struct stream_search *search, struct plan_stream_p
             return false;
         *(found ? &most_s : &least_s) = reads_s;
     }
-    return out->n_streamed > 0 || (search->problem->demand.weights_max && out->placement.n_stages);
+    return out->n_streamed > 0;
 }
 
 bool plan_stream_place(const struct placement_problem *problem, const uint64_t *disk_bps,
@@ -245,6 +267,53 @@ bool plan_stream_place(const struct placement_problem *problem, const uint64_t *
     const bool found = search.devices && stream_search_run(&search, out);
     mem_free(search.devices);
     return found;
+}
+
+/* ---- on one machine -------------------------------------------------------------------------- */
+
+static bool stream_can_alone(const struct placement_problem *problem, uint32_t device)
+{
+    for (uint32_t i = 0; i < problem->model.n_layers; i++) {
+        if (!placement_layer_allowed(problem, device, i))
+            return false;
+    }
+    return true;
+}
+
+static void stream_try_alone(struct stream_search *search, uint32_t device,
+                             struct plan_stream_placement *out)
+{
+    const uint32_t n_layers = search->problem->model.n_layers;
+    struct plan_stream_placement one = {.placement = {1, {{device, 0, n_layers}}}};
+    if (!stream_can_alone(search->problem, device) || !trial_divide(search, &one))
+        return;
+    trial_rate(search, &one);
+    if (one.decode_tokens_per_s > out->decode_tokens_per_s)
+        *out = one;
+}
+
+bool plan_stream_place_here(const struct placement_problem *problem, uint64_t disk_bps,
+                            const struct placement_options *options,
+                            struct plan_stream_placement *out)
+{
+    const uint32_t n = problem->n_devices;
+    uint64_t *parts = mem_new_array(n, sizeof *parts);
+    struct stream_search search = {.problem = problem,
+                                   .disk_bps = parts,
+                                   .shared_bps = disk_bps,
+                                   .options = options,
+                                   .devices = mem_new_array(n, sizeof *search.devices)};
+    *out = (struct plan_stream_placement){0};
+    for (uint32_t i = 0; parts && search.devices && i < n; i++)
+        parts[i] = disk_bps / n;
+    if (parts && search.devices && disk_bps >= n) {
+        stream_search_run(&search, out);
+        for (uint32_t i = 0; i < n; i++)
+            stream_try_alone(&search, i, out);
+    }
+    mem_free(search.devices);
+    mem_free(parts);
+    return out->n_streamed > 0;
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -279,6 +348,26 @@ void plan_stream_place_text(const struct placement_problem *problem,
     buffer_printf(out, "%.*f tok/s with %u of %u layers from the disk of ", speed_decimals(so), so,
                   stream->n_streamed, problem->model.n_layers);
     say_devices_streaming(problem, stream, false, out);
+    buffer_printf(out, "; %.*f with ", speed_decimals(all), all);
+    say_devices_streaming(problem, stream, true, out);
+}
+
+void plan_stream_here_text(const struct placement_problem *problem,
+                           const struct plan_stream_placement *stream, uint64_t disk_bps,
+                           struct buffer *out)
+{
+    const double so = stream->decode_tokens_per_s, all = stream->resident_tokens_per_s;
+    const char *between = ":";
+    buffer_printf(out, "%.*f tok/s with %u of %u layers streamed from this disk (%.1f GB/s)",
+                  speed_decimals(so), so, stream->n_streamed, problem->model.n_layers,
+                  (double)disk_bps * 1e-9);
+    for (uint32_t i = 0; i < stream->placement.n_stages; i++) {
+        if (!stream->stages[i].n_streamed)
+            continue;
+        buffer_printf(out, "%s %u on %s", between, stream->stages[i].n_streamed,
+                      problem->devices[stream->placement.stages[i].device].id);
+        between = ",";
+    }
     buffer_printf(out, "; %.*f with ", speed_decimals(all), all);
     say_devices_streaming(problem, stream, true, out);
 }

@@ -97,6 +97,43 @@ static void expect_stages(const struct plan *plan, const char *expected)
     assert_int_equal(placement_check(&plan->problem, &plan->solution.placement, NULL), ERROR_NONE);
 }
 
+/* ---- weights whose memory is limited ------------------------------------------------------- */
+
+/* What the plan says is what the stages keep. */
+static void expect_loaded_within(const struct machine *machine, const struct plan *plan,
+                                 uint64_t limit)
+{
+    struct driver *driver;
+    struct error err = {0};
+    if (driver_open(gemma, plan->stages, plan->n_stages, &machine->options, &driver, &err))
+        fail_msg("%s", err.text);
+    for (uint32_t i = 0; i < plan->n_stages; i++)
+        assert_true(stage_memory(driver_stage(driver, i)).weights <= limit);
+    driver_close(driver);
+}
+
+static void test_each_device_streams_its_share(void **state)
+{
+    (void)state;
+    struct machine machine;
+    struct buffer words = {0};
+    machine_open(
+        &machine,
+        DEVICE("a", "1GiB", "900GB/s", "1TFLOP/s") DEVICE("b", "1GiB", "900GB/s", "1TFLOP/s"), 1);
+    const uint64_t limit = model_weight_bytes(gemma) * 60 / 100;
+    machine.request.may_stream = true;
+    machine.options.weights_max = limit;
+    struct plan plan = plan_of(&machine);
+    assert_int_equal(plan.n_stages, 2);
+    assert_true(plan.streams.n_streamed > 0);
+    assert_true(plan_stream_say(&plan, &words));
+    assert_non_null(strstr(words.data, "streamed from this disk"));
+    expect_loaded_within(&machine, &plan, limit);
+    plan_deinit(&plan);
+    buffer_deinit(&words);
+    gpu_close(machine.gpu);
+}
+
 /* ---- a split that is given ---------------------------------------------------------------- */
 
 static void test_a_given_split(void **state)
@@ -447,6 +484,7 @@ static void test_every_failed_allocation_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_device_streams_its_share),
         cmocka_unit_test(test_a_given_split),
         cmocka_unit_test(test_a_given_split_must_fit),
         cmocka_unit_test(test_one_device_in_several_stages),

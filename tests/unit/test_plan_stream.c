@@ -206,7 +206,7 @@ static void test_a_limit_of_each_stage(void **state)
 {
     (void)state;
     struct placement_problem problem = pose_apart((uint64_t)9000 * MIB, (uint64_t)9000 * MIB);
-    const uint64_t disks[] = {1000000000, 1000000000}, limits[] = {700, 1200, 3000, 4000};
+    const uint64_t disks[] = {1000000000, 1000000000}, limits[] = {700, 1000, 1400};
     uint32_t streamed_before = LAYERS + 1;
     problem.model.compute_bytes = 20 * MIB;
     problem.model.compute_output_bytes = 500 * MIB; /* larger than what is left of a layer */
@@ -216,13 +216,65 @@ static void test_a_limit_of_each_stage(void **state)
         assert_true(place_apart(&problem, disks[0], disks[1], &stream));
         for (uint32_t k = 0; k < stream.placement.n_stages; k++)
             assert_true(weights_in_memory(&problem, &stream, k) <= limits[i] * MIB);
-        assert_true(stream.n_streamed <= streamed_before);
+        assert_true(stream.n_streamed < streamed_before);
         streamed_before = stream.n_streamed;
     }
-    assert_int_equal(streamed_before, 0); /* 3,300 MiB in all */
     struct plan_stream_placement none;
     problem.demand.weights_max = 150 * MIB;
     assert_false(place_apart(&problem, disks[0], disks[1], &none));
+}
+
+/* One disk, two devices: both memories are used, and each streams what it lacks. */
+static void test_devices_of_one_machine_share_its_disk(void **state)
+{
+    (void)state;
+    const struct placement_options options = placement_options_default();
+    struct placement_problem problem = pose((uint64_t)1500 * MIB, (uint64_t)1000 * MIB);
+    struct plan_stream alone;
+    struct plan_stream_placement both;
+    struct buffer text = {0};
+    links[1] = links[2] = (struct placement_link){.bytes_per_s = 1e9};
+    assert_true(plan_stream_choose(&problem, 0, 1000000000, &alone));
+    assert_true(plan_stream_place_here(&problem, 1000000000, &options, &both));
+    assert_int_equal(both.placement.n_stages, 2);
+    assert_true(both.n_streamed < alone.n_streamed);
+    assert_true(both.decode_tokens_per_s > alone.decode_tokens_per_s);
+    /* a token waits for all that is streamed, but for what is read while its stage computes */
+    double streamed = 0;
+    for (uint32_t i = 0; i < 2; i++)
+        streamed += (double)both.stages[i].streamed_bytes;
+    assert_true(both.decode_tokens_per_s <= 1.001 * 1e9 / streamed);
+    plan_stream_here_text(&problem, &both, 1000000000, &text);
+    assert_non_null(strstr(text.data, " of 32 layers streamed from this disk (1.0 GB/s): "));
+    assert_non_null(strstr(text.data, "more on "));
+    buffer_deinit(&text);
+    problem.demand.weights_max = (uint64_t)900 * MIB; /* of each */
+    assert_true(plan_stream_place_here(&problem, 1000000000, &options, &both));
+    assert_int_equal(both.placement.n_stages, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_true(weights_in_memory(&problem, &both, i) <= (uint64_t)900 * MIB);
+    assert_true(both.stages[0].n_streamed && both.stages[1].n_streamed);
+}
+
+/* The search keeps to the limit where memories would hold more. */
+static void test_a_limit_that_several_devices_hold(void **state)
+{
+    (void)state;
+    const struct placement_options options = placement_options_default();
+    struct placement_problem problem = pose((uint64_t)9000 * MIB, (uint64_t)9000 * MIB);
+    struct placement_solution solution;
+    links[1] = links[2] = (struct placement_link){.bytes_per_s = 1e9};
+    assert_int_equal(placement_solve(&problem, &options, &solution, NULL), ERROR_NONE);
+    assert_int_equal(solution.placement.n_stages, 1);
+    problem.demand.weights_max = (uint64_t)2000 * MIB; /* of 3,300 */
+    assert_int_equal(placement_solve(&problem, &options, &solution, NULL), ERROR_NONE);
+    assert_int_equal(solution.placement.n_stages, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct placement_stage *stage = &solution.placement.stages[i];
+        assert_true(placement_shared_bytes(&problem, stage, stage) <= (uint64_t)2000 * MIB);
+    }
+    problem.demand.weights_max = (uint64_t)1600 * MIB;
+    assert_int_equal(placement_solve(&problem, &options, &solution, NULL), ERROR_NOT_FOUND);
 }
 
 static void test_not_even_windows_fit(void **state)
@@ -245,6 +297,8 @@ int main(void)
         cmocka_unit_test(test_memories_are_filled_before_a_disk_is_read),
         cmocka_unit_test(test_disks_share_what_is_streamed),
         cmocka_unit_test(test_a_limit_of_each_stage),
+        cmocka_unit_test(test_devices_of_one_machine_share_its_disk),
+        cmocka_unit_test(test_a_limit_that_several_devices_hold),
         cmocka_unit_test(test_not_even_windows_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
