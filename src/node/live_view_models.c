@@ -196,6 +196,12 @@ static void view_put_service(struct live_view *view, yyjson_mut_val *item,
     view_whole(view, item, "cells_shared", driving->has_cells_shared, driving->cells_shared);
 }
 
+/* An error may be below 0. */
+static double view_round_signed(double value)
+{
+    return value < 0 ? -view_round(-value) : view_round(value);
+}
+
 /* What replies took beside the forecast, since its driver was opened. */
 static void view_put_served(struct live_view *view, yyjson_mut_val *item,
                             const Cluster__Instance *instance)
@@ -204,8 +210,8 @@ static void view_put_served(struct live_view *view, yyjson_mut_val *item,
     double decode = 0, first = 0;
     const bool has_decode = served_decode_error(&served, &decode),
                has_first = served_first_token_error(&served, &first);
-    view_number(view, item, "forecast_error_decode", has_decode, view_round(decode));
-    view_number(view, item, "forecast_error_first_token", has_first, view_round(first));
+    view_number(view, item, "forecast_error_decode", has_decode, view_round_signed(decode));
+    view_number(view, item, "forecast_error_first_token", has_first, view_round_signed(first));
 }
 
 static void view_put_instance(struct live_view *view, yyjson_mut_val *list,

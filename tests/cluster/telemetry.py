@@ -1,5 +1,6 @@
 """What a node shows of the others while somebody watches: their devices' heat and use, what they
 fetch and drive, and who is gone. Order and arrival are checked, never a speed; times are printed."""
+import http.client
 import os
 import signal
 import threading
@@ -86,7 +87,22 @@ def measured(live):
     return instance.get("measured_decode_tokens_per_s", 0) > 0
 
 
-def forecast_is_compared(world, live, laptop):
+def same(one, other):
+    """One of them is rounded to three digits."""
+    return one is not None and abs(one - other) <= 0.01 * abs(other) + 1e-9
+
+
+def metric_of(node, name):
+    connection = http.client.HTTPConnection("127.0.0.1")
+    connection.sock = node.connect()
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    lines = [line for line in text.splitlines() if line.startswith(name + "{")]
+    return float(lines[0].rsplit(" ", 1)[1]) if lines else None
+
+
+def forecast_is_compared(world, live, laptop, tower):
     with world.step("every node knows how the replies went beside the forecast"):
         served = wait("it is told", lambda: instance_of(laptop).get("served"), 30)
         rates = served["decode_tokens_per_s"], served["forecast_decode_tokens_per_s"]
@@ -95,8 +111,18 @@ def forecast_is_compared(world, live, laptop):
         check(served["first_token_s"] > 0, served)
         check(" tok/s (" in laptop.medley("status").out, "status shows it")
         live.wait(
-            "the view has it",
-            lambda live: "forecast_error_decode" in live.view["instances"][NAME],
+            "the view, and so the page, has the same",
+            lambda live: same(
+                live.view["instances"][NAME].get("forecast_error_decode"),
+                instance_of(laptop)["served"]["decode_error"],
+            ),
+        )
+        wait(
+            "and the metrics of its driver's machine",
+            lambda: same(
+                metric_of(tower, "medley_instance_forecast_error_decode"),
+                instance_of(laptop)["served"]["decode_error"],
+            ),
         )
         world.say(f"served: {served}")
 
@@ -208,7 +234,7 @@ def scenario(world):
     live = readings_arrive(world, laptop, tower)
     heat_arrives(world, live, laptop, tower)
     power_arrives(world, live, laptop)
-    forecast_is_compared(world, live, laptop)
+    forecast_is_compared(world, live, laptop, tower)
     minute_is_right(world, live, laptop)
     commands_show_it(world, laptop)
     stages_and_deaths_are_told(world, live, laptop, tower)
