@@ -35,14 +35,25 @@ static void library_texts(struct gguf_bytes *bytes, const char *key, uint32_t n,
     free(texts);
 }
 
+static void library_token_types(struct gguf_bytes *bytes, uint32_t n)
+{
+    int32_t *types = calloc(n, sizeof *types);
+    for (uint32_t i = 0; i < n; i++)
+        types[i] = 1;
+    gguf_bytes_array(bytes, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, n, sizeof *types);
+    free(types);
+}
+
 static const struct buffer *library_make(struct gguf_bytes *bytes, uint32_t n_tokens)
 {
     gguf_bytes_text(bytes, "general.architecture", "llama");
     gguf_bytes_text(bytes, "general.name", "bench");
-    gguf_bytes_u32(bytes, "general.file_type", 15);
     gguf_bytes_u32(bytes, "llama.context_length", 131072);
     library_texts(bytes, "tokenizer.ggml.tokens", n_tokens, "_");
+    library_token_types(bytes, n_tokens);
     library_texts(bytes, "tokenizer.ggml.merges", 2 * n_tokens, " ");
+    gguf_bytes_u32(bytes, "tokenizer.ggml.bos_token_id", 0);
+    gguf_bytes_u32(bytes, "general.file_type", 15);
     for (uint32_t i = 0; i < TENSORS; i++) {
         char name[64];
         snprintf(name, sizeof name, "blk.%u.weight", i);

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* llama.h's enum llama_ftype, which writers of files keep to. */
 static const char *header_file_type(uint32_t type)
@@ -107,7 +106,7 @@ static void header_restore_time(const struct library_model *model)
 static enum error_code header_open(const struct library_model *model, struct gguf_file **out,
                                    struct error *err)
 {
-    enum error_code code = gguf_file_open(model->path, out, err);
+    enum error_code code = gguf_file_open_listed(model->path, out, err);
     header_restore_time(model);
     return code;
 }
@@ -149,10 +148,9 @@ static void *header_thread(void *arg)
 static void header_read_all(struct header_work *work)
 {
     pthread_t threads[LIMIT_LIBRARY_THREADS];
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t wanted = cores > 1 ? (uint32_t)cores : 1, n = 0;
-    wanted = wanted > LIMIT_LIBRARY_THREADS ? LIMIT_LIBRARY_THREADS : wanted;
-    while (n + 1 < wanted && n + 1 < work->n &&
+    uint32_t n = 0;
+    /* more than there are cores: they wait for the disk */
+    while (n + 1 < LIMIT_LIBRARY_THREADS && n + 1 < work->n &&
            pthread_create(&threads[n], NULL, header_thread, work) == 0)
         n++;
     header_thread(work);

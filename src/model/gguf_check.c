@@ -108,8 +108,8 @@ static enum error_code check_version(uint32_t version, struct error *err)
     return error_set(err, ERROR_UNSUPPORTED, "GGUF version %u; versions 2 and 3 are read", version);
 }
 
-static enum error_code gguf_check_header(struct gguf_cursor *cursor, struct gguf_index *index,
-                                         struct error *err)
+enum error_code gguf_check_header(struct gguf_cursor *cursor, struct gguf_index *index,
+                                  struct error *err)
 {
     if (cursor->size < 4 || memcmp(cursor->bytes, GGUF_MAGIC, 4) != 0)
         return refuse_magic(cursor->bytes, cursor->size, err);
@@ -178,8 +178,8 @@ const char *gguf_printable(const char *bytes, uint64_t size, char *out, size_t o
     return out;
 }
 
-static enum error_code gguf_check_read_key(struct gguf_cursor *cursor, uint64_t i,
-                                           struct gguf_value *value, struct error *err)
+enum error_code gguf_check_read_key(struct gguf_cursor *cursor, uint64_t i,
+                                    struct gguf_value *value, struct error *err)
 {
     const char *key;
     uint64_t size;
@@ -245,8 +245,8 @@ static enum error_code read_text(struct gguf_cursor *cursor, struct gguf_value *
     return value->text ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "out of memory");
 }
 
-static enum error_code gguf_check_read_value(struct gguf_cursor *cursor, uint64_t i,
-                                             struct gguf_value *value, struct error *err)
+enum error_code gguf_check_read_value(struct gguf_cursor *cursor, uint64_t i,
+                                      struct gguf_value *value, struct error *err)
 {
     char shown[80];
     gguf_printable(value->key, strlen(value->key), shown, sizeof shown);
@@ -326,7 +326,7 @@ static enum error_code check_keys(struct gguf_cursor *cursor, struct gguf_index 
         if (code)
             return code;
     }
-    return sort_keys(index, err);
+    return ERROR_NONE;
 }
 
 static enum error_code check_alignment(struct gguf_index *index, struct error *err)
@@ -348,6 +348,12 @@ static enum error_code check_alignment(struct gguf_index *index, struct error *e
     return ERROR_NONE;
 }
 
+enum error_code gguf_check_keys_end(struct gguf_index *index, struct error *err)
+{
+    const enum error_code code = sort_keys(index, err);
+    return code ? code : check_alignment(index, err);
+}
+
 enum error_code gguf_check(const uint8_t *bytes, uint64_t size, struct gguf_index *index,
                            struct error *err)
 {
@@ -357,7 +363,7 @@ enum error_code gguf_check(const uint8_t *bytes, uint64_t size, struct gguf_inde
         code = check_keys(&cursor, index, err);
     index->keys_end = cursor.at;
     if (!code)
-        code = check_alignment(index, err);
+        code = gguf_check_keys_end(index, err);
     if (!code)
         code = gguf_check_tensors(&cursor, index, err);
     if (code)

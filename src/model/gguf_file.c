@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "model/gguf_guard.h"
 #include "model/gguf_parts.h"
+#include "model/gguf_skim.h"
 #include "model/gguf_trial.h"
 
 #include <assert.h>
@@ -229,6 +230,40 @@ enum error_code gguf_file_open(const char *path, struct gguf_file **out, struct 
     if (err)
         *err = local;
     return local.code;
+}
+
+/* Reads what is looked at alone: a page of disk for each fault. */
+static bool gguf_file_skim(struct gguf_file *file)
+{
+    uint32_t n_parts = 0;
+    bool misses_keys = false;
+    madvise((void *)(uintptr_t)file->bytes, (size_t)file->size, MADV_RANDOM);
+    return gguf_skim(file->bytes, file->size, &file->index, &misses_keys) &&
+           !gguf_file_check_whole(file, NULL) && !gguf_parts_count(file, &n_parts, NULL) &&
+           n_parts == 1 && !(misses_keys && !gguf_file_has(file, "general.file_type"));
+}
+
+enum error_code gguf_file_open_listed(const char *path, struct gguf_file **out, struct error *err)
+{
+    assert(path && out);
+    struct gguf_file *file = NULL;
+    struct gguf_part *part = mem_new(sizeof *part);
+    int descriptor = -1;
+    if (part && !gguf_file_open_path(path, &descriptor, NULL) && (file = gguf_file_new(path))) {
+        *part = (struct gguf_part){.descriptor = descriptor};
+        file->parts = part;
+        file->n_parts = 1;
+        if (!gguf_file_map(file, NULL) && gguf_file_skim(file)) {
+            *out = file;
+            return ERROR_NONE;
+        }
+        gguf_file_close(file);
+    } else {
+        mem_free(part);
+        if (descriptor >= 0)
+            close(descriptor);
+    }
+    return gguf_file_open(path, out, err);
 }
 
 enum error_code gguf_file_open_memory(const void *bytes, size_t size, struct gguf_file **out,

@@ -27,8 +27,12 @@
 struct gguf_file;
 
 enum error_code gguf_file_open(const char *path, struct gguf_file **out, struct error *err);
-/* The same of files that are open already, for a process that may not open them: all of a model's,
- * in order. Takes the descriptors also when it fails. `path` is for messages. */
+/* For a list of models: the keys without arrays of thousands of texts, which are passed over, and
+ * the tensors. Their descriptions are checked as ever; a file that is then used is opened anew. Of
+ * a file where that does not work, all is read. */
+enum error_code gguf_file_open_listed(const char *path, struct gguf_file **out, struct error *err);
+/* gguf_file_open() of files that are open already, for a process that may not open them: all of a
+ * model's, in order. Takes the descriptors also when it fails. `path` is for messages. */
 enum error_code gguf_file_open_descriptors(const int *descriptors, uint32_t n, const char *path,
                                            struct gguf_file **out, struct error *err);
 /* One file by itself, even if it is a part of a model. */

@@ -1,4 +1,5 @@
-/* Reading forward through a GGUF file's bytes; private to gguf_check.c and gguf_check_tensors.c. */
+/* Reading forward through a GGUF file's bytes; private to gguf_check.c, gguf_check_tensors.c
+ * and gguf_skim.c. */
 #pragma once
 
 #include "model/gguf_index.h"
@@ -23,3 +24,14 @@ enum error_code gguf_truncated(const struct gguf_cursor *cursor, const char *wha
  * follows. */
 enum error_code gguf_check_tensors(struct gguf_cursor *cursor, struct gguf_index *index,
                                    struct error *err);
+
+/* Magic, version and the two counts, which it sets. */
+enum error_code gguf_check_header(struct gguf_cursor *cursor, struct gguf_index *index,
+                                  struct error *err);
+/* The i-th key, its name and then its value. */
+enum error_code gguf_check_read_key(struct gguf_cursor *cursor, uint64_t i,
+                                    struct gguf_value *value, struct error *err);
+enum error_code gguf_check_read_value(struct gguf_cursor *cursor, uint64_t i,
+                                      struct gguf_value *value, struct error *err);
+/* Once all are read: sorts them, and takes the alignment. */
+enum error_code gguf_check_keys_end(struct gguf_index *index, struct error *err);

@@ -4,6 +4,7 @@
 
 #include "gguf_oracle.h"
 #include "model/gguf_file.h"
+#include "model/gguf_skim.h"
 
 #include <ggml.h>
 #include <stdio.h>
@@ -82,6 +83,21 @@ static void read_tensor(const struct gguf_file *file, uint64_t index)
     }
 }
 
+/* What a list of models reads: bounded by the file, and the same where both take it. */
+static void read_listed(const uint8_t *data, size_t size, const struct gguf_file *whole)
+{
+    struct gguf_index index = {0};
+    bool misses_keys = false;
+    const bool skimmed = gguf_skim(data, size, &index, &misses_keys);
+    FUZZ_CHECK(skimmed || (!index.values && !index.tensors));
+    for (uint64_t i = 0; skimmed && i < index.n_tensors; i++)
+        FUZZ_CHECK(index.tensors[i].size <= size &&
+                   index.tensors[i].offset <= size - index.tensors[i].size);
+    if (skimmed && whole)
+        FUZZ_CHECK(index.n_values <= gguf_file_key_count(whole));
+    gguf_index_deinit(&index);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     ggml_log_set(no_log, NULL);
@@ -90,6 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     enum error_code code = gguf_file_open_memory(data, size, &file, &err);
     FUZZ_CHECK((code == ERROR_NONE) == (file != NULL) &&
                (code == ERROR_NONE) == (err.text[0] == 0));
+    read_listed(data, size, file);
     if (!file)
         return 0;
     FUZZ_CHECK(gguf_file_size(file) == size && gguf_file_bytes(file) == data);

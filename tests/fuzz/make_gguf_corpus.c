@@ -76,6 +76,18 @@ static void good_order(struct gguf_bytes *b)
         buffer_append(&b->data, "d", 1);
 }
 
+/* As many texts as a list of models passes over. */
+static void good_many_texts(struct gguf_bytes *b)
+{
+    static const char *texts[4500];
+    for (uint32_t i = 0; i < 4500; i++)
+        texts[i] = i % 3 ? "a" : "token";
+    gguf_bytes_texts(b, "tokenizer.ggml.tokens", texts, 4500);
+    gguf_bytes_u32(b, "tokenizer.ggml.bos_token_id", 0);
+    gguf_bytes_tensor(b, "matrix", GGML_TYPE_F32, 2, matrix, NULL);
+    gguf_bytes_tensor(b, "vector", GGML_TYPE_F32, 1, vector, NULL);
+}
+
 static void good_nothing(struct gguf_bytes *b)
 {
     (void)b;
@@ -164,25 +176,16 @@ int main(int argc, char **argv)
         const char *name;
         void (*build)(struct gguf_bytes *);
     } files[] = {
-        {"good-values", good_values},
-        {"good-vocabulary", good_vocabulary},
-        {"good-version-2", good_version_2},
-        {"good-order", good_order},
-        {"good-nothing", good_nothing},
-        {"evil-counts", evil_counts},
-        {"evil-text-size", evil_text_size},
-        {"evil-array-size", evil_array_size},
-        {"evil-nested-array", evil_nested_array},
-        {"evil-same-keys", evil_same_keys},
-        {"evil-empty-key", evil_empty_key},
-        {"evil-alignment", evil_alignment},
-        {"evil-alignment-zero", evil_alignment_zero},
-        {"evil-shape", evil_shape},
-        {"evil-type", evil_type},
-        {"evil-offset", evil_offset},
-        {"evil-overlap", evil_overlap},
-        {"evil-truncated", evil_truncated},
-        {"evil-split", evil_split},
+        {"good-values", good_values},         {"good-vocabulary", good_vocabulary},
+        {"good-version-2", good_version_2},   {"good-order", good_order},
+        {"good-many-texts", good_many_texts}, {"good-nothing", good_nothing},
+        {"evil-counts", evil_counts},         {"evil-text-size", evil_text_size},
+        {"evil-array-size", evil_array_size}, {"evil-nested-array", evil_nested_array},
+        {"evil-same-keys", evil_same_keys},   {"evil-empty-key", evil_empty_key},
+        {"evil-alignment", evil_alignment},   {"evil-alignment-zero", evil_alignment_zero},
+        {"evil-shape", evil_shape},           {"evil-type", evil_type},
+        {"evil-offset", evil_offset},         {"evil-overlap", evil_overlap},
+        {"evil-truncated", evil_truncated},   {"evil-split", evil_split},
     };
     if (argc != 2) {
         fprintf(stderr, "usage: make-gguf-corpus FOLDER\n");
