@@ -82,12 +82,41 @@ enum error_code hub_tree_read(const char *bytes, size_t size, struct hub_files *
     return code;
 }
 
+/* Layers that change what a model answers, and that Medley cannot apply. What is in none of these
+ * rows is text for people, or a default of Ollama's own (template, system, params, license). */
+static const struct {
+    const char *kind, *why;
+} hub_layers_refused[] = {
+    {"adapter",
+     "it has an adapter (LoRA) layer, which only Ollama applies; pull the model that the "
+     "adapter is of, or one with the adapter merged into its weights"},
+    {"tensor", "its weights lie in a layer for each tensor, a format of Ollama's own; pull a tag "
+               "with a GGUF file"},
+    {"embed", "it has a layer of embeddings, which Ollama itself no longer reads"},
+};
+
+static const char *hub_layer_kind(yyjson_val *layer)
+{
+    static const char prefix[] = "application/vnd.ollama.image.";
+    const char *type = yyjson_get_str(yyjson_obj_get(layer, "mediaType"));
+    return type && strncmp(type, prefix, sizeof prefix - 1) == 0 ? type + sizeof prefix - 1 : "";
+}
+
+static const char *hub_layer_refused(yyjson_val *layer)
+{
+    const char *kind = hub_layer_kind(layer);
+    for (size_t i = 0; i < sizeof hub_layers_refused / sizeof *hub_layers_refused; i++) {
+        if (strcmp(kind, hub_layers_refused[i].kind) == 0)
+            return hub_layers_refused[i].why;
+    }
+    return NULL;
+}
+
 static bool hub_take_layer(yyjson_val *layer, struct hub_file *out)
 {
     yyjson_val *size = yyjson_obj_get(layer, "size");
-    const char *type = yyjson_get_str(yyjson_obj_get(layer, "mediaType"));
     const char *digest = yyjson_get_str(yyjson_obj_get(layer, "digest"));
-    if (!type || strcmp(type, "application/vnd.ollama.image.model") != 0)
+    if (strcmp(hub_layer_kind(layer), "model") != 0)
         return false;
     *out = (struct hub_file){.size = yyjson_get_uint(size)};
     if (digest && strncmp(digest, "sha256:", 7) == 0 && hub_is_sha256(digest + 7))
@@ -100,17 +129,24 @@ static enum error_code hub_take_layers(yyjson_val *layers, struct hub_file *out,
     yyjson_val *layer;
     size_t i, max;
     uint32_t n = 0;
+    const char *refused = NULL;
     if (!yyjson_is_arr(layers))
         return error_set(err, ERROR_INVALID, "the registry's manifest makes no sense");
     yyjson_arr_foreach(layers, i, max, layer)
     {
         n += hub_take_layer(layer, out);
+        refused = refused ? refused : hub_layer_refused(layer);
     }
-    if (n != 1)
+    if (refused)
+        return error_set(err, ERROR_UNSUPPORTED, "%s", refused);
+    if (n > 1)
         return error_set(err, ERROR_UNSUPPORTED,
-                         n ? "the model lies in %u layers, which only Ollama can put together"
-                           : "%u layers of it are a model; its tag may be one that runs elsewhere",
+                         "its weights lie in %u layers, and the manifest does not say how they go "
+                         "together; pull a tag with one, or its parts from another hub",
                          n);
+    if (!n)
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "no layer of it is a model; its tag may be one that runs elsewhere");
     if (!out->sha256[0] || out->size == 0 || out->size > PULL_FILE_BYTES)
         return error_set(err, ERROR_INVALID, "the registry's manifest makes no sense");
     return ERROR_NONE;

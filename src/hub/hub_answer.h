@@ -29,7 +29,8 @@ struct hub_files {
 /* Appends. ERROR_INVALID: it is none, or more than HUB_FILES_MAX files. */
 enum error_code hub_tree_read(const char *bytes, size_t size, struct hub_files *files,
                               struct error *err);
-/* The model's layer; its path is left empty. ERROR_UNSUPPORTED: there is none, or several. */
+/* The model's layer; its path is left empty. ERROR_UNSUPPORTED: there is none, or several, or one
+ * that would have to be applied to it: an adapter. */
 enum error_code hub_manifest_read(const char *bytes, size_t size, struct hub_file *out,
                                   struct error *err);
 void hub_files_deinit(struct hub_files *files);

@@ -36,9 +36,10 @@ void library_walk(struct library *library, enum library_place place, const char 
 /* ROOT/manifests/HOST/NAMESPACE/NAME/TAG, each with its file below ROOT/blobs. */
 void library_find_ollama(struct library *library, const char *root);
 /* What others write, as bytes: of FILE.gguf.pull how much is done, at most all of it; of an Ollama
- * manifest the hash and the size of the model's file. False: it says no such thing. */
+ * manifest the hash and the size of the model's file. False, or why not: it says no such thing, or
+ * more than a file can stand for. */
 bool library_read_pull(const char *text, size_t size, uint64_t *done, uint64_t *whole);
-bool library_read_manifest(const char *text, size_t size, char hash[65], uint64_t *whole);
+const char *library_read_manifest(const char *text, size_t size, char hash[65], uint64_t *whole);
 /* STATE/models and STATE/files. */
 void library_find_shelf(struct library *library, const char *state);
 void library_find_files(struct library *library, const char *state);

@@ -29,30 +29,49 @@ static bool ollama_read(const char *path, struct buffer *out)
     return file && !out->failed && out->size <= LIMIT_LIBRARY_TEXT_BYTES;
 }
 
-/* "sha256:HEX" of the layer that is the model. */
-bool library_read_manifest(const char *text, size_t size, char hash[65], uint64_t *whole)
+/* Whether the layer is of that kind: "….image.model". */
+static bool ollama_is_kind(yyjson_val *layer, const char *kind)
 {
-    static const char kind[] = ".image.model", prefix[] = "sha256:";
+    const char *type = yyjson_get_str(yyjson_obj_get(layer, "mediaType"));
+    const char *last = type ? strrchr(type, '.') : NULL;
+    return last && strcmp(last + 1, kind) == 0 && last - type >= 6 &&
+           strncmp(last - 6, ".image", 6) == 0;
+}
+
+static bool ollama_digest(yyjson_val *layer, char hash[65])
+{
+    static const char prefix[] = "sha256:";
+    const char *digest = yyjson_get_str(yyjson_obj_get(layer, "digest"));
+    if (!digest || strncmp(digest, prefix, sizeof prefix - 1) != 0)
+        return false;
+    digest += sizeof prefix - 1;
+    if (strlen(digest) != 64 || strspn(digest, "0123456789abcdef") != 64)
+        return false;
+    memcpy(hash, digest, 65);
+    return true;
+}
+
+const char *library_read_manifest(const char *text, size_t size, char hash[65], uint64_t *whole)
+{
     yyjson_doc *doc = yyjson_read(text, size, 0);
     yyjson_val *layer;
-    size_t i, n;
-    bool found = false;
-    yyjson_arr_foreach(yyjson_obj_get(yyjson_doc_get_root(doc), "layers"), i, n, layer)
+    size_t i, max;
+    uint32_t n = 0;
+    const char *problem = NULL;
+    *whole = 0;
+    yyjson_arr_foreach(yyjson_obj_get(yyjson_doc_get_root(doc), "layers"), i, max, layer)
     {
-        const char *type = yyjson_get_str(yyjson_obj_get(layer, "mediaType"));
-        const char *digest = yyjson_get_str(yyjson_obj_get(layer, "digest"));
-        const size_t length = type ? strlen(type) : 0;
-        if (found || length < sizeof kind || strcmp(type + length - (sizeof kind - 1), kind) != 0 ||
-            !digest || strncmp(digest, prefix, sizeof prefix - 1) != 0)
+        if (ollama_is_kind(layer, "adapter"))
+            problem = "it has an adapter (LoRA) layer, which only Ollama applies";
+        if (!ollama_is_kind(layer, "model") || !ollama_digest(layer, hash))
             continue;
-        digest += sizeof prefix - 1;
-        found = strlen(digest) == 64 && strspn(digest, "0123456789abcdef") == 64;
-        if (found)
-            memcpy(hash, digest, 65);
-        *whole = found ? yyjson_get_uint(yyjson_obj_get(layer, "size")) : 0;
+        *whole = yyjson_get_uint(yyjson_obj_get(layer, "size"));
+        n++;
     }
     yyjson_doc_free(doc);
-    return found;
+    if (n > 1)
+        problem = "its weights lie in several layers, which only Ollama puts together";
+    return n ? problem : "Ollama's manifest names no model file";
 }
 
 /* Ollama itself leaves "library" out of a name. */
@@ -100,11 +119,13 @@ static void ollama_manifest(const struct ollama_walk *walk, const char *path)
     struct library_found found = {.name = name, .path = path, .place = LIBRARY_OLLAMA};
     if (!ollama_name(walk, name))
         return;
-    if (ollama_read(path, &text) && library_read_manifest(text.data, text.size, hash, &size)) {
+    found.problem = "Ollama's manifest cannot be read";
+    if (ollama_read(path, &text))
+        found.problem = library_read_manifest(text.data ? text.data : "", text.size, hash, &size);
+    if (!found.problem) {
         ollama_look(walk, &found, hash, size);
     } else {
         found.state = LIBRARY_BROKEN;
-        found.problem = "Ollama's manifest names no model file";
         library_add(walk->library, &found);
     }
     buffer_deinit(&text);

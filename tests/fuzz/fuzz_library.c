@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *text = mem_copy_text((const char *)data, size);
     if (library_read_pull(text, size, &done, &whole))
         FUZZ_CHECK(whole && done <= whole);
-    if (library_read_manifest(text, size, hash, &whole))
+    if (!library_read_manifest(text, size, hash, &whole))
         FUZZ_CHECK(strlen(hash) == 64 && !strchr(hash, '/'));
     struct library_cache *cache = library_cache_read(text, size);
     struct library_model model = {.path = text, .bytes = 7, .stamp = 9};

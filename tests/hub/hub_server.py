@@ -127,6 +127,12 @@ def put_manifest(hub, handler, model, tag):
     data = hub.models[model][tag]
     layers = [{"mediaType": OLLAMA_MODEL, "digest": "sha256:" + sum_of("sha256", data), "size": len(data)},
               {"mediaType": "application/vnd.ollama.image.params", "digest": "sha256:" + "2" * 64, "size": 20}]
+    if tag == "tuned":
+        layers.append({"mediaType": "application/vnd.ollama.image.adapter", "digest": "sha256:" + "3" * 64, "size": 20})
+    if tag == "tensors":
+        layers = [{"mediaType": "application/vnd.ollama.image.tensor", "digest": "sha256:" + "4" * 64, "size": 20}] * 9
+    if tag == "parts":
+        layers = layers[:1] * 3
     put_json(handler, {"schemaVersion": 2, "layers": layers})
 
 

@@ -71,7 +71,7 @@ def names_and_layout():
         q4, q8 = gguf(1, 300_000), gguf(2, 500_000)
         hub.files["org/repo"] = {"Tiny-Q4_K_M.gguf": q4, "deep/Tiny-Q8_0.gguf": q8, "mmproj-F16.gguf": gguf(3, 4000)}
         hub.models["library/tiny"] = {"latest": q4, "1b": q8}
-        hub.models["ann/tiny"] = {"x": q8}
+        hub.models["ann/tiny"] = {"x": q8, "tuned": q8, "tensors": q8, "parts": q8}
         hub.plain["/a/b/Plain.gguf"] = q4
         assert world.pull("hf:org/repo:q4_k_m").read_bytes() == q4
         assert world.pull("hf:org/repo:Q8_0").read_bytes() == q8
@@ -88,6 +88,9 @@ def names_and_layout():
         world.refuse("it has Q4_K_M, Q8_0", "hf:org/repo:Q5_K_M")
         world.refuse("has none of that name", "hf:org/none")
         world.refuse("has none of that name", "ollama:none")
+        world.refuse("an adapter (LoRA) layer", "ollama:ann/tiny:tuned")
+        world.refuse("a layer for each tensor", "ollama:ann/tiny:tensors")
+        world.refuse("lie in 3 layers", "ollama:ann/tiny:parts")
         world.refuse("is a path", "here.gguf")
         for name in ("hf:org", "hf:../x", "hf:org/../x", "hf:org/repo/../../x.gguf", "ollama:", "ollama:a/../b",
                      "https://user:secret@host/x.gguf", "https://host", "hf:org/repo:"):

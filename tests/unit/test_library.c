@@ -231,7 +231,18 @@ static void test_what_is_wrong_is_said(void **state)
     put_text("home/.ollama/models/manifests/r/library/none/1",
              "{\"layers\":[{\"mediaType\":\"x.image.model\",\"digest\":\"sha256:" HASH
              "\",\"size\":1000}]}");
+    put_text("home/.ollama/models/manifests/r/library/two/1",
+             "{\"layers\":[{\"mediaType\":\"x.image.model\",\"digest\":\"sha256:" HASH
+             "\",\"size\":1000},{\"mediaType\":\"x.image.model\",\"digest\":\"sha256:" HASH
+             "\",\"size\":1000}]}");
+    put_text("home/.ollama/models/manifests/r/library/tuned/1",
+             "{\"layers\":[{\"mediaType\":\"x.image.adapter\"},"
+             "{\"mediaType\":\"x.image.model\",\"digest\":\"sha256:" HASH "\",\"size\":1000}]}");
     look();
+    expect("two:1", LIBRARY_OLLAMA, LIBRARY_BROKEN);
+    assert_non_null(strstr(model_called("two:1")->problem, "several layers"));
+    expect("tuned:1", LIBRARY_OLLAMA, LIBRARY_BROKEN);
+    assert_non_null(strstr(model_called("tuned:1")->problem, "adapter"));
     expect("o/r/cut", LIBRARY_PULLED, LIBRARY_BROKEN);
     assert_non_null(strstr(model_called("o/r/cut")->problem, "truncated"));
     expect("o/r/text", LIBRARY_PULLED, LIBRARY_BROKEN);
@@ -244,7 +255,7 @@ static void test_what_is_wrong_is_said(void **state)
     expect("way", LIBRARY_LLAMA_CPP, LIBRARY_INCOMPLETE);
     expect("odd:1", LIBRARY_OLLAMA, LIBRARY_BROKEN);
     expect("none:1", LIBRARY_OLLAMA, LIBRARY_INCOMPLETE);
-    assert_int_equal(found.n, 8);
+    assert_int_equal(found.n, 10);
 }
 
 static void test_parts_are_one_model(void **state)
