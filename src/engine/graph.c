@@ -153,7 +153,7 @@ static struct ggml_tensor *embed(struct graph_build *b)
         return b->graph->hidden;
     struct ggml_tensor *x = ggml_get_rows(
         b->ctx, b->source->weights->outside[TENSOR_TOKEN_EMBEDDING], b->graph->tokens);
-    if (b->architecture->is_sum_normed)
+    if (b->architecture->is_encoder)
         return graph_encoder_inputs(b, x);
     return b->h->embedding_scale != 1.0f ? ggml_scale(b->ctx, x, b->h->embedding_scale) : x;
 }
@@ -195,7 +195,7 @@ static struct ggml_tensor *serial_layer(struct graph_build *b, uint32_t index,
 {
     struct ggml_tensor **w = b->source->weights->layers[index];
     struct ggml_tensor *y =
-        b->architecture->post_norm_only
+        b->architecture->post_norm_only || !w[TENSOR_ATTENTION_NORM]
             ? x
             : graph_block_norm(b, x, w[TENSOR_ATTENTION_NORM], w[TENSOR_ATTENTION_NORM_BIAS]);
     if (b->architecture->is_residual_normed)
@@ -216,10 +216,11 @@ static struct ggml_tensor *serial_layer(struct graph_build *b, uint32_t index,
                                         : graph_block_norm(b, x, w[norm], w[TENSOR_FFN_NORM_BIAS]);
     if (b->architecture->is_residual_normed)
         x = y;
-    y = graph_ffn(b, index, y);
+    y = w[TENSOR_EXPERTS_NORM] ? graph_ffn_beside(b, index, x, y) : graph_ffn(b, index, y);
     if (w[TENSOR_FFN_POST_NORM])
         y = graph_norm(b, y, w[TENSOR_FFN_POST_NORM]);
-    return add_residual(b, x, y);
+    x = add_residual(b, x, y);
+    return w[TENSOR_LAYER_SCALE] ? ggml_mul(b->ctx, x, w[TENSOR_LAYER_SCALE]) : x;
 }
 
 /* A layer that is attention, a state or a feed-forward. */

@@ -102,6 +102,10 @@ struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struc
 /* What stands in attention's place in a layer with a state. */
 struct ggml_tensor *graph_recurrence(struct graph_build *b, uint32_t index, struct ggml_tensor *x);
 struct ggml_tensor *graph_ffn(struct graph_build *b, uint32_t index, struct ggml_tensor *x);
+/* Dense and experts beside each other, with norms of their own: x as it comes, y normed for the
+ * dense part. */
+struct ggml_tensor *graph_ffn_beside(struct graph_build *b, uint32_t index, struct ggml_tensor *x,
+                                     struct ggml_tensor *y);
 /* The family's norm of a block's or the output's inputs; `bias` may be NULL. */
 struct ggml_tensor *graph_block_norm(struct graph_build *b, struct ggml_tensor *x,
                                      struct ggml_tensor *weight, struct ggml_tensor *bias);

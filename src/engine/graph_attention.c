@@ -31,9 +31,8 @@ static struct ggml_tensor *split_gate(struct graph_build *b, struct ggml_tensor 
 static struct qkv project(struct graph_build *b, struct ggml_tensor **w,
                           const struct layer_form *form, struct ggml_tensor *x)
 {
-    const struct hyperparameters *h = b->h;
-    int64_t dk = h->n_head_dim_k, dv = h->n_head_dim_v, n_head = form->n_head,
-            n_kv = form->n_head_kv, t = x->ne[1];
+    const int64_t dk = form->dim_k, dv = form->dim_v, n_head = form->n_head, n_kv = form->n_head_kv,
+                  t = x->ne[1];
     if (w[TENSOR_QKV]) {
         struct ggml_tensor *fused = graph_linear(b, w[TENSOR_QKV], w[TENSOR_QKV_BIAS], x);
         return (struct qkv){.q = slice(b, fused, dk, n_head, 0),
@@ -42,7 +41,7 @@ static struct qkv project(struct graph_build *b, struct ggml_tensor **w,
     }
     struct ggml_tensor *q = graph_linear(b, w[TENSOR_Q], w[TENSOR_Q_BIAS], x);
     struct ggml_tensor *k = graph_linear(b, w[TENSOR_K], w[TENSOR_K_BIAS], x);
-    struct ggml_tensor *v = graph_linear(b, w[TENSOR_V], w[TENSOR_V_BIAS], x);
+    struct ggml_tensor *v = w[TENSOR_V] ? graph_linear(b, w[TENSOR_V], w[TENSOR_V_BIAS], x) : k;
     if (b->architecture->qk_norm_whole) {
         q = w[TENSOR_Q_NORM] ? graph_norm(b, q, w[TENSOR_Q_NORM]) : q;
         k = w[TENSOR_K_NORM] ? graph_norm(b, k, w[TENSOR_K_NORM]) : k;
@@ -64,7 +63,8 @@ static struct ggml_tensor *rotate(struct graph_build *b, const struct layer_form
         return x;
     /* a family whose windowed layers have a base of their own does not scale them */
     bool own_base = form->is_windowed && b->architecture->window_rope_base != 0;
-    bool no_factors = form->is_windowed && b->architecture->full_layers_rotate_half;
+    bool no_factors = form->is_windowed && (b->architecture->full_layers_rotate_half ||
+                                            b->architecture->has_window_heads);
     float base = form->is_windowed ? h->rope_base_window : h->rope_base;
     int mode = b->architecture->rope == ROPE_NEOX ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL;
     return ggml_rope_ext(
@@ -89,6 +89,8 @@ static struct qkv norm_and_rotate(struct graph_build *b, struct ggml_tensor **w,
 {
     if (!b->architecture->qk_norm_after_rope)
         p = norm_heads(b, w, p);
+    if (b->architecture->value_norm_unweighted)
+        p.v = ggml_rms_norm(b->ctx, p.v, b->h->norm_epsilon);
     p.q = rotate(b, form, p.q);
     p.k = rotate(b, form, p.k);
     if (b->architecture->qk_norm_after_rope)
@@ -274,8 +276,8 @@ static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tens
         struct ggml_tensor *mask =
             group_mask(b, form->is_windowed ? b->graph->mask_window : b->graph->mask, group);
         struct ggml_tensor *rows = group_query(b, q, group);
-        struct ggml_tensor *k = cached(b, kv->k[index], b->h->n_head_dim_k, form, group);
-        struct ggml_tensor *v = cached(b, v_cache, b->h->n_head_dim_v, form, group);
+        struct ggml_tensor *k = cached(b, kv->k[index], form->dim_k, form, group);
+        struct ggml_tensor *v = cached(b, v_cache, form->dim_v, form, group);
         struct ggml_tensor *o = b->source->flash ? attend_flash(b, rows, k, v, mask, sinks)
                                                  : attend_plain(b, rows, k, v, mask, sinks);
         o = ggml_reshape_2d(b->ctx, o, o->ne[0] * o->ne[1], o->ne[2] * o->ne[3]);

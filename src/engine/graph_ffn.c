@@ -18,12 +18,23 @@ static struct ggml_tensor *activate(struct graph_build *b, struct ggml_tensor *g
         return ggml_swiglu_split(b->ctx, gate, up);
     case ACT_GELU:
         return ggml_geglu_split(b->ctx, gate, up);
+    case ACT_GELU_ERF:
+        return ggml_geglu_erf_split(b->ctx, gate, up);
     case ACT_RELU_SQUARED:
         return ggml_mul(b->ctx, ggml_sqr(b->ctx, ggml_relu(b->ctx, gate)), up);
     case ACT_SWIGLU_OAI:
         return ggml_swiglu_oai(b->ctx, gate, up, swiglu_oai_alpha, swiglu_oai_limit);
     }
     return NULL;
+}
+
+/* [2 n, …]: gate, then up */
+static struct ggml_tensor *activate_fused(struct graph_build *b, struct ggml_tensor *both)
+{
+    const enum activation activation = b->architecture->activation;
+    return activation == ACT_GELU       ? ggml_geglu(b->ctx, both)
+           : activation == ACT_GELU_ERF ? ggml_geglu_erf(b->ctx, both)
+                                        : ggml_swiglu(b->ctx, both);
 }
 
 static struct ggml_tensor *activate_ungated(struct graph_build *b, struct ggml_tensor *up)
@@ -39,9 +50,8 @@ static struct ggml_tensor *dense(struct graph_build *b, struct ggml_tensor **w,
     struct ggml_tensor *y;
     if (b->architecture->has_no_gate)
         y = activate_ungated(b, up);
-    else if (b->h->has_fused_gate) /* [2 n_ff, t]: gate, then up */
-        y = b->architecture->activation == ACT_GELU ? ggml_geglu(b->ctx, up)
-                                                    : ggml_swiglu(b->ctx, up);
+    else if (b->h->has_fused_gate)
+        y = activate_fused(b, up);
     else
         y = activate(b, graph_linear(b, w[TENSOR_FFN_GATE], w[TENSOR_FFN_GATE_BIAS], x), up, 0);
     return graph_linear(b, w[TENSOR_FFN_DOWN], w[TENSOR_FFN_DOWN_BIAS], y);
@@ -149,12 +159,40 @@ static struct ggml_tensor *experts_linear(struct graph_build *b, struct ggml_ten
     return biases ? ggml_add_id(b->ctx, y, biases, chosen) : y;
 }
 
+/* [n_ff, n_used, t] */
+static struct ggml_tensor *experts_activated(struct graph_build *b, struct ggml_tensor **w,
+                                             struct ggml_tensor *rows, struct ggml_tensor *chosen,
+                                             float clamp)
+{
+    if (w[TENSOR_EXPERTS_GATE_UP]) { /* [2 n_ff, n_used, t]: gate, then up */
+        struct ggml_tensor *both = experts_linear(b, w[TENSOR_EXPERTS_GATE_UP], NULL, rows, chosen);
+        return activate_fused(b, both);
+    }
+    struct ggml_tensor *up =
+        experts_linear(b, w[TENSOR_EXPERTS_UP], w[TENSOR_EXPERTS_UP_BIAS], rows, chosen);
+    return b->architecture->has_no_gate
+               ? activate_ungated(b, up)
+               : activate(b,
+                          experts_linear(b, w[TENSOR_EXPERTS_GATE], w[TENSOR_EXPERTS_GATE_BIAS],
+                                         rows, chosen),
+                          up, clamp);
+}
+
+/* Of the chosen experts one number each: [1, n_used, t] */
+static struct ggml_tensor *scales_of(struct graph_build *b, struct ggml_tensor *scales,
+                                     struct ggml_tensor *chosen)
+{
+    const int64_t n_experts = b->h->n_experts;
+    struct ggml_tensor *all = ggml_reshape_3d(b->ctx, scales, 1, n_experts, 1);
+    all = ggml_repeat_4d(b->ctx, all, 1, n_experts, chosen->ne[1], 1);
+    return ggml_get_rows(b->ctx, all, chosen);
+}
+
 static struct ggml_tensor *mixture(struct graph_build *b, struct ggml_tensor **w,
-                                   struct ggml_tensor *x, float clamp)
+                                   struct ggml_tensor *x, struct routing r, float clamp)
 {
     const bool weighs_input = b->architecture->weighs_input;
     int64_t n_used = b->h->n_experts_used, t = x->ne[1];
-    struct routing r = route(b, w, x);
     if (w[TENSOR_EXPERTS_LATENT_DOWN])
         x = graph_linear(b, w[TENSOR_EXPERTS_LATENT_DOWN], NULL, x);
     const int64_t n_embd = x->ne[0];
@@ -162,16 +200,10 @@ static struct ggml_tensor *mixture(struct graph_build *b, struct ggml_tensor **w
     struct ggml_tensor *rows = ggml_reshape_3d(b->ctx, x, n_embd, 1, t);
     if (weighs_input)
         rows = ggml_mul(b->ctx, ggml_repeat_4d(b->ctx, rows, n_embd, n_used, t, 1), r.weights);
-    struct ggml_tensor *up =
-        experts_linear(b, w[TENSOR_EXPERTS_UP], w[TENSOR_EXPERTS_UP_BIAS], rows, r.chosen);
-    struct ggml_tensor *y =
-        b->architecture->has_no_gate
-            ? activate_ungated(b, up)
-            : activate(b,
-                       experts_linear(b, w[TENSOR_EXPERTS_GATE], w[TENSOR_EXPERTS_GATE_BIAS], rows,
-                                      r.chosen),
-                       up, clamp);
+    struct ggml_tensor *y = experts_activated(b, w, rows, r.chosen, clamp);
     y = experts_linear(b, w[TENSOR_EXPERTS_DOWN], w[TENSOR_EXPERTS_DOWN_BIAS], y, r.chosen);
+    if (w[TENSOR_EXPERTS_DOWN_SCALE])
+        y = ggml_mul(b->ctx, y, scales_of(b, w[TENSOR_EXPERTS_DOWN_SCALE], r.chosen));
     if (!weighs_input)
         y = ggml_mul(b->ctx, y, r.weights); /* [n_embd, n_used, t] */
 
@@ -192,10 +224,23 @@ struct ggml_tensor *graph_ffn(struct graph_build *b, uint32_t index, struct ggml
     const struct layer_form *form = graph_layer_form(b, index);
     if (!form->is_mixture)
         return dense(b, w, x);
-    struct ggml_tensor *y = mixture(b, w, x, form->experts_clamp);
+    struct ggml_tensor *y = mixture(b, w, x, route(b, w, x), form->experts_clamp);
     if (w[TENSOR_SHARED_UP])
         y = ggml_add(b->ctx, y, shared_expert(b, w, x, form->shared_clamp));
     if (b->architecture->has_dense_beside && w[TENSOR_FFN_UP])
         y = ggml_scale(b->ctx, ggml_add(b->ctx, dense(b, w, x), y), (float)M_SQRT1_2);
     return y;
+}
+
+struct ggml_tensor *graph_ffn_beside(struct graph_build *b, uint32_t index, struct ggml_tensor *x,
+                                     struct ggml_tensor *y)
+{
+    struct ggml_tensor **w = b->source->weights->layers[index];
+    struct ggml_tensor *routed = ggml_rms_norm(b->ctx, x, b->h->norm_epsilon);
+    routed = ggml_scale(b->ctx, routed, 1.0f / sqrtf((float)b->h->n_embd));
+    routed = ggml_mul(b->ctx, routed, w[TENSOR_ROUTER_SCALE]);
+    y = graph_norm(b, dense(b, w, y), w[TENSOR_DENSE_POST_NORM]);
+    struct ggml_tensor *experts =
+        mixture(b, w, graph_norm(b, x, w[TENSOR_EXPERTS_NORM]), route(b, w, routed), 0);
+    return ggml_add(b->ctx, y, graph_norm(b, experts, w[TENSOR_EXPERTS_POST_NORM]));
 }

@@ -48,11 +48,15 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
 {
     enum ggml_type ggml_type = kv_ggml_type(options->kv_type);
     int64_t block = ggml_blck_size(ggml_type);
-    if (heads.dim_k % block || heads.dim_v % block)
+    for (uint32_t i = 0; i < options->n_layers; i++) {
+        const struct layer_form *form = &heads.layers[i];
+        if (form->dim_k % block == 0 && form->dim_v % block == 0)
+            continue;
         return error_set(err, ERROR_UNSUPPORTED,
                          "a %s KV cache needs heads of a multiple of %lld values, and this model's "
                          "have %u (K) and %u (V); use --kv f16",
-                         ggml_type_name(ggml_type), (long long)block, heads.dim_k, heads.dim_v);
+                         ggml_type_name(ggml_type), (long long)block, form->dim_k, form->dim_v);
+    }
     *kv = (struct kv_cache){.type = type,
                             .n_layers = options->n_layers,
                             .n_slots = options->n_slots,
@@ -86,11 +90,13 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
         const int64_t n_heads = heads.layers[i].n_head_kv;
         if (!n_heads) /* it keeps a state instead (recurrent_state.h), or nothing */
             continue;
-        kv->k[i] = ggml_new_tensor_2d(kv->context, ggml_type, n_heads * heads.dim_k, n_cells);
+        kv->k[i] =
+            ggml_new_tensor_2d(kv->context, ggml_type, n_heads * heads.layers[i].dim_k, n_cells);
         ggml_format_name(kv->k[i], "kv_k.%u", i);
         if (heads.v_in_k)
             continue;
-        kv->v[i] = ggml_new_tensor_2d(kv->context, ggml_type, n_heads * heads.dim_v, n_cells);
+        kv->v[i] =
+            ggml_new_tensor_2d(kv->context, ggml_type, n_heads * heads.layers[i].dim_v, n_cells);
         ggml_format_name(kv->v[i], "kv_v.%u", i);
     }
     return ERROR_NONE;

@@ -41,7 +41,7 @@ enum ggml_type kv_ggml_type(enum kv_type type);
 
 struct kv_heads {
     const struct layer_form *layers; /* [n_layers of the stage] */
-    uint32_t dim_k, dim_v, window;
+    uint32_t window;
     bool v_in_k; /* latent attention */
 };
 

@@ -30,8 +30,10 @@ static void set_mask(struct ggml_tensor *tensor, const struct batch *batch)
 }
 
 /* Where a text is seen whole: its rows, which stand together, see all cells up to its last, with a
- * bias by distance where the family has one (Press et al. 2021, arXiv:2108.12409). */
-static void set_mask_whole(struct ggml_tensor *tensor, const struct batch *batch, bool has_bias)
+ * bias by distance where the family has one (Press et al. 2021, arXiv:2108.12409), or those within
+ * `reach` on each side (0: all). */
+static void set_mask_whole(struct ggml_tensor *tensor, const struct batch *batch, bool has_bias,
+                           uint32_t reach)
 {
     ggml_fp16_t *mask = host_data(tensor);
     if (!mask)
@@ -45,9 +47,10 @@ static void set_mask_whole(struct ggml_tensor *tensor, const struct batch *batch
             ;
         const uint32_t last = batch->rows[end - 1].position;
         for (uint32_t c = 0; c < n_kv; c++) {
-            const float distance =
-                c > at->position ? (float)(c - at->position) : (float)(at->position - c);
-            mask[c] = c <= last ? ggml_fp32_to_fp16(has_bias ? -distance : 0.0f) : hidden;
+            const uint32_t distance = c > at->position ? c - at->position : at->position - c;
+            mask[c] = c <= last && (!reach || distance <= reach)
+                          ? ggml_fp32_to_fp16(has_bias ? -(float)distance : 0.0f)
+                          : hidden;
         }
     }
 }
@@ -68,6 +71,18 @@ static void set_mask_window(struct ggml_tensor *tensor, const struct batch *batc
             mask[c] = hidden;
         for (uint32_t back = 0; back < window && back <= position; back++)
             mask[(position - back) % ring] = visible;
+    }
+}
+
+static void set_masks(const struct graph *graph, const struct batch *batch,
+                      const struct hyperparameters *h, const struct kv_cache *kv)
+{
+    if (h->reads_whole) {
+        set_mask_whole(graph->mask, batch, h->alibi_max != 0, 0);
+        set_mask_whole(graph->mask_window, batch, false, h->window_reach);
+    } else {
+        set_mask(graph->mask, batch);
+        set_mask_window(graph->mask_window, batch, h->window, kv->window_cells);
     }
 }
 
@@ -126,9 +141,5 @@ void stage_inputs_set(const struct graph *graph, const struct batch *batch,
     }
     if (graph->hidden)
         ggml_backend_tensor_set(graph->hidden, hidden, 0, ggml_nbytes(graph->hidden));
-    if (hyperparameters->reads_whole)
-        set_mask_whole(graph->mask, batch, hyperparameters->alibi_max != 0);
-    else
-        set_mask(graph->mask, batch);
-    set_mask_window(graph->mask_window, batch, hyperparameters->window, kv->window_cells);
+    set_masks(graph, batch, hyperparameters, kv);
 }

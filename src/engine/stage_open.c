@@ -107,8 +107,8 @@ static enum error_code set_attention(struct stage *stage, struct error *err)
         stage->attention[i].form = (struct attention_form){
             .n_head = form->n_head,
             .n_head_kv = form->n_head_kv,
-            .dim_k = h->n_head_dim_k,
-            .dim_v = h->n_head_dim_v,
+            .dim_k = form->dim_k,
+            .dim_v = form->dim_v,
             .window = form->is_windowed ? h->window : 0,
             .ring = form->is_windowed && !is_whole ? window_cells : 0,
             .scale = h->attention_scale,
@@ -193,8 +193,8 @@ static enum error_code stage_declare(struct stage *stage, struct error *err)
     if (!code)
         code = kv_cache_declare(
             &stage->kv, ggml_backend_get_default_buffer_type(device_ggml_backend(stage->device)),
-            (struct kv_heads){&h->layers[stage->options.first_layer], h->n_head_dim_k,
-                              h->n_head_dim_v, h->window, h->is_latent_absorbed},
+            (struct kv_heads){&h->layers[stage->options.first_layer], h->window,
+                              h->is_latent_absorbed},
             &stage->options, err);
     if (!code)
         code = recurrent_state_declare(

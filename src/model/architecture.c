@@ -7,6 +7,7 @@
 /* Sizes that shapes are made of. */
 enum tensor_dim {
     DIM_NONE,
+    DIM_ONE,
     DIM_EMBD,
     DIM_VOCAB,
     DIM_POSITIONS,
@@ -23,6 +24,7 @@ enum tensor_dim {
     DIM_FF,
     DIM_FF_UP, /* twice n_ff where gate and up are fused */
     DIM_FF_EXPERT,
+    DIM_FF_EXPERT_TWICE,
     DIM_FF_SHARED,
     DIM_EXPERTS,
     DIM_ROT_PAIRS,
@@ -152,6 +154,17 @@ static const struct {
                                     true,
                                     {DIM_EMBD, DIM_EXPERT_IN}},
     [TENSOR_EXPERTS_LATENT_UP] = {"blk.%u.ffn_latent_up.weight", true, {DIM_EXPERT_IN, DIM_EMBD}},
+    [TENSOR_EXPERTS_GATE_UP] = {"blk.%u.ffn_gate_up_exps.weight",
+                                true,
+                                {DIM_EXPERT_IN, DIM_FF_EXPERT_TWICE, DIM_EXPERTS},
+                                NULL,
+                                true},
+    [TENSOR_EXPERTS_DOWN_SCALE] = {"blk.%u.ffn_down_exps.scale", true, {DIM_EXPERTS}},
+    [TENSOR_EXPERTS_NORM] = {"blk.%u.pre_ffw_norm_2.weight", true, {DIM_EMBD}},
+    [TENSOR_EXPERTS_POST_NORM] = {"blk.%u.post_ffw_norm_2.weight", true, {DIM_EMBD}},
+    [TENSOR_DENSE_POST_NORM] = {"blk.%u.post_ffw_norm_1.weight", true, {DIM_EMBD}},
+    [TENSOR_ROUTER_SCALE] = {"blk.%u.ffn_gate_inp.scale", true, {DIM_EMBD}},
+    [TENSOR_LAYER_SCALE] = {"blk.%u.layer_output_scale.weight", true, {DIM_ONE}},
     [TENSOR_CONVOLUTION_IN] = {"blk.%u.shortconv.in_proj.weight",
                                true,
                                {DIM_EMBD, DIM_CHANNELS_IN}},
@@ -287,11 +300,13 @@ static int64_t dim_size(const struct architecture *a, const struct hyperparamete
                         const struct layer_form *form, enum tensor_dim dim)
 {
     const int64_t n_head = form->n_head, plain = (int64_t)h->n_latent_dim_k - h->n_rot;
-    int64_t q = n_head * h->n_head_dim_k, k = (int64_t)form->n_head_kv * h->n_head_dim_k;
-    int64_t v = (int64_t)form->n_head_kv * h->n_head_dim_v;
+    int64_t q = n_head * form->dim_k, k = (int64_t)form->n_head_kv * form->dim_k;
+    int64_t v = (int64_t)form->n_head_kv * form->dim_v;
     switch (dim) {
     case DIM_NONE:
         return 0;
+    case DIM_ONE:
+        return 1;
     case DIM_EMBD:
         return h->n_embd;
     case DIM_VOCAB:
@@ -311,11 +326,11 @@ static int64_t dim_size(const struct architecture *a, const struct hyperparamete
     case DIM_QKV:
         return q + k + v;
     case DIM_O:
-        return n_head * (h->n_latent_kv ? h->n_latent_dim_v : h->n_head_dim_v);
+        return n_head * (h->n_latent_kv ? h->n_latent_dim_v : form->dim_v);
     case DIM_Q_NORM:
-        return a->qk_norm_whole ? q : h->n_head_dim_k;
+        return a->qk_norm_whole ? q : form->dim_k;
     case DIM_K_NORM:
-        return a->qk_norm_whole ? k : h->n_head_dim_k;
+        return a->qk_norm_whole ? k : form->dim_k;
     case DIM_HEADS:
         return n_head;
     case DIM_FF:
@@ -324,6 +339,8 @@ static int64_t dim_size(const struct architecture *a, const struct hyperparamete
         return h->has_fused_gate ? 2 * (int64_t)h->n_ff : h->n_ff;
     case DIM_FF_EXPERT:
         return h->n_ff_expert;
+    case DIM_FF_EXPERT_TWICE:
+        return 2 * (int64_t)h->n_ff_expert;
     case DIM_FF_SHARED:
         return h->n_ff_shared;
     case DIM_EXPERTS:
@@ -435,12 +452,19 @@ static const role_set roles_of_mixture =
     ROLE_BIT(TENSOR_SHARED_ROUTER) | ROLE_BIT(TENSOR_EXPERTS_LATENT_DOWN) |
     ROLE_BIT(TENSOR_EXPERTS_LATENT_UP) | ROLE_BIT(TENSOR_CHOICE_BIAS) |
     ROLE_BIT(TENSOR_ROUTER_BIAS) | ROLE_BIT(TENSOR_EXPERTS_GATE_BIAS) |
-    ROLE_BIT(TENSOR_EXPERTS_UP_BIAS) | ROLE_BIT(TENSOR_EXPERTS_DOWN_BIAS);
+    ROLE_BIT(TENSOR_EXPERTS_UP_BIAS) | ROLE_BIT(TENSOR_EXPERTS_DOWN_BIAS) |
+    ROLE_BIT(TENSOR_EXPERTS_NORM) | ROLE_BIT(TENSOR_EXPERTS_POST_NORM) |
+    ROLE_BIT(TENSOR_DENSE_POST_NORM) | ROLE_BIT(TENSOR_ROUTER_SCALE) |
+    ROLE_BIT(TENSOR_EXPERTS_DOWN_SCALE);
 
-static role_set roles_of_experts(const struct architecture *a)
+static role_set roles_of_experts(const struct architecture *a, const struct hyperparameters *h)
 {
-    role_set needed =
-        ROLE_BIT(TENSOR_ROUTER) | ROLE_BIT(TENSOR_EXPERTS_UP) | ROLE_BIT(TENSOR_EXPERTS_DOWN);
+    role_set needed = ROLE_BIT(TENSOR_ROUTER) | ROLE_BIT(TENSOR_EXPERTS_DOWN);
+    if (a->has_normed_dense_beside)
+        needed |= roles_of_dense(a, h);
+    if (h->has_fused_experts)
+        return needed | ROLE_BIT(TENSOR_EXPERTS_GATE_UP);
+    needed |= ROLE_BIT(TENSOR_EXPERTS_UP);
     return a->has_no_gate ? needed : needed | ROLE_BIT(TENSOR_EXPERTS_GATE);
 }
 
@@ -465,6 +489,8 @@ role_set architecture_roles_needed(const struct architecture *architecture,
     needed &= form->is_recurrent ? ~roles_of_heads : ~roles_of_some_states;
     needed &= form->has_no_mixer ? ~(roles_of_heads | roles_of_some_states) : ~(role_set)0;
     needed |= ROLE_BIT(TENSOR_TOKEN_EMBEDDING) | roles_of_norms(architecture, form);
+    if (architecture->window_is_centred && layer == 0) /* its input is normed already */
+        needed &= ~ROLE_BIT(TENSOR_ATTENTION_NORM);
     if (hyperparameters->pooling == POOLING_RANK)
         needed |= ROLE_BIT(TENSOR_RANK_OUT);
     if (form->is_recurrent)
@@ -475,7 +501,7 @@ role_set architecture_roles_needed(const struct architecture *architecture,
         needed &= ~roles_of_mixture;
     if (form->has_no_ffn)
         return needed;
-    return needed | (form->is_mixture ? roles_of_experts(architecture)
+    return needed | (form->is_mixture ? roles_of_experts(architecture, hyperparameters)
                                       : roles_of_dense(architecture, hyperparameters));
 }
 
@@ -557,4 +583,14 @@ uint32_t hyperparameters_period(const struct hyperparameters *hyperparameters)
         return hyperparameters->n_layers < 8 ? hyperparameters->n_layers : 8;
     uint32_t period = hyperparameters->window_period > 2 ? hyperparameters->window_period : 2;
     return period > hyperparameters->mixture_period ? period : hyperparameters->mixture_period;
+}
+
+bool hyperparameters_heads_fit(const struct hyperparameters *hyperparameters, uint32_t block)
+{
+    for (uint32_t i = 0; i < hyperparameters->n_layers; i++) {
+        const struct layer_form *form = &hyperparameters->layers[i];
+        if (form->dim_k % block || form->dim_v % block)
+            return false;
+    }
+    return true;
 }

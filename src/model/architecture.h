@@ -15,7 +15,8 @@
 struct gguf_file;
 
 enum rope_kind { ROPE_NORM, ROPE_NEOX }; /* rotated pairs (2i, 2i+1), or (i, i + n/2) */
-enum activation { ACT_SILU, ACT_GELU, ACT_SWIGLU_OAI, ACT_RELU_SQUARED };
+/* ACT_GELU is the tanh form, ACT_GELU_ERF the exact one (arXiv:1606.08415, section 2). */
+enum activation { ACT_SILU, ACT_GELU, ACT_GELU_ERF, ACT_SWIGLU_OAI, ACT_RELU_SQUARED };
 enum norm_kind { NORM_RMS, NORM_LAYER }; /* x / rms(x); (x - mean(x)) / deviation(x) */
 /* How the router's logits become the experts' weights. */
 enum gating {
@@ -126,6 +127,13 @@ enum tensor_role {
     TENSOR_SHARED_ROUTER,
     TENSOR_EXPERTS_LATENT_DOWN,
     TENSOR_EXPERTS_LATENT_UP,
+    TENSOR_EXPERTS_GATE_UP,
+    TENSOR_EXPERTS_DOWN_SCALE,
+    TENSOR_EXPERTS_NORM,
+    TENSOR_EXPERTS_POST_NORM,
+    TENSOR_DENSE_POST_NORM,
+    TENSOR_ROUTER_SCALE,
+    TENSOR_LAYER_SCALE,
     TENSOR_CONVOLUTION_IN,
     TENSOR_CONVOLUTION,
     TENSOR_CONVOLUTION_OUT,
@@ -173,7 +181,9 @@ struct architecture {
     /* Encoders (BERT, arXiv:1810.04805): every token sees all of its text, which goes through the
      * model at once; vectors come out, no logits. Nothing generates. */
     bool is_encoder;
-    bool is_sum_normed; /* bert: norm(x + branch(x)), no norms before branches or at the end */
+    bool is_sum_normed;     /* bert: norm(x + branch(x)), no norms before branches or at the end */
+    bool window_is_centred; /* modern-bert: half of the window is on each side; of every
+                               `window_period` layers the first sees all */
     float alibi_max;    /* jina-bert-v2: attention's bias by distance (arXiv:2108.12409); 0: none */
     bool may_fuse_gate; /* some of its files have ffn_gate, others hold it in ffn_up */
 
@@ -204,6 +214,10 @@ struct architecture {
     bool never_rotates;        /* kimi-linear, nemotron_h */
     bool rotates_if_finetuned; /* granitehybrid: unless the file's rope.scaling.finetuned is off */
     bool has_query_gate; /* qwen3next: beside each head's query stands the gate of its output */
+    bool value_norm_unweighted;    /* gemma4: each head's value is normed, without weights */
+    bool value_may_be_key;         /* gemma4: without attn_v, values are what attn_k gives */
+    bool has_window_heads;         /* gemma4: windowed layers have heads of their own size, and turn
+                                      without the file's rope factors */
     bool rotates_only_windowed;    /* layers that see all have no positions, if any is windowed */
     bool full_layers_rotate_half;  /* step35: of the file's rope.dimension_count */
     uint32_t unrotated_period;     /* of every `period` layers the last has no positions; 0: none */
@@ -216,6 +230,7 @@ struct architecture {
     uint32_t layers_of_wide_scale; /* gemma: with so many layers the attention scale is
                                       1/sqrt(n_embd/n_head) */
     float attention_softcap, final_softcap; /* where the file does not say */
+    float attention_scale;                  /* likewise; 0: 1/sqrt(a head's key) */
     const char *attention_scale_key;        /* NULL: attention.scale */
 
     uint32_t context_max; /* llama4: beyond it layers attend by chunks, which is not computed
@@ -223,12 +238,13 @@ struct architecture {
 
     /* feed-forward */
     enum activation activation;
-    bool fused_gate_up;         /* phi3, glm4: ffn_up holds gate and up */
-    bool has_no_gate;           /* phi2: down(act(up(x))) */
-    enum gating gating;         /* where the file does not say */
-    enum expert_sum expert_sum; /* likewise */
-    bool has_dense_beside;      /* grok: beside the experts, and the sum divided by sqrt(2) */
-    bool weighs_input;          /* llama4: an expert's input is weighted, not its output */
+    bool fused_gate_up;           /* phi3, glm4: ffn_up holds gate and up */
+    bool has_no_gate;             /* phi2: down(act(up(x))) */
+    enum gating gating;           /* where the file does not say */
+    enum expert_sum expert_sum;   /* likewise */
+    bool has_dense_beside;        /* grok: beside the experts, and the sum divided by sqrt(2) */
+    bool has_normed_dense_beside; /* gemma4: likewise, each with norms of its own, of one input */
+    bool weighs_input;            /* llama4: an expert's input is weighted, not its output */
 
     /* scales */
     bool embedding_scale_sqrt;          /* gemma: embeddings times sqrt(n_embd) */
@@ -239,7 +255,8 @@ struct architecture {
 /* What differs from layer to layer. */
 struct layer_form {
     uint32_t n_head, n_head_kv;
-    uint32_t n_rot; /* 0: no positions */
+    uint32_t dim_k, dim_v; /* of a head, as they are cached */
+    uint32_t n_rot;        /* 0: no positions */
     bool is_windowed;
     bool is_recurrent; /* keeps a state; then n_head_kv is 0 */
     bool has_no_mixer; /* a feed-forward alone; then n_head_kv is 0 */
@@ -265,7 +282,7 @@ struct hyperparameters {
     uint32_t n_context_max;     /* a longer one is refused; 0: none is */
     uint32_t n_layers_file;     /* with those of multi-token prediction, which are not run */
     uint32_t n_head, n_head_kv; /* the most that a layer has */
-    uint32_t n_head_dim_k, n_head_dim_v; /* as they are cached */
+    uint32_t n_head_dim_k, n_head_dim_v; /* the most that a layer's heads have */
     uint32_t n_ff, n_ff_expert, n_ff_shared, n_experts, n_experts_used;
     uint32_t n_latent_expert; /* routed experts work on so many values; 0: n_embd */
     struct recurrent_form recurrent;
@@ -274,12 +291,14 @@ struct hyperparameters {
     uint32_t n_rot, n_context_original;
     uint32_t window; /* tokens; 0: none */
     uint32_t window_period;
-    uint32_t n_latent_q, n_latent_kv;        /* latent attention; 0: none (q: not compressed) */
+    uint32_t window_reach;            /* of centred windows: tokens on each side; 0: none is */
+    uint32_t n_latent_q, n_latent_kv; /* latent attention; 0: none (q: not compressed) */
     uint32_t n_latent_dim_k, n_latent_dim_v; /* a head's, unpacked */
     float alibi_max;                         /* of the bias by distance; 0: none */
-    bool reads_whole;     /* a token sees those behind it, too: a text goes through at once */
-    bool gives_no_logits; /* vectors or scores alone */
-    bool has_fused_gate;  /* ffn_up holds gate and up */
+    bool reads_whole;       /* a token sees those behind it, too: a text goes through at once */
+    bool gives_no_logits;   /* vectors or scores alone */
+    bool has_fused_gate;    /* ffn_up holds gate and up */
+    bool has_fused_experts; /* one tensor holds gate and up of all experts */
     enum pooling pooling;
     uint32_t n_token_types, n_labels; /* of a rank head: scores that it gives */
     bool is_latent_absorbed;          /* the caches hold the latent itself, one head for all */
@@ -316,6 +335,8 @@ enum error_code hyperparameters_read(const struct architecture *architecture,
 
 /* True when the layer attends only to the last `window` tokens. */
 bool hyperparameters_layer_windowed(const struct hyperparameters *hyperparameters, uint32_t layer);
+/* Whether every layer's heads are whole blocks of so many values. */
+bool hyperparameters_heads_fit(const struct hyperparameters *hyperparameters, uint32_t block);
 /* True when some layers keep a state, which stands for one length of a sequence alone. */
 bool hyperparameters_has_states(const struct hyperparameters *hyperparameters);
 /* F32 values of state that the layer keeps for a sequence; 0: none. */

@@ -41,10 +41,9 @@ struct layer_cost model_layer_cost(const struct model *model, uint32_t layer)
     }
     const struct layer_form *form = &h->layers[layer];
     if (form->n_head_kv)
-        cost.flops_per_token_per_context =
-            2 * (uint64_t)form->n_head * (h->n_head_dim_k + h->n_head_dim_v);
-    cost.kv_elements_per_token = (uint64_t)form->n_head_kv *
-                                 (h->n_head_dim_k + (h->is_latent_absorbed ? 0 : h->n_head_dim_v));
+        cost.flops_per_token_per_context = 2 * (uint64_t)form->n_head * (form->dim_k + form->dim_v);
+    cost.kv_elements_per_token =
+        (uint64_t)form->n_head_kv * (form->dim_k + (h->is_latent_absorbed ? 0 : form->dim_v));
     cost.state_bytes = sizeof(float) * hyperparameters_state_values(h, layer);
     /* decayed, added to and multiplied by a query; the delta rule multiplies by the key, too */
     cost.flops_per_token += (form->is_recurrent ? 8 : 0) * recurrent_matrix_values(&h->recurrent);

@@ -84,61 +84,6 @@ static void read_positive_or(struct hyperparameters_reader *reader, const char *
         hyperparameters_fail(reader, suffix, "must be above 0");
 }
 
-/* A count that may differ from layer to layer: `each` gets a layer's. Missing: `otherwise`. */
-static void read_count_of_layers(struct hyperparameters_reader *reader, const char *suffix,
-                                 uint32_t min, uint32_t max, uint32_t otherwise,
-                                 struct hyperparameters *h,
-                                 void (*each)(struct layer_form *form, uint32_t value))
-{
-    char key[128];
-    uint64_t length = 0;
-    if (reader->code)
-        return;
-    hyperparameters_key_of(reader, suffix, key);
-    const bool is_list =
-        gguf_file_array(reader->file, key, GGUF_ARRAY_U32, &length, NULL) == ERROR_NONE;
-    if (!is_list)
-        hyperparameters_read_count_or(reader, suffix, 1, max, &otherwise, otherwise);
-    else if (length < h->n_layers)
-        hyperparameters_fail(reader, suffix, "has fewer values than there are layers");
-    for (uint32_t i = 0; i < h->n_layers && !reader->code; i++) {
-        const uint32_t value = is_list ? gguf_file_array_u32(reader->file, key, i) : otherwise;
-        if (value < min || value > max)
-            hyperparameters_fail(reader, suffix, "has a value that is out of range");
-        else
-            each(&h->layers[i], value);
-    }
-}
-
-static void set_n_head(struct layer_form *form, uint32_t value)
-{
-    form->n_head = value;
-}
-
-static void set_n_head_kv(struct layer_form *form, uint32_t value)
-{
-    form->n_head_kv = value;
-}
-
-static void read_heads(struct hyperparameters_reader *reader, const struct architecture *a,
-                       struct hyperparameters *h)
-{
-    enum { HEADS_MAX = 4096 };
-    read_count_of_layers(reader, "attention.head_count", 1, HEADS_MAX, 0, h, set_n_head);
-    if (reader->code)
-        return;
-    read_count_of_layers(reader, "attention.head_count_kv", a->recurrence ? 0 : 1, HEADS_MAX,
-                         h->layers[0].n_head, h, set_n_head_kv);
-    for (uint32_t i = 0; i < h->n_layers && !reader->code; i++) {
-        const struct layer_form *form = &h->layers[i];
-        h->n_head = form->n_head > h->n_head ? form->n_head : h->n_head;
-        h->n_head_kv = form->n_head_kv > h->n_head_kv ? form->n_head_kv : h->n_head_kv;
-        if (form->n_head_kv && form->n_head % form->n_head_kv)
-            hyperparameters_fail(reader, "attention.head_count",
-                                 "must be a multiple of attention.head_count_kv");
-    }
-}
-
 static void read_sizes(struct hyperparameters_reader *reader, const struct architecture *a,
                        struct hyperparameters *h)
 {
@@ -155,7 +100,7 @@ static void read_sizes(struct hyperparameters_reader *reader, const struct archi
     if (reader->code)
         return;
     h->n_layers = h->n_layers_file - n_next;
-    read_heads(reader, a, h);
+    hyperparameters_read_heads(reader, a, h);
     if (reader->code)
         return;
     if (!hyperparameters_has(reader, "attention.key_length") && h->n_embd % h->n_head)
@@ -285,6 +230,7 @@ static void read_ffn(struct hyperparameters_reader *reader, const struct archite
         a->fused_gate_up ||
         (a->may_fuse_gate && !gguf_file_find_tensor(reader->file, "blk.0.ffn_gate.weight"));
     h->expert_weight_scale = 1.0f;
+    h->has_fused_experts = gguf_file_find_tensor(reader->file, "blk.0.ffn_gate_up_exps.weight");
     if (a->is_one_branch)
         read_ffn_layers(reader, h, FF_MAX);
     else
@@ -300,7 +246,7 @@ static void read_ffn(struct hyperparameters_reader *reader, const struct archite
         h->n_experts_used = 0;
     read_clamps(reader, "swiglu_clamp_exp", h, false);
     read_clamps(reader, "swiglu_clamp_shexp", h, true);
-    bool any_dense = a->has_dense_beside;
+    bool any_dense = a->has_dense_beside || a->has_normed_dense_beside;
     for (uint32_t i = 0; i < h->n_layers; i++)
         any_dense |= !h->layers[i].is_mixture && !h->layers[i].has_no_ffn;
     if ((h->n_experts && !h->n_ff_expert) || (any_dense && !h->n_ff))
@@ -396,7 +342,8 @@ static void set_rotations(struct hyperparameters_reader *reader, const struct ar
         const bool unseen = a->rotates_only_windowed && h->window && !form->is_windowed;
         const bool never = a->never_rotates || (a->rotates_if_finetuned && !is_finetuned);
         const bool half = a->full_layers_rotate_half && !form->is_windowed;
-        form->n_rot = skipped || unseen || never ? 0 : half ? h->n_rot / 2 : h->n_rot;
+        const uint32_t n_rot = form->n_rot ? form->n_rot : h->n_rot;
+        form->n_rot = skipped || unseen || never ? 0 : half ? n_rot / 2 : n_rot;
     }
 }
 
@@ -422,10 +369,28 @@ static void read_window_pattern(struct hyperparameters_reader *reader, struct hy
             h->window_period == 1 || i % h->window_period + 1 < h->window_period;
 }
 
+/* An encoder's local layers see as far behind as ahead, and keep nothing: no ring, `window` is 0.
+ */
+static void read_centred_window(struct hyperparameters_reader *reader, const struct architecture *a,
+                                struct hyperparameters *h)
+{
+    uint32_t window = 0;
+    hyperparameters_read_count(reader, "attention.sliding_window", 2, LIMIT_CONTEXT, &window);
+    hyperparameters_read_count_or(reader, "attention.sliding_window_pattern", 1, LIMIT_LAYERS,
+                                  &h->window_period, a->window_period);
+    h->window_reach = window / 2;
+    for (uint32_t i = 0; i < h->n_layers && !reader->code; i++)
+        h->layers[i].is_windowed = i % h->window_period != 0;
+}
+
 static void read_window(struct hyperparameters_reader *reader, const struct architecture *a,
                         struct hyperparameters *h)
 {
     const bool has_pattern = hyperparameters_has(reader, "attention.sliding_window_pattern");
+    if (a->window_is_centred) {
+        read_centred_window(reader, a, h);
+        return;
+    }
     if (!a->window_period || (a->window_needs_layers && h->n_layers != a->window_needs_layers))
         return;
     hyperparameters_read_count_or(reader, "attention.sliding_window", 0, LIMIT_CONTEXT, &h->window,
@@ -476,7 +441,7 @@ static void read_attention(struct hyperparameters_reader *reader, const struct a
         reader, a->attention_scale_key ? a->attention_scale_key : "attention.scale",
         &h->attention_scale, 0);
     if (h->attention_scale == 0)
-        h->attention_scale = 1.0f / sqrtf(per_head);
+        h->attention_scale = a->attention_scale != 0 ? a->attention_scale : 1.0f / sqrtf(per_head);
     h->attention_scale *= h->yarn_score_scale * h->yarn_score_scale;
     read_positive_or(reader, "attention.value_scale", &h->value_scale, 1.0f);
 }
@@ -561,6 +526,7 @@ enum error_code hyperparameters_read(const struct architecture *architecture,
     read_ffn(&reader, architecture, &h);
     hyperparameters_read_recurrence(&reader, architecture, &h);
     read_window(&reader, architecture, &h);
+    hyperparameters_read_head_sizes(&reader, architecture, &h);
     read_rope(&reader, architecture, &h);
     read_latent(&reader, architecture, &h);
     read_attention(&reader, architecture, &h);

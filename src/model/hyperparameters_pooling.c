@@ -53,6 +53,9 @@ void hyperparameters_read_pooling(struct hyperparameters_reader *reader,
     h->n_token_types = 1;
     if (!reader->code && gguf_file_has(reader->file, types))
         reader->code = gguf_file_u32(reader->file, types, &h->n_token_types, reader->err);
+    if (h->pooling == POOLING_RANK && architecture->window_is_centred)
+        hyperparameters_fail(reader, "pooling_type",
+                             "is 4 (rank), which Medley does not compute in this family");
     if (h->pooling == POOLING_RANK)
         pooling_read_labels(reader, h);
     pooling_check_order(reader, h);

@@ -26,6 +26,13 @@ void hyperparameters_read_count_or(struct hyperparameters_reader *reader, const 
 void hyperparameters_read_number_or(struct hyperparameters_reader *reader, const char *suffix,
                                     float *out, float otherwise);
 
+/* Heads of each layer; then, after windows, their sizes. */
+void hyperparameters_read_heads(struct hyperparameters_reader *reader,
+                                const struct architecture *architecture, struct hyperparameters *h);
+void hyperparameters_read_head_sizes(struct hyperparameters_reader *reader,
+                                     const struct architecture *architecture,
+                                     struct hyperparameters *h);
+
 /* Causal or not, pooling, labels. After windows, states and latents. */
 void hyperparameters_read_pooling(struct hyperparameters_reader *reader,
                                   const struct architecture *architecture,

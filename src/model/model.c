@@ -117,7 +117,8 @@ static enum error_code find_roles(struct model *model, uint32_t layer, bool per_
     const struct layer_form *form = &model->hyperparameters.layers[layer];
     if (!code && per_layer && !form->is_recurrent && !form->has_no_mixer &&
         !model->hyperparameters.n_latent_kv && !tensors[TENSOR_QKV] &&
-        !(tensors[TENSOR_Q] && tensors[TENSOR_K] && tensors[TENSOR_V]))
+        !(tensors[TENSOR_Q] && tensors[TENSOR_K] &&
+          (tensors[TENSOR_V] || model->architecture->value_may_be_key)))
         code =
             error_set(err, ERROR_INVALID,
                       "layer %u has neither attn_qkv nor all of attn_q, attn_k and attn_v", layer);

@@ -17,8 +17,7 @@ static const uint64_t form_again_ns = 1000 * 1000 * 1000;
 
 static bool heads_fit_small_caches(const struct model *model)
 {
-    const struct hyperparameters *h = model_hyperparameters(model);
-    return h->n_head_dim_k % SMALL_TYPE_BLOCK == 0 && h->n_head_dim_v % SMALL_TYPE_BLOCK == 0;
+    return hyperparameters_heads_fit(model_hyperparameters(model), SMALL_TYPE_BLOCK);
 }
 
 /* What stays in memory of a stage's weights: half of them, or what the smallest window needs.

@@ -127,7 +127,7 @@ static bool heads_allow(const struct model *model, enum kv_type type)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
     const uint32_t block = plan_kv_type(type).elements_per_block;
-    return h->n_head_dim_k % block == 0 && h->n_head_dim_v % block == 0;
+    return hyperparameters_heads_fit(h, block);
 }
 
 struct placement_kv_types plan_kv_types(const struct model *model, enum kv_type kv_type)

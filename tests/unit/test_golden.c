@@ -312,7 +312,7 @@ static bool is_refused(const struct golden *g, const struct way *way)
                                     .kv_type = way->kv,
                                     .flash = way->flash};
     const struct hyperparameters *h = model_hyperparameters(g->model);
-    if (way->kv != KV_Q8_0 || (h->n_head_dim_k % 32 == 0 && h->n_head_dim_v % 32 == 0))
+    if (way->kv != KV_Q8_0 || hyperparameters_heads_fit(h, 32))
         return false;
     assert_int_equal(stage_open(gpu_find(gpu, way->device), g->model, &options, &stage, &err),
                      ERROR_UNSUPPORTED);

@@ -121,16 +121,26 @@ def byte_alphabet():
     return [chr(b) for b in plain] + [chr(256 + i) for i in range(len(other))]
 
 
-def bpe(writer):
+def bpe(writer, pre="qwen2"):
     tokens = byte_alphabet()
     merges = ["t h", "th e", "\u0120 the", "i n", "\u0120 c", "\u0120c a", "\u0120ca t"]
-    tokens += [m.replace(" ", "") for m in merges] + ["<|endoftext|>", "<|im_end|>"]
-    kinds = [NORMAL] * (len(tokens) - 2) + [CONTROL, CONTROL]
+    controls = ["[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"] if pre == "modern-bert" else ["<|endoftext|>", "<|im_end|>"]
+    tokens += [m.replace(" ", "") for m in merges] + controls
+    kinds = [NORMAL] * (len(tokens) - len(controls)) + [CONTROL] * len(controls)
     writer.add("tokenizer.ggml.model", "gpt2")
-    writer.add("tokenizer.ggml.pre", "qwen2")
+    writer.add("tokenizer.ggml.pre", pre)
     writer.add("tokenizer.ggml.tokens", tokens)
     writer.add("tokenizer.ggml.token_type", kinds)
     writer.add("tokenizer.ggml.merges", merges)
+    if pre == "modern-bert":
+        first = len(tokens) - len(controls)
+        for i, name in enumerate(("cls", "seperator", "padding", "unknown", "mask")):
+            writer.add(f"tokenizer.ggml.{name}_token_id", U32(first + i))
+        writer.add("tokenizer.ggml.bos_token_id", U32(first))
+        writer.add("tokenizer.ggml.eos_token_id", U32(first + 1))
+        for name in ("add_bos_token", "add_eos_token", "add_sep_token"):
+            writer.add(f"tokenizer.ggml.{name}", True)
+        return len(tokens)
     writer.add("tokenizer.ggml.eos_token_id", U32(len(tokens) - 2))
     writer.add("tokenizer.ggml.add_bos_token", False)
     writer.add("tokenizer.ggml.add_eos_token", True)
@@ -140,10 +150,10 @@ def bpe(writer):
 # ---- models ---------------------------------------------------------------------------------------
 
 
-def keys(writer, name, family, pooling, ff, causal=False, **more):
+def keys(writer, name, family, pooling, ff, causal=False, layers=LAYERS, **more):
     writer.add("general.architecture", family)
     writer.add("general.name", f"random {name}")
-    for name, value in dict(block_count=LAYERS, context_length=CONTEXT, embedding_length=EMBD,
+    for name, value in dict(block_count=layers, context_length=CONTEXT, embedding_length=EMBD,
                             feed_forward_length=ff, pooling_type=pooling).items():
         writer.add(f"{family}.{name}", U32(value))
     writer.add(f"{family}.attention.head_count", U32(HEADS))
@@ -210,6 +220,27 @@ def encoder(name, family, vocabulary, pooling, seed, ff=48, *, types=0, position
     writer.write(HERE / "models" / f"{name}.gguf")
 
 
+def modern_bert(name, pooling, seed, layers=4, ff=48, window=8):
+    """Of every three layers the first sees all, the others four tokens on each side."""
+    r, writer = Random(seed), Writer()
+    keys(writer, name, "modern-bert", pooling, ff, layers=layers, attention__sliding_window=U32(window), rope__freq_base=160000.0,
+         rope__freq_base_swa=10000.0)
+    n_vocab = bpe(writer, "modern-bert")
+    writer.add_tensor("token_embd.weight", r.matrix(n_vocab, EMBD, gain=6), "F32")
+    writer.add_tensor("token_embd_norm.weight", r.norm(EMBD), "F32")
+    writer.add_tensor("output_norm.weight", r.norm(EMBD), "F32")
+    for i in range(layers):
+        b = f"blk.{i}"
+        if i:
+            writer.add_tensor(f"{b}.attn_norm.weight", r.norm(EMBD), "F32")
+        linear(writer, r, f"{b}.attn_qkv", 3 * EMBD, EMBD, False)
+        linear(writer, r, f"{b}.attn_output", EMBD, EMBD, False)
+        writer.add_tensor(f"{b}.ffn_norm.weight", r.norm(EMBD), "F32")
+        linear(writer, r, f"{b}.ffn_up", 2 * ff, EMBD, False)
+        linear(writer, r, f"{b}.ffn_down", EMBD, ff, False)
+    writer.write(HERE / "models" / f"{name}.gguf")
+
+
 def qwen3(name, pooling, seed, labels=0, ff=48):
     r, writer = Random(seed), Writer()
     keys(writer, name, "qwen3", pooling, ff, causal=True, attention__head_count_kv=U32(1), rope__freq_base=1e6,
@@ -253,3 +284,4 @@ if __name__ == "__main__":
     encoder("jina-bert-v3", "jina-bert-v3", unigram, MEAN, 7, types=1, fused_qkv=True, rope__freq_base=20000.0)
     qwen3("qwen3-embedding", LAST, 8)
     qwen3("qwen3-rank", RANK, 9, labels=2)
+    modern_bert("modern-bert", MEAN, 10)
