@@ -40,25 +40,6 @@ static void set_n_head_kv(struct layer_form *form, uint32_t value)
     form->n_head_kv = value;
 }
 
-void hyperparameters_read_heads(struct hyperparameters_reader *reader, const struct architecture *a,
-                                struct hyperparameters *h)
-{
-    enum { HEADS_MAX = 4096 };
-    read_count_of_layers(reader, "attention.head_count", 1, HEADS_MAX, 0, h, set_n_head);
-    if (reader->code)
-        return;
-    read_count_of_layers(reader, "attention.head_count_kv", a->recurrence ? 0 : 1, HEADS_MAX,
-                         h->layers[0].n_head, h, set_n_head_kv);
-    for (uint32_t i = 0; i < h->n_layers && !reader->code; i++) {
-        const struct layer_form *form = &h->layers[i];
-        h->n_head = form->n_head > h->n_head ? form->n_head : h->n_head;
-        h->n_head_kv = form->n_head_kv > h->n_head_kv ? form->n_head_kv : h->n_head_kv;
-        if (form->n_head_kv && form->n_head % form->n_head_kv)
-            hyperparameters_fail(reader, "attention.head_count",
-                                 "must be a multiple of attention.head_count_kv");
-    }
-}
-
 /* Gemma 4's smaller kinds: what they have beside is not computed. */
 static void heads_refuse_shared(struct hyperparameters_reader *reader)
 {
@@ -72,6 +53,27 @@ static void heads_refuse_shared(struct hyperparameters_reader *reader)
                                  "embeddings of each layer, and layers that take the keys and "
                                  "values of others, are not computed (%s E2B and E4B)",
                                  reader->family);
+}
+
+void hyperparameters_read_heads(struct hyperparameters_reader *reader, const struct architecture *a,
+                                struct hyperparameters *h)
+{
+    enum { HEADS_MAX = 4096 };
+    if (a->has_window_heads)
+        heads_refuse_shared(reader);
+    read_count_of_layers(reader, "attention.head_count", 1, HEADS_MAX, 0, h, set_n_head);
+    if (reader->code)
+        return;
+    read_count_of_layers(reader, "attention.head_count_kv", a->recurrence ? 0 : 1, HEADS_MAX,
+                         h->layers[0].n_head, h, set_n_head_kv);
+    for (uint32_t i = 0; i < h->n_layers && !reader->code; i++) {
+        const struct layer_form *form = &h->layers[i];
+        h->n_head = form->n_head > h->n_head ? form->n_head : h->n_head;
+        h->n_head_kv = form->n_head_kv > h->n_head_kv ? form->n_head_kv : h->n_head_kv;
+        if (form->n_head_kv && form->n_head % form->n_head_kv)
+            hyperparameters_fail(reader, "attention.head_count",
+                                 "must be a multiple of attention.head_count_kv");
+    }
 }
 
 void hyperparameters_read_head_sizes(struct hyperparameters_reader *reader,
@@ -91,7 +93,6 @@ void hyperparameters_read_head_sizes(struct hyperparameters_reader *reader,
                                       window_k);
         if (n_rot % 2)
             hyperparameters_fail(reader, "rope.dimension_count_swa", "must be even");
-        heads_refuse_shared(reader);
     }
     for (uint32_t i = 0; i < h->n_layers; i++) {
         struct layer_form *form = &h->layers[i];

@@ -166,6 +166,36 @@ static enum error_code find_tensors(struct model *model, struct error *err)
     return code ? code : refuse_unknown_tensors(model, n_found, err);
 }
 
+/* Families of llama.cpp's that are not computed, and what is missing. */
+static const struct {
+    const char *name, *what;
+} families_refused[] = {
+    {"deepseek32", "sparse attention, whose indexer picks the tokens that are seen"},
+    {"glm-dsa", "sparse attention, whose indexer picks the tokens that are seen"},
+    {"minimax-m3", "sparse attention, whose indexer picks the blocks that are seen"},
+    {"deepseek4", "hyper-connections, and attention over summaries of tokens"},
+    {"kimi-k3", "attention over the residuals of earlier blocks"},
+    {"gemma3n", "embeddings of each layer, and layers that take the keys and values of others"},
+};
+
+static enum error_code refuse_architecture(const char *name, struct error *err)
+{
+    for (size_t i = 0; i < sizeof families_refused / sizeof *families_refused; i++) {
+        if (strcmp(name, families_refused[i].name) == 0)
+            return error_set(err, ERROR_UNSUPPORTED,
+                             "Medley does not compute the architecture '%s': it has %s", name,
+                             families_refused[i].what);
+    }
+    char known[1000] = "";
+    for (uint32_t i = 0; i < architecture_count(); i++) {
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                 architecture_at(i)->name);
+    }
+    return error_set(err, ERROR_UNSUPPORTED,
+                     "Medley does not know the architecture '%.64s' (it knows %s)", name, known);
+}
+
 static enum error_code find_architecture(struct model *model, struct error *err)
 {
     const char *name;
@@ -174,16 +204,7 @@ static enum error_code find_architecture(struct model *model, struct error *err)
     if (code)
         return code;
     model->architecture = architecture_find(name);
-    if (model->architecture)
-        return ERROR_NONE;
-    char known[800] = "";
-    for (uint32_t i = 0; i < architecture_count(); i++) {
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
-                 architecture_at(i)->name);
-    }
-    return error_set(err, ERROR_UNSUPPORTED,
-                     "Medley does not know the architecture '%.64s' (it knows %s)", name, known);
+    return model->architecture ? ERROR_NONE : refuse_architecture(name, err);
 }
 
 static void model_set_name(struct model *model)

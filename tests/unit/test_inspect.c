@@ -179,6 +179,54 @@ static void test_foreign_text_is_harmless(void **state)
     remove(path);
 }
 
+/* What llama.cpp runs and Medley does not is refused by name, and says what is missing. */
+static void test_refused_families_say_why(void **state)
+{
+    (void)state;
+    static const char *const families[][2] = {
+        {"deepseek32", "picks the tokens that are seen"},
+        {"glm-dsa", "picks the tokens"},
+        {"minimax-m3", "picks the blocks"},
+        {"deepseek4", "hyper-connections"},
+        {"kimi-k3", "the residuals of earlier blocks"},
+        {"gemma3n", "embeddings of each layer"},
+        {"nobody", "does not know the architecture 'nobody'"},
+    };
+    const char *path = "inspect-refused.gguf";
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        struct gguf_bytes bytes = {0};
+        gguf_bytes_text(&bytes, "general.architecture", families[i][0]);
+        gguf_bytes_tensor(&bytes, "token_embd.weight", GGML_TYPE_F32, 2, (int64_t[]){8, 8}, NULL);
+        gguf_bytes_save(&bytes, path);
+        gguf_bytes_deinit(&bytes);
+        char *text = inspect(EXIT_FAILED, path, NULL, NULL);
+        assert_has(text, "cannot be run: ");
+        assert_has(text, families[i][1]);
+        free(text);
+    }
+    remove(path);
+}
+
+/* Gemma 4's smaller kinds. */
+static void test_shared_keys_are_refused(void **state)
+{
+    (void)state;
+    const char *path = "inspect-shared.gguf";
+    struct gguf_bytes bytes = {0};
+    gguf_bytes_text(&bytes, "general.architecture", "gemma4");
+    gguf_bytes_u32(&bytes, "gemma4.block_count", 2);
+    gguf_bytes_u32(&bytes, "gemma4.embedding_length", 8);
+    gguf_bytes_u32(&bytes, "gemma4.attention.head_count", 1);
+    gguf_bytes_u32(&bytes, "gemma4.attention.shared_kv_layers", 1);
+    gguf_bytes_tensor(&bytes, "token_embd.weight", GGML_TYPE_F32, 2, (int64_t[]){8, 8}, NULL);
+    gguf_bytes_save(&bytes, path);
+    gguf_bytes_deinit(&bytes);
+    char *text = inspect(EXIT_FAILED, path, NULL, NULL);
+    assert_has(text, "E2B and E4B");
+    free(text);
+    remove(path);
+}
+
 static void test_wrong_words_and_files(void **state)
 {
     (void)state;
@@ -201,6 +249,8 @@ int main(void)
         cmocka_unit_test(test_json_of_a_model),
         cmocka_unit_test(test_vocabulary_alone_is_shown),
         cmocka_unit_test(test_foreign_text_is_harmless),
+        cmocka_unit_test(test_refused_families_say_why),
+        cmocka_unit_test(test_shared_keys_are_refused),
         cmocka_unit_test(test_wrong_words_and_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
