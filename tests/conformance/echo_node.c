@@ -9,7 +9,7 @@ int main(void)
 {
     char byte;
     api_world_start((struct fake_driver_options){
-        .n_slots = 4, .queue_max = 16, .context = 8192, .token_us = 20});
+        .n_slots = 4, .queue_max = 16, .context = 65536, .token_us = 20});
     printf("%u\n", api_world_port());
     fflush(stdout);
     while (read(STDIN_FILENO, &byte, 1) > 0) {
