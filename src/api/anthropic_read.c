@@ -100,7 +100,9 @@ static bool anthropic_block(yyjson_val *block, const char *path, bool is_assista
     }
     if (is_assistant && strcmp(type, "thinking") == 0) {
         const char *thinking = anthropic_string(block, "thinking");
-        buffer_text(&blocks->thinking, thinking ? thinking : "");
+        if (!thinking)
+            return api_error_field(err, path, "'%s' must have a text 'thinking'", path);
+        buffer_text(&blocks->thinking, thinking);
         return true;
     }
     if (is_assistant && strcmp(type, "tool_use") == 0)
@@ -209,9 +211,10 @@ static bool anthropic_tools(yyjson_val *tools, struct buffer *out, struct api_er
     yyjson_arr_foreach(tools, index, max, tool)
     {
         const char *type = anthropic_string(tool, "type");
-        if (type && strcmp(type, "custom") != 0)
+        yyjson_val *said = yyjson_obj_get(tool, "type");
+        if (said && !yyjson_is_null(said) && (!type || strcmp(type, "custom") != 0))
             return api_error_field(err, "tools", "'tools[%zu]' of type '%s' is not supported",
-                                   index, type);
+                                   index, type ? type : "(none)");
         buffer_printf(out, "%s{\"type\":\"function\",\"function\":{", index ? "," : "");
         dialect_copy(out, "name", yyjson_obj_get(tool, "name"));
         dialect_copy(out, "description", yyjson_obj_get(tool, "description"));
@@ -270,7 +273,12 @@ static bool anthropic_write(yyjson_val *root, struct buffer *out, struct api_err
         "service_tier", "stop_sequences", "cache_control", NULL};
     static const char *const same[] = {"model",       "max_tokens", "stream",
                                        "temperature", "top_p",      "top_k"};
-    if (!dialect_check(root, "", known, err))
+    static const struct dialect_field types[] = {{"metadata", DIALECT_OBJECT},
+                                                 {"service_tier", DIALECT_TEXT},
+                                                 {"cache_control", DIALECT_OBJECT},
+                                                 {"stop_sequences", DIALECT_ARRAY},
+                                                 {0}};
+    if (!dialect_check(root, "", known, err) || !dialect_check_types(root, "", types, err))
         return false;
     buffer_text(out, "{");
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
@@ -291,7 +299,8 @@ static bool anthropic_read_body(const char *body, size_t size, bool needs_max, s
     yyjson_val *root = yyjson_doc_get_root(doc);
     if (!doc)
         return false;
-    bool ok = !needs_max || yyjson_obj_get(root, "max_tokens") ||
+    yyjson_val *max = yyjson_obj_get(root, "max_tokens");
+    bool ok = !needs_max || (max && !yyjson_is_null(max)) ||
               api_error_field(err, "max_tokens", "you must provide 'max_tokens'");
     ok = ok && anthropic_write(root, out, err);
     yyjson_doc_free(doc);

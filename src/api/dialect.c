@@ -99,3 +99,36 @@ bool dialect_check(yyjson_val *object, const char *at, const char *const *known,
     }
     return true;
 }
+
+static bool dialect_is(yyjson_val *value, enum dialect_type type)
+{
+    switch (type) {
+    case DIALECT_TEXT:
+        return yyjson_is_str(value);
+    case DIALECT_FLAG:
+        return yyjson_is_bool(value);
+    case DIALECT_OBJECT:
+        return yyjson_is_obj(value);
+    case DIALECT_ARRAY:
+        return yyjson_is_arr(value);
+    }
+    return false;
+}
+
+bool dialect_check_types(yyjson_val *object, const char *at, const struct dialect_field *fields,
+                         struct api_error *err)
+{
+    static const char *const names[] = {[DIALECT_TEXT] = "a string",
+                                        [DIALECT_FLAG] = "true or false",
+                                        [DIALECT_OBJECT] = "an object",
+                                        [DIALECT_ARRAY] = "an array"};
+    for (; fields->name; fields++) {
+        yyjson_val *value = yyjson_obj_get(object, fields->name);
+        char path[128];
+        if (!value || yyjson_is_null(value) || dialect_is(value, fields->type))
+            continue;
+        snprintf(path, sizeof path, "%s%s", at, fields->name);
+        return api_error_field(err, path, "'%s' must be %s", path, names[fields->type]);
+    }
+    return true;
+}

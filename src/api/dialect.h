@@ -42,6 +42,15 @@ void dialect_json_text(struct buffer *out, struct yyjson_val *value);
 void dialect_object(struct buffer *out, const char *json, size_t size);
 /* The object in a body. NULL: `err` says what is wrong. */
 struct yyjson_doc *dialect_open(const char *body, size_t size, struct api_error *err);
+/* What a member must be where it is given; for those that nothing else looks at. */
+enum dialect_type { DIALECT_TEXT, DIALECT_FLAG, DIALECT_OBJECT, DIALECT_ARRAY };
+struct dialect_field {
+    const char *name; /* NULL: the table's end */
+    enum dialect_type type;
+};
+/* `at` stands before the name in the error. */
+bool dialect_check_types(struct yyjson_val *object, const char *at,
+                         const struct dialect_field *fields, struct api_error *err);
 /* Whether every member's name is in the list, ended by NULL; `at` stands before it in the error. */
 bool dialect_check(struct yyjson_val *object, const char *at, const char *const *known,
                    struct api_error *err);

@@ -125,5 +125,6 @@ void history_handle(struct exchange *exchange); /* /api/history */
 void live_handle(struct exchange *exchange);    /* /api/live */
 void live_end_all(struct api_server *server);   /* while the server stops */
 void metrics_handle(struct exchange *exchange);
+void openapi_handle(struct exchange *exchange);  /* /openapi.json */
 void requests_handle(struct exchange *exchange); /* /api/requests */
 void request_handle(struct exchange *exchange);  /* /api/requests/ID */

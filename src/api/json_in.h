@@ -22,6 +22,13 @@ struct json_field {
     unsigned kinds; /* bit of each generation_kind that has it; 0: all */
 };
 
+/* The tables of the requests, for the test that compares them with the document (openapi.h). */
+const struct json_field *generation_request_fields(void);
+const struct json_field *embeddings_request_fields(void);
+const struct json_field *tokenize_request_fields(void);
+const struct json_field *detokenize_request_fields(void);
+const struct json_field *rerank_request_fields(void);
+
 /* Parses the body, which must be one JSON object, and reads every field of it by the table (at most
  * 64 rows, ended by one without a name). On failure the document is freed and *doc is NULL. */
 bool json_in_object(struct json_in *in, const char *body, size_t size,

@@ -39,12 +39,20 @@ static bool llama_is_open(yyjson_val *key, yyjson_val *value)
            (yyjson_equals_str(key, "n_predict") || yyjson_equals_str(key, "seed"));
 }
 
+/* Several have several answers, which this interface has no shape for here. */
+static bool llama_is_one(yyjson_val *prompt)
+{
+    return !yyjson_is_arr(prompt) || yyjson_is_num(yyjson_arr_get_first(prompt));
+}
+
 static bool llama_field(yyjson_val *key, yyjson_val *value, struct buffer *out,
                         struct api_error *err)
 {
     for (size_t i = 0; i < sizeof llama_fields / sizeof *llama_fields; i++) {
         if (!yyjson_equals_str(key, llama_fields[i][0]))
             continue;
+        if (yyjson_equals_str(key, "prompt") && !llama_is_one(value))
+            return api_error_field(err, "prompt", "'prompt' must be one text, or its token ids");
         if (llama_fields[i][1] && !llama_is_open(key, value))
             dialect_copy(out, llama_fields[i][1], value);
         return true;

@@ -113,7 +113,11 @@ static bool ollama_settings(yyjson_val *root, struct buffer *out, struct api_err
     size_t index, max;
     yyjson_val *key, *value, *options = ollama_member(root, "options");
     yyjson_val *stream = ollama_member(root, "stream"), *format = ollama_member(root, "format");
-    if (!ollama_format(format, out, err))
+    static const struct dialect_field types[] = {
+        {"stream", DIALECT_FLAG},  {"raw", DIALECT_FLAG},  {"system", DIALECT_TEXT},
+        {"images", DIALECT_ARRAY}, {"name", DIALECT_TEXT}, {0},
+    };
+    if (!dialect_check_types(root, "", types, err) || !ollama_format(format, out, err))
         return false;
     if (options && !yyjson_is_obj(options))
         return api_error_field(err, "options", "'options' must be an object");
@@ -170,12 +174,18 @@ static bool ollama_message(size_t number, yyjson_val *message, struct ollama_ids
 {
     static const char *const known[] = {"role",       "content",   "thinking",     "images",
                                         "tool_calls", "tool_name", "tool_call_id", NULL};
+    static const struct dialect_field types[] = {{"images", DIALECT_ARRAY},
+                                                 {"tool_calls", DIALECT_ARRAY},
+                                                 {"tool_name", DIALECT_TEXT},
+                                                 {"tool_call_id", DIALECT_TEXT},
+                                                 {0}};
     char path[64];
     snprintf(path, sizeof path, "messages[%zu].", number);
     yyjson_val *calls = ollama_member(message, "tool_calls");
     if (!yyjson_is_obj(message))
         return api_error_field(err, "messages", "'messages[%zu]' must be an object", number);
-    if (!dialect_check(message, path, known, err))
+    if (!dialect_check(message, path, known, err) ||
+        !dialect_check_types(message, path, types, err))
         return false;
     if (yyjson_arr_size(ollama_member(message, "images")))
         return api_error_field(err, "messages", "'messages[%zu].images' is not supported", number);

@@ -283,6 +283,11 @@ static const struct json_field generation_fields[] = {
 _Static_assert(sizeof generation_fields / sizeof *generation_fields <= 64,
                "json_in_object keeps a bit for each row");
 
+const struct json_field *generation_request_fields(void)
+{
+    return generation_fields;
+}
+
 /* What no single field can tell. */
 static bool check_together(struct generation_request *request, struct api_error *err)
 {

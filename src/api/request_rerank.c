@@ -69,6 +69,11 @@ static const struct json_field rerank_fields[] = {
     {0},
 };
 
+const struct json_field *rerank_request_fields(void)
+{
+    return rerank_fields;
+}
+
 bool rerank_request_parse(const char *body, size_t size, struct rerank_request *out,
                           struct api_error *err)
 {

@@ -38,6 +38,11 @@ static const struct json_field embeddings_fields[] = {
     {0},
 };
 
+const struct json_field *embeddings_request_fields(void)
+{
+    return embeddings_fields;
+}
+
 bool embeddings_request_parse(const char *body, size_t size, struct embeddings_request *out,
                               struct api_error *err)
 {
@@ -88,6 +93,11 @@ static const struct json_field tokenize_fields[] = {
     {0},
 };
 
+const struct json_field *tokenize_request_fields(void)
+{
+    return tokenize_fields;
+}
+
 bool tokenize_request_parse(const char *body, size_t size, struct tokenize_request *out,
                             struct api_error *err)
 {
@@ -122,6 +132,11 @@ static const struct json_field detokenize_fields[] = {
     {"tokens", request_small_read_tokens, true, 0},
     {0},
 };
+
+const struct json_field *detokenize_request_fields(void)
+{
+    return detokenize_fields;
+}
 
 bool detokenize_request_parse(const char *body, size_t size, struct detokenize_request *out,
                               struct api_error *err)

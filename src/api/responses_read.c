@@ -129,8 +129,12 @@ static bool responses_item(size_t number, yyjson_val *item, struct responses_tur
                            struct buffer *out, struct api_error *err)
 {
     char path[64];
+    static const struct dialect_field types[] = {{"type", DIALECT_TEXT}, {0}};
     const char *type = responses_string(item, "type");
-    snprintf(path, sizeof path, "input[%zu]", number);
+    snprintf(path, sizeof path, "input[%zu].", number);
+    if (!dialect_check_types(item, path, types, err))
+        return false;
+    path[strlen(path) - 1] = '\0';
     if (!type || strcmp(type, "message") == 0 || strcmp(type, "function_call_output") == 0)
         return responses_text_item(item, path, turn, out, err);
     if (strcmp(type, "function_call") == 0)
@@ -271,6 +275,19 @@ static bool responses_history(struct completion *completion, yyjson_val *root,
     return responses_input(responses_member(root, "input"), history, err);
 }
 
+/* Those that no chat has, so that its reader does not look at them. */
+static const struct dialect_field responses_types[] = {
+    {"instructions", DIALECT_TEXT},
+    {"previous_response_id", DIALECT_TEXT},
+    {"reasoning", DIALECT_OBJECT},
+    {"text", DIALECT_OBJECT},
+    {"include", DIALECT_ARRAY},
+    {"background", DIALECT_FLAG},
+    {"prompt_cache_retention", DIALECT_TEXT},
+    {"stream_options", DIALECT_OBJECT},
+    {0},
+};
+
 static bool responses_write_chat(struct completion *completion, yyjson_val *root,
                                  struct buffer *out, struct api_error *err)
 {
@@ -300,8 +317,9 @@ static bool responses_write_chat(struct completion *completion, yyjson_val *root
                                         "stream_options",
                                         NULL};
     const char *instructions = responses_string(root, "instructions");
-    if (!dialect_check(root, "", known, err) || !responses_settings(root, out, err) ||
-        !responses_history(completion, root, err))
+    if (!dialect_check(root, "", known, err) ||
+        !dialect_check_types(root, "", responses_types, err) ||
+        !responses_settings(root, out, err) || !responses_history(completion, root, err))
         return false;
     dialect_member(out, "messages");
     buffer_text(out, "[");

@@ -185,6 +185,7 @@ static const struct route routes[] = {
     {METHOD_GET, "/api/live", ACCESS_READ, live_handle},
     {METHOD_GET, "/api/history", ACCESS_READ, history_handle},
     {METHOD_GET, "/metrics", ACCESS_READ, metrics_handle},
+    {METHOD_GET, "/openapi.json", 0, openapi_handle},
     {METHOD_GET, "/", 0, page_handle},
     {METHOD_GET, "/assets/…", 0, page_handle},
     {METHOD_GET, "/icon.svg", 0, page_handle},
@@ -225,6 +226,12 @@ static const struct route routes[] = {
     {METHOD_GET, "/api/audit", ACCESS_ADMIN, bridge_handle},
     {METHOD_POST, "/api/audit", ACCESS_ADMIN, bridge_handle},
 };
+
+const struct route *routes_all(size_t *count)
+{
+    *count = sizeof routes / sizeof *routes;
+    return routes;
+}
 
 static bool routes_matches(const struct route *route, const char *path)
 {

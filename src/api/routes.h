@@ -4,6 +4,7 @@
 #include "api/errors.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct exchange;
@@ -24,6 +25,8 @@ struct route {
     void (*handle)(struct exchange *exchange);
     enum api_shape shape; /* of its errors */
 };
+
+const struct route *routes_all(size_t *count);
 
 /* The route of a path and method; NULL: none. *allow is then the methods that the path has, "" for
  * an unknown path. */

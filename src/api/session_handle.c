@@ -252,11 +252,15 @@ static void session_write_url(const struct exchange *exchange, char *out, size_t
 static bool session_read_pass(yyjson_val *root, const struct access_grant *grant, uint32_t *scopes,
                               uint64_t *minutes, struct api_error *err)
 {
-    yyjson_val *said = yyjson_obj_get(root, "minutes");
-    const char *text = yyjson_get_str(yyjson_obj_get(root, "scopes"));
+    yyjson_val *said = yyjson_obj_get(root, "minutes"), *wanted = yyjson_obj_get(root, "scopes");
+    const char *text = yyjson_get_str(wanted);
     char unknown[80] = "", has[SCOPES_TEXT];
     *scopes = grant->scopes;
     *minutes = yyjson_is_uint(said) ? yyjson_get_uint(said) : PASS_MINUTES;
+    if (wanted && !yyjson_is_null(wanted) && !text)
+        return api_error_field(err, "scopes", "'scopes' must be a string, as in \"read,generate\"");
+    if (said && !yyjson_is_null(said) && !yyjson_is_uint(said))
+        return api_error_field(err, "minutes", "'minutes' must be a number of minutes");
     if (text && !access_scopes_parse(text, scopes, unknown, sizeof unknown))
         return api_error_field(err, "scopes",
                                "there is no scope '%s'; scopes are read, generate, models, admin",

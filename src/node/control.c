@@ -235,12 +235,14 @@ static void take_request(struct conversation *conversation, const char *name, yy
     control_request_fn request = name ? control_find(name) : NULL;
     struct error err;
     conversation->has_asked = true;
-    if (request) {
+    if (request && control_check_members(root, &err)) {
         request(conversation, root);
         return;
     }
-    error_set(&err, ERROR_UNSUPPORTED, "this node (medley %s) does not know the request '%.64s'",
-              MEDLEY_VERSION, name ? name : "");
+    if (!request)
+        error_set(&err, ERROR_UNSUPPORTED,
+                  "this node (medley %s) does not know the request '%.64s'", MEDLEY_VERSION,
+                  name ? name : "");
     control_fail(conversation, &err);
 }
 

@@ -57,6 +57,9 @@ struct control {
 
 typedef void (*control_request_fn)(struct conversation *conversation, yyjson_val *root);
 control_request_fn control_find(const char *name); /* control_commands.c; NULL: no such request */
+/* Whether each member of a request that is known by its name has the type that it has in all of
+ * them; those that are not known are ignored. control_commands.c. */
+bool control_check_members(yyjson_val *request, struct error *err);
 
 /* Whether a further line may come from the other end, such as `{"agree":true}`. */
 bool control_hears_more(const struct conversation *conversation);

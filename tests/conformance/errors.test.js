@@ -49,6 +49,26 @@ test('wrong types and ranges are named', async () => {
   await refused(chat({ logit_bias: { 99999999: 1 } }), 400, 'logit_bias.99999999');
 });
 
+test('a wrong type is no default, in any interface', async () => {
+  const said = { model: server.model, messages, max_tokens: 2 };
+  for (const [path, body, names] of [
+    ['/v1/responses', { model: server.model, input: 'x', previous_response_id: false }, /previous_response_id/],
+    ['/v1/responses', { model: server.model, input: 'x', instructions: 5 }, /instructions/],
+    ['/v1/responses', { model: server.model, input: [{ type: {}, role: 'user', content: 'x' }] }, /input\[0\]\.type/],
+    ['/v1/messages', { ...said, max_tokens: null }, /max_tokens/],
+    ['/v1/messages', { ...said, tools: [{ type: 5, name: 'a' }] }, /tools\[0\]/],
+    ['/api/generate', { model: server.model, prompt: 'x', stream: -1 }, /stream/],
+    ['/api/chat', { model: server.model, messages: [{ ...messages[0], tool_name: true }] }, /messages\[0\]\.tool_name/],
+    ['/completion', { prompt: ['a', 'b'] }, /prompt/],
+    ['/api/passes', { scopes: ['read'] }, /scopes/],
+    ['/api/passes', { minutes: '5' }, /minutes/],
+  ]) {
+    const { status, json } = await post(server.base, path, JSON.stringify(body));
+    assert.equal(status, 400, path);
+    assert.match(json.error.message ?? json.error, names);
+  }
+});
+
 test('an unknown model', async () => {
   await refused(chat({ model: 'gpt-4' }), 404, 'model', 'model_not_found');
   await refused(server.client.models.retrieve('gpt-4'), 404, 'model', 'model_not_found');
