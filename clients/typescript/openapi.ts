@@ -385,6 +385,27 @@ export interface paths {
             };
         };
     };
+    "/infill": {
+        /** What stands between two texts */
+        post: {
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["InfillRequest"];
+                };
+            };
+            responses: {
+                /** @description Done */
+                200: {
+                    content: {
+                        "application/json": components["schemas"]["LlamaCompletion"];
+                        "text/event-stream": components["schemas"]["LlamaCompletion"];
+                    };
+                };
+                503: components["responses"]["Error"];
+                "4XX": components["responses"]["Error"];
+            };
+        };
+    };
     "/apply-template": {
         /** A chat as the model's template renders it */
         post: {
@@ -1568,6 +1589,7 @@ export interface components {
             max_tokens?: number | null;
             logprobs?: number | null;
             echo?: boolean | null;
+            suffix?: string | null;
             best_of?: number | null;
             n?: number | null;
             stream?: boolean | null;
@@ -2304,6 +2326,7 @@ export interface components {
             prompt: string;
             name?: string | null;
             system?: string | null;
+            suffix?: string | null;
             raw?: boolean | null;
             images?: unknown[] | null;
             stream?: boolean | null;
@@ -2386,6 +2409,28 @@ export interface components {
         };
         LlamaCompletionRequest: {
             prompt: string | number[];
+            model?: string | null;
+            n_predict?: number | null;
+            temperature?: number | null;
+            top_k?: number | null;
+            top_p?: number | null;
+            min_p?: number | null;
+            typical_p?: number | null;
+            repeat_penalty?: number | null;
+            presence_penalty?: number | null;
+            frequency_penalty?: number | null;
+            seed?: number | null;
+            stop?: string | string[] | null;
+            stream?: boolean | null;
+            cache_prompt?: unknown;
+            id_slot?: unknown;
+            timings_per_token?: unknown;
+        };
+        InfillRequest: {
+            input_prefix?: string | null;
+            input_suffix?: string | null;
+            prompt?: string | null;
+            input_extra?: unknown[] | null;
             model?: string | null;
             n_predict?: number | null;
             temperature?: number | null;

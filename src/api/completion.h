@@ -45,6 +45,7 @@ struct completion {
     uint32_t n_events;
     size_t block_from;
     struct buffer history;  /* messages so far, see responses.h */
+    bool fills_in;          /* a suffix is filled in before, though it be empty */
     struct buffer rendered; /* the prompt's text, where it is all that is wanted */
     bool keeps;             /* … which the next request may go on from */
     uint64_t grant;         /* of whoever asks */

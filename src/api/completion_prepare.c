@@ -69,7 +69,11 @@ static bool completion_prepare_encode(struct completion *completion,
                                       const struct prompt_input *prompt, struct token_list *out)
 {
     struct api_error *err = &completion->work.err;
-    if (!server_encode_prompt(completion->use.model, prompt, out, err))
+    const struct text none = {"", 0}, *suffix = &completion->request.suffix;
+    if (completion->fills_in || suffix->data
+            ? !server_encode_infill(completion->use.model, prompt, suffix->data ? suffix : &none,
+                                    out, err)
+            : !server_encode_prompt(completion->use.model, prompt, out, err))
         return false;
     const char *field = completion->kind == GENERATION_CHAT ? "messages" : "prompt";
     return out->count || api_error_field(err, field, "'%s' has no tokens", field);

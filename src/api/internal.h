@@ -100,6 +100,11 @@ void server_no_such_model(const struct api_server *server, const struct access_g
 bool server_encode_prompt(const struct api_model *model, const struct prompt_input *prompt,
                           struct token_list *out, struct api_error *err);
 
+/* The same of a text that is to be filled in between the prompt, a text, and the suffix. 400 naming
+ * `suffix` where the model cannot. */
+bool server_encode_infill(const struct api_model *model, const struct prompt_input *prompt,
+                          const struct text *suffix, struct token_list *out, struct api_error *err);
+
 /* The routes' handlers. */
 void completion_handle(struct exchange *exchange);       /* /v1/completions */
 void chat_completion_handle(struct exchange *exchange);  /* /v1/chat/completions */
@@ -114,6 +119,7 @@ void ollama_version_handle(struct exchange *exchange);   /* /api/version */
 void ollama_missing_handle(struct exchange *exchange);   /* what it has not */
 void responses_handle(struct exchange *exchange);        /* /v1/responses */
 void llama_completion_handle(struct exchange *exchange); /* /completion */
+void llama_infill_handle(struct exchange *exchange);     /* /infill */
 void llama_template_handle(struct exchange *exchange);   /* /apply-template */
 void llama_props_handle(struct exchange *exchange);      /* /props */
 void llama_slots_handle(struct exchange *exchange);      /* /slots */

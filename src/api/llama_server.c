@@ -1,5 +1,5 @@
-/* The interface of llama.cpp's own server, where it differs from OpenAI's: /completion, /props,
- * /slots and /apply-template. A request need not name the model where there is one alone.
+/* The interface of llama.cpp's own server, where it differs from OpenAI's: /completion, /infill,
+ * /props, /slots and /apply-template. A request need not name the model where there is one alone.
  * https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md */
 #include "api/llama_server.h"
 
@@ -95,6 +95,60 @@ bool llama_read(struct completion *completion, const char *body, size_t size, st
     return ok;
 }
 
+/* {"input_prefix", "input_suffix", "prompt"}: the prompt goes on from the prefix. Other files
+ * (input_extra) are not shown to the model. */
+static bool llama_write_infill(yyjson_val *root, struct buffer *out, struct api_error *err)
+{
+    static const struct dialect_field types[] = {{"input_prefix", DIALECT_TEXT},
+                                                 {"input_suffix", DIALECT_TEXT},
+                                                 {"prompt", DIALECT_TEXT},
+                                                 {"input_extra", DIALECT_ARRAY},
+                                                 {0}};
+    static const char *const before[] = {"input_prefix", "prompt"};
+    struct buffer prefix = {0};
+    if (!dialect_check_types(root, "", types, err))
+        return false;
+    if (yyjson_arr_size(yyjson_obj_get(root, "input_extra")))
+        return api_error_field(err, "input_extra", "'input_extra' is not supported");
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        yyjson_val *text = yyjson_obj_get(root, before[i]);
+        buffer_append(&prefix, yyjson_get_str(text), yyjson_get_len(text));
+    }
+    dialect_member(out, "prompt");
+    json_out_string(out, prefix.data ? prefix.data : "", prefix.size);
+    dialect_copy(out, "suffix", yyjson_obj_get(root, "input_suffix"));
+    out->failed |= prefix.failed;
+    buffer_deinit(&prefix);
+    return true;
+}
+
+static bool llama_is_of_infill(yyjson_val *key)
+{
+    return yyjson_equals_str(key, "input_prefix") || yyjson_equals_str(key, "input_suffix") ||
+           yyjson_equals_str(key, "input_extra") || yyjson_equals_str(key, "prompt");
+}
+
+static bool llama_read_infill(struct completion *completion, const char *body, size_t size,
+                              struct buffer *out, struct api_error *err)
+{
+    size_t index, max;
+    yyjson_val *key, *value;
+    yyjson_doc *doc = dialect_open(body, size, err);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    completion->fills_in = true;
+    buffer_text(out, "{");
+    bool ok = doc && llama_write_infill(root, out, err);
+    yyjson_obj_foreach(root, index, max, key, value)
+    {
+        ok = ok && (llama_is_of_infill(key) || llama_field(key, value, out, err));
+    }
+    if (ok)
+        llama_defaults(root, out);
+    buffer_text(out, "}");
+    yyjson_doc_free(doc);
+    return ok;
+}
+
 /* A chat that is only rendered. */
 static bool llama_read_messages(struct completion *completion, const char *body, size_t size,
                                 struct buffer *out, struct api_error *err)
@@ -174,12 +228,22 @@ static void llama_write_prompt(const struct completion *completion, struct buffe
 
 static const struct dialect llama_completion = {
     .id = "cmpl", .read = llama_read, .part = llama_part, .end = llama_end, .whole = llama_whole};
+static const struct dialect llama_infill = {.id = "cmpl",
+                                            .read = llama_read_infill,
+                                            .part = llama_part,
+                                            .end = llama_end,
+                                            .whole = llama_whole};
 static const struct dialect llama_template = {
     .id = "prompt", .read = llama_read_messages, .prepared = llama_write_prompt};
 
 void llama_completion_handle(struct exchange *exchange)
 {
     completion_handle_dialect(exchange, GENERATION_COMPLETION, &llama_completion);
+}
+
+void llama_infill_handle(struct exchange *exchange)
+{
+    completion_handle_dialect(exchange, GENERATION_COMPLETION, &llama_infill);
 }
 
 void llama_template_handle(struct exchange *exchange)

@@ -114,8 +114,13 @@ static bool ollama_settings(yyjson_val *root, struct buffer *out, struct api_err
     yyjson_val *key, *value, *options = ollama_member(root, "options");
     yyjson_val *stream = ollama_member(root, "stream"), *format = ollama_member(root, "format");
     static const struct dialect_field types[] = {
-        {"stream", DIALECT_FLAG},  {"raw", DIALECT_FLAG},  {"system", DIALECT_TEXT},
-        {"images", DIALECT_ARRAY}, {"name", DIALECT_TEXT}, {0},
+        {"stream", DIALECT_FLAG},
+        {"raw", DIALECT_FLAG},
+        {"system", DIALECT_TEXT},
+        {"images", DIALECT_ARRAY},
+        {"name", DIALECT_TEXT},
+        {"suffix", DIALECT_TEXT},
+        {0},
     };
     if (!dialect_check_types(root, "", types, err) || !ollama_format(format, out, err))
         return false;
@@ -249,9 +254,9 @@ bool ollama_read_chat(struct completion *completion, const char *body, size_t si
 static bool ollama_write_generate(struct completion *completion, yyjson_val *root,
                                   struct buffer *out, struct api_error *err)
 {
-    static const char *const known[] = {"model",   "name",       "prompt", "system",
-                                        "raw",     "stream",     "format", "think",
-                                        "options", "keep_alive", "images", NULL};
+    static const char *const known[] = {"model",  "name",   "prompt", "system",  "raw",
+                                        "stream", "format", "think",  "options", "keep_alive",
+                                        "images", "suffix", NULL};
     yyjson_val *system = ollama_member(root, "system"), *prompt = ollama_member(root, "prompt");
     const bool has_system = yyjson_get_len(system);
     if (!dialect_check(root, "", known, err) || !ollama_settings(root, out, err))
@@ -260,9 +265,11 @@ static bool ollama_write_generate(struct completion *completion, yyjson_val *roo
         return api_error_field(err, "images", "'images' is not supported");
     if (!yyjson_is_str(prompt))
         return api_error_field(err, "prompt", "you must provide 'prompt'");
-    if (yyjson_is_true(yyjson_obj_get(root, "raw"))) {
+    if (yyjson_is_true(yyjson_obj_get(root, "raw")) ||
+        yyjson_get_len(ollama_member(root, "suffix"))) {
         completion->kind = GENERATION_COMPLETION;
         dialect_copy(out, "prompt", prompt);
+        dialect_copy(out, "suffix", ollama_member(root, "suffix"));
         return true;
     }
     dialect_member(out, "messages");

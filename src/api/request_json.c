@@ -149,6 +149,18 @@ static bool read_echo(struct json_in *in, const char *name, yyjson_val *value)
     return json_in_bool(in, name, value, &request->echo);
 }
 
+/* An empty one asks for nothing but a completion. */
+static bool read_suffix(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct generation_request *request = in->out;
+    struct text suffix;
+    if (!json_in_text(in, name, value, &suffix))
+        return false;
+    if (suffix.size)
+        request->suffix = suffix;
+    return true;
+}
+
 /* {"token id": bias} */
 static bool read_logit_bias(struct json_in *in, const char *name, yyjson_val *value)
 {
@@ -244,6 +256,7 @@ static const struct json_field generation_fields[] = {
     {"logprobs", read_logprobs, false, 0},
     {"top_logprobs", read_top_logprobs, false, CHAT},
     {"echo", read_echo, false, TEXT},
+    {"suffix", read_suffix, false, TEXT},
     {"logit_bias", read_logit_bias, false, 0},
     {"user", json_in_ignored_text, false, 0},
     {"response_format", request_read_response_format, false, 0},
@@ -272,7 +285,6 @@ static const struct json_field generation_fields[] = {
     {"reasoning_effort", request_read_effort, false, CHAT},
     {"chat_template_kwargs", request_read_template_arguments, false, CHAT},
     /* fields of OpenAI's that Medley does not have */
-    {"suffix", json_in_unsupported, false, TEXT},
     {"functions", json_in_unsupported, false, CHAT},
     {"function_call", json_in_unsupported, false, CHAT},
     {"audio", json_in_unsupported, false, CHAT},
@@ -288,6 +300,15 @@ const struct json_field *generation_request_fields(void)
     return generation_fields;
 }
 
+static bool request_json_prompts_are_texts(const struct generation_request *request)
+{
+    for (uint32_t i = 0; i < request->n_prompts; i++) {
+        if (request->prompts[i].tokens)
+            return false;
+    }
+    return true;
+}
+
 /* What no single field can tell. */
 static bool check_together(struct generation_request *request, struct api_error *err)
 {
@@ -298,6 +319,8 @@ static bool check_together(struct generation_request *request, struct api_error 
         return api_error_field(err, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
     if (request->kind == GENERATION_CHAT && !request_check_tools(request, err))
         return false;
+    if (request->suffix.data && !request_json_prompts_are_texts(request))
+        return api_error_field(err, "suffix", "'suffix' needs a prompt that is a text");
     if (request->n_prompts * request->n > LIMIT_REQUEST_CHOICES)
         return api_error_field(err, "n", "%u prompts times n = %u are more than %d choices",
                                request->n_prompts, request->n, LIMIT_REQUEST_CHOICES);
@@ -347,7 +370,7 @@ void generation_request_shrink(struct generation_request *request)
     yyjson_doc_free(request->doc);
     request->doc = NULL;
     request->tools = request->template_arguments = NULL;
-    request->reasoning_effort = (struct text){0};
+    request->reasoning_effort = request->suffix = (struct text){0};
     request->kept = kept;
 }
 

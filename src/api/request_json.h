@@ -45,7 +45,8 @@ struct generation_request {
     struct buffer chat_json;      /* of a chat: the chat template's input */
     bool has_max_tokens, has_seed;
     uint32_t max_tokens;
-    uint32_t n; /* choices of each prompt */
+    struct text suffix; /* of a completion: what is to stand behind it; data NULL: nothing */
+    uint32_t n;         /* choices of each prompt */
     bool stream, include_usage, echo;
     bool logprobs;
     uint32_t n_top_logprobs;

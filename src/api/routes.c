@@ -176,6 +176,7 @@ static const struct route routes[] = {
     {METHOD_POST, "/api/embed", ACCESS_GENERATE, ollama_missing_handle, API_SHAPE_OLLAMA},
     {METHOD_POST, "/api/pull", ACCESS_MODELS, ollama_missing_handle, API_SHAPE_OLLAMA},
     {METHOD_POST, "/completion", ACCESS_GENERATE, llama_completion_handle, API_SHAPE_OPENAI},
+    {METHOD_POST, "/infill", ACCESS_GENERATE, llama_infill_handle, API_SHAPE_OPENAI},
     {METHOD_POST, "/apply-template", ACCESS_GENERATE, llama_template_handle, API_SHAPE_OPENAI},
     {METHOD_GET, "/props", SEES_MODELS, llama_props_handle, API_SHAPE_OPENAI},
     {METHOD_GET, "/slots", SEES_MODELS, llama_slots_handle, API_SHAPE_OPENAI},

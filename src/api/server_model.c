@@ -1,7 +1,7 @@
 /* What the handlers ask the server about its models. */
 #include "api/access.h"
 #include "api/internal.h"
-
+#include "model/infill.h"
 #include "request/generator.h"
 
 #include <stdio.h>
@@ -88,19 +88,39 @@ static enum error_code encode_with_bos(const struct tokenizer *tokenizer, const 
 }
 
 /* What does not fit is not tokenised to its end, so how long it is stays unknown. */
+static bool server_encoded(const struct token_list *out, enum error_code code,
+                           const struct error *cause, struct api_error *err)
+{
+    if (code == ERROR_INVALID && out->count == out->max)
+        return api_error_set(err, 400, "invalid_request_error", "context_length_exceeded",
+                             "the prompt has more tokens than this model's context here, which is "
+                             "%zu tokens",
+                             out->max);
+    return code == ERROR_NONE || api_error_from(err, cause);
+}
+
 bool server_encode_prompt(const struct api_model *model, const struct prompt_input *prompt,
                           struct token_list *out, struct api_error *err)
 {
     struct error cause;
-    const uint32_t context = generator_context(model->generator);
-    out->max = context;
+    out->max = generator_context(model->generator);
     enum error_code code = prompt->tokens
                                ? push_all(prompt->tokens, prompt->n_tokens, out, &cause)
                                : encode_with_bos(model->tokenizer, &prompt->text, out, &cause);
-    if (code == ERROR_INVALID && out->count == context)
-        return api_error_set(err, 400, "invalid_request_error", "context_length_exceeded",
-                             "the prompt has more tokens than this model's context here, which is "
-                             "%u tokens",
-                             context);
-    return code == ERROR_NONE || api_error_from(err, &cause);
+    return server_encoded(out, code, &cause, err);
+}
+
+bool server_encode_infill(const struct api_model *model, const struct prompt_input *prompt,
+                          const struct text *suffix, struct token_list *out, struct api_error *err)
+{
+    const struct infill infill = {.prefix = prompt->text.data,
+                                  .prefix_size = prompt->text.size,
+                                  .suffix = suffix->data,
+                                  .suffix_size = suffix->size};
+    struct error cause;
+    out->max = generator_context(model->generator);
+    const enum error_code code = infill_encode(model->tokenizer, &infill, out, &cause);
+    if (code == ERROR_UNSUPPORTED)
+        return api_error_field(err, "suffix", "%s", cause.text);
+    return server_encoded(out, code, &cause, err);
 }

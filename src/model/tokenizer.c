@@ -242,6 +242,11 @@ int32_t tokenizer_eot(const struct tokenizer *tokenizer)
     return tokenizer->eot;
 }
 
+int32_t tokenizer_infill(const struct tokenizer *tokenizer, enum tokenizer_infill_mark mark)
+{
+    return tokenizer->infill[mark];
+}
+
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
 {
     return tokenizer->adds_bos;

@@ -42,6 +42,9 @@ int32_t tokenizer_separator(const struct tokenizer *tokenizer); /* TOKEN_NONE wh
 bool tokenizer_adds_separator(const struct tokenizer *tokenizer);
 /* What stands behind a text where the model wants it (tokenizer_adds_eos()). */
 int32_t tokenizer_end(const struct tokenizer *tokenizer);
+/* Between what a text is filled in; TOKEN_NONE when there is none. */
+enum tokenizer_infill_mark { INFILL_PREFIX, INFILL_SUFFIX, INFILL_MIDDLE, TOKENIZER_INFILL_MARKS };
+int32_t tokenizer_infill(const struct tokenizer *tokenizer, enum tokenizer_infill_mark mark);
 bool tokenizer_ends_generation(const struct tokenizer *tokenizer,
                                int32_t id); /* EOS, EOT and their like */
 bool tokenizer_is_special(const struct tokenizer *tokenizer,

@@ -82,6 +82,7 @@ struct tokenizer {
     struct buffer pieces;           /* what each token decodes to */
 
     int32_t bos, eos, eot, unknown, separator;
+    int32_t infill[TOKENIZER_INFILL_MARKS];
     bool adds_bos, adds_eos, adds_separator;
     bool merges_spaces;          /* Unigram: spaces side by side are one, at the ends none */
     bool lowers, strips_accents; /* WordPiece */

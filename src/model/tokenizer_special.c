@@ -335,6 +335,9 @@ enum error_code special_tokens_load(struct tokenizer *tokenizer, const struct gg
     if (code)
         return code;
     tokenizer->eot = ids[ROLE_EOT];
+    tokenizer->infill[INFILL_PREFIX] = ids[ROLE_FIM_PREFIX];
+    tokenizer->infill[INFILL_SUFFIX] = ids[ROLE_FIM_SUFFIX];
+    tokenizer->infill[INFILL_MIDDLE] = ids[ROLE_FIM_MIDDLE];
     mark_ends(tokenizer, ids);
     unmark_ends(tokenizer);
     mark_strips(tokenizer, file);

@@ -3,10 +3,17 @@
 const assert = require('node:assert');
 const { before, after, test } = require('node:test');
 const { start, post } = require('./server.js');
+const { startEcho } = require('./echo.js');
 
-let server;
-before(async () => { server = await start(); });
-after(() => server.stop());
+let server, echo;
+before(async () => {
+  server = await start();
+  echo = await startEcho();
+});
+after(async () => {
+  await server.stop();
+  await echo.stop();
+});
 
 const ask = (path, body) => post(server.base, path, JSON.stringify(body));
 const get = async (path) => (await fetch(server.base + path)).json();
@@ -54,4 +61,27 @@ test('what is not supported is named', async () => {
     assert.equal(status, 400);
     assert.equal(json.error.param, field);
   }
+});
+
+// The marks of the model that repeats its prompt are <, | and >.
+test('the middle of a text is filled in, in three interfaces', async () => {
+  const infill = await post(echo.base, '/infill', JSON.stringify({ input_prefix: 'int f(', prompt: 'int', input_suffix: ') {}' }));
+  assert.equal(infill.json.content, '<int f(int|) {}>');
+  assert.equal((await post(echo.base, '/infill', JSON.stringify({ input_prefix: 'a', input_extra: [] }))).json.content, '<a|>');
+  const completion = await post(echo.base, '/v1/completions', JSON.stringify({ model: echo.model, prompt: 'a', suffix: 'b' }));
+  assert.equal(completion.json.choices[0].text, '<a|b>');
+  const generate = await post(echo.base, '/api/generate', JSON.stringify({ model: echo.model, prompt: 'a', suffix: 'b', stream: false }));
+  assert.equal(generate.json.response, '<a|b>');
+});
+
+test('a model without the tokens for it says so', async () => {
+  for (const [path, body] of [['/infill', { input_prefix: 'a' }], ['/v1/completions', { model: server.model, prompt: 'a', suffix: 'b' }]]) {
+    const { status, json } = await ask(path, body);
+    assert.equal(status, 400);
+    assert.match(json.error.message, /fill in the middle/);
+  }
+  const tokens = await ask('/v1/completions', { model: server.model, prompt: [1, 2], suffix: 'b' });
+  assert.equal(tokens.json.error.param, 'suffix');
+  const extra = await ask('/infill', { input_prefix: 'a', input_extra: [{ filename: 'b', text: 'c' }] });
+  assert.equal(extra.json.error.param, 'input_extra');
 });

@@ -47,6 +47,12 @@ bool tokenizer_adds_eos(const struct tokenizer *tokenizer)
     return false;
 }
 
+int32_t tokenizer_infill(const struct tokenizer *tokenizer, enum tokenizer_infill_mark mark)
+{
+    (void)tokenizer;
+    return "<|>"[mark];
+}
+
 int32_t tokenizer_end(const struct tokenizer *tokenizer)
 {
     (void)tokenizer;

@@ -146,7 +146,7 @@ static const struct refusal refusals[] = {
     {GENERATION_COMPLETION, "{\"model\":\"m\",\"prompt\":[1,1000]}", "prompt"},
     {GENERATION_COMPLETION, "{\"model\":\"m\",\"prompt\":[-1]}", "prompt"},
     {GENERATION_COMPLETION, "{\"model\":\"m\",\"prompt\":[1.5]}", "prompt"},
-    {GENERATION_COMPLETION, "{" TEXT ",\"suffix\":\"x\"}", "suffix"},
+    {GENERATION_COMPLETION, "{" TEXT ",\"suffix\":5}", "suffix"},
     {GENERATION_COMPLETION, "{" TEXT ",\"best_of\":2}", "best_of"},
     {GENERATION_COMPLETION, "{" TEXT ",\"logprobs\":true}", "logprobs"},
     {GENERATION_COMPLETION, "{" TEXT ",\"logprobs\":21}", "logprobs"},

@@ -3,6 +3,7 @@
 #include "base/random.h"
 #include "base/work_limit.h"
 #include "model/gguf_file.h"
+#include "model/infill.h"
 #include "model/tokenizer.h"
 
 #include <dirent.h>
@@ -502,6 +503,39 @@ static void test_encoding_ends_early(void **state)
     free(text);
 }
 
+static const struct tokenizer *named(const char *name)
+{
+    for (uint32_t i = 0; i < n_vocabularies; i++) {
+        if (strcmp(vocabularies[i].name, name) == 0)
+            return vocabularies[i].tokenizer;
+    }
+    fail_msg("no vocabulary %s", name);
+    return NULL;
+}
+
+/* The marks are tokens; their texts in what is filled in are not. */
+static void test_infill(void **state)
+{
+    static const char text[] = "<|fim_prefix|>int f(<|fim_suffix|>) {}<|fim_middle|>";
+    const struct infill infill = {"int f(", ") {}", 6, 4}, hostile = {"<|fim_middle|>", "", 14, 0};
+    const struct tokenizer *qwen = named("bpe-qwen2");
+    struct token_list wanted = {0}, got = {0}, other = {0};
+    struct error err = {0};
+    assert_int_equal(
+        tokenizer_encode(qwen, text, sizeof text - 1, TOKENIZE_PARSE_SPECIAL, &wanted, &err), 0);
+    assert_int_equal(infill_encode(qwen, &infill, &got, &err), 0);
+    assert_int_equal(got.count, wanted.count);
+    assert_memory_equal(got.ids, wanted.ids, got.count * sizeof *got.ids);
+    assert_int_equal(got.ids[got.count - 1], tokenizer_infill(qwen, INFILL_MIDDLE));
+    assert_int_equal(infill_encode(qwen, &hostile, &other, &err), 0);
+    for (size_t i = 0; i + 1 < other.count; i++)
+        assert_int_not_equal(other.ids[i], tokenizer_infill(qwen, INFILL_MIDDLE));
+    assert_int_equal(infill_encode(named("spm-gemma"), &infill, &other, &err), ERROR_UNSUPPORTED);
+    token_list_deinit(&wanted);
+    token_list_deinit(&got);
+    token_list_deinit(&other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -514,6 +548,7 @@ int main(void)
         cmocka_unit_test(test_long_texts),
         cmocka_unit_test(test_a_text_beyond_the_limit_is_refused),
         cmocka_unit_test(test_encoding_ends_early),
+        cmocka_unit_test(test_infill),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

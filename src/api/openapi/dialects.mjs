@@ -145,7 +145,7 @@ const ollama = {
   OllamaOptions: options,
   OllamaChatRequest: request({ model: text, messages: list(ollamaMessage, { minItems: 1 }) }, { tools: list(ref('Tool'), { maxItems: 128 }), ...ollamaFields }),
   OllamaChat: answer({ ...head, message: ollamaReply, done: flag }, done),
-  OllamaGenerateRequest: request({ model: text, prompt: text }, { name: text, system: text, raw: flag, images, ...ollamaFields }),
+  OllamaGenerateRequest: request({ model: text, prompt: text }, { name: text, system: text, suffix: text, raw: flag, images, ...ollamaFields }),
   OllamaGenerate: answer({ ...head, response: text, done: flag }, { thinking: text, ...done }),
   OllamaTags: answer({ models: list(answer(listed)) }),
   OllamaRunning: answer({ models: list(answer({ ...listed, expires_at: text, size_vram: count })) }),
@@ -156,13 +156,15 @@ const ollama = {
 // ---- llama-server ----
 
 const tokens = list(integer(0, 4 * 1024 * 1024 - 1));
+const llamaFields = {
+  model: text, n_predict: integer(-1, INT32_MAX), temperature: between(0, 2), top_k: integer(0, 4 * 1024 * 1024), top_p: between(0, 1), min_p: between(0, 1),
+  typical_p: between(0, 1), repeat_penalty: between(0.01, 10), presence_penalty: between(-2, 2), frequency_penalty: between(-2, 2),
+  seed: { type: 'integer' }, stop: either(stopTexts, list(stopTexts, { maxItems: 16 })), stream: flag,
+  cache_prompt: anything, id_slot: anything, timings_per_token: anything,
+};
 const llama = {
-  LlamaCompletionRequest: request({ prompt: either(text, tokens) }, {
-    model: text, n_predict: integer(-1, INT32_MAX), temperature: between(0, 2), top_k: integer(0, 4 * 1024 * 1024), top_p: between(0, 1), min_p: between(0, 1),
-    typical_p: between(0, 1), repeat_penalty: between(0.01, 10), presence_penalty: between(-2, 2), frequency_penalty: between(-2, 2),
-    seed: { type: 'integer' }, stop: either(stopTexts, list(stopTexts, { maxItems: 16 })), stream: flag,
-    cache_prompt: anything, id_slot: anything, timings_per_token: anything,
-  }),
+  LlamaCompletionRequest: request({ prompt: either(text, tokens) }, llamaFields),
+  InfillRequest: request({}, { input_prefix: text, input_suffix: text, prompt: text, input_extra: { type: 'array', maxItems: 0 }, ...llamaFields }),
   LlamaCompletion: answer({ index: count, stop: flag, content: text }, {
     stop_type: only('word', 'limit', 'eos'), stopping_word: text, model: text, tokens_predicted: count, tokens_evaluated: count, tokens_cached: count, truncated: flag,
   }),
@@ -193,6 +195,7 @@ export const routes = [
   { ...generate, path: '/api/embed', summary: 'Not there: /v1/embeddings has vectors', body: anyObject, error: 'OllamaError' },
   { method: 'post', scope: ['models'], path: '/api/pull', summary: 'Not there', body: anyObject, error: 'OllamaError' },
   { ...generate, path: '/completion', summary: 'How a prompt goes on', body: ref('LlamaCompletionRequest'), answer: streamed('LlamaCompletion', 'LlamaCompletion') },
+  { ...generate, path: '/infill', summary: 'What stands between two texts', body: ref('InfillRequest'), answer: streamed('LlamaCompletion', 'LlamaCompletion') },
   { ...generate, path: '/apply-template', summary: "A chat as the model's template renders it", body: ref('TemplateRequest'), answer: json(ref('Template')) },
   { ...look, path: '/props', summary: 'What the server is set to', answer: json(ref('Props')) },
   { ...look, path: '/slots', summary: 'What the server does', answer: json(ref('Slots')) },

@@ -97,7 +97,7 @@ export const schemas = {
         tool_calls: list(answer({ index: count, function: answer({ arguments: text }, { name: text }) }, { id: text, type: only('function') })) }) })),
   }, { usage: orNull(ref('Usage')) }), ref('Error')),
   CompletionRequest: request({ model: text, prompt: prompts }, {
-    max_tokens: integer(0, INT32_MAX), logprobs: integer(0, 20), echo: flag, best_of: integer(1, 1), ...generation,
+    max_tokens: integer(0, INT32_MAX), logprobs: integer(0, 20), echo: flag, suffix: text, best_of: integer(1, 1), ...generation,
   }),
   Completion: answer({ ...head('text_completion'), usage: ref('Usage'),
     choices: list(answer({ index: count, text, logprobs: textLogprobs, finish_reason: finish })) }),
