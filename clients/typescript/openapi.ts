@@ -335,15 +335,42 @@ export interface paths {
         };
     };
     "/api/embed": {
-        /** Not there: /v1/embeddings has vectors */
+        /** A vector of each text */
         post: {
             requestBody: {
                 content: {
-                    "application/json": Record<string, never>;
+                    "application/json": components["schemas"]["OllamaEmbedRequest"];
                 };
             };
             responses: {
-                501: components["responses"]["OllamaError"];
+                /** @description Done */
+                200: {
+                    content: {
+                        "application/json": components["schemas"]["OllamaEmbed"];
+                    };
+                };
+                503: components["responses"]["OllamaError"];
+                "4XX": components["responses"]["OllamaError"];
+            };
+        };
+    };
+    "/api/embeddings": {
+        /** A vector of a text */
+        post: {
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["OllamaEmbeddingsRequest"];
+                };
+            };
+            responses: {
+                /** @description Done */
+                200: {
+                    content: {
+                        "application/json": {
+                            embedding: number[];
+                        };
+                    };
+                };
                 503: components["responses"]["OllamaError"];
                 "4XX": components["responses"]["OllamaError"];
             };
@@ -2391,6 +2418,29 @@ export interface components {
         } | {
             name: string;
             model?: null;
+        };
+        OllamaEmbedRequest: {
+            model: string;
+            input: string | string[];
+            name?: string | null;
+            truncate?: boolean | null;
+            options?: Record<string, never> | null;
+            keep_alive?: unknown;
+            dimensions?: number | null;
+        };
+        OllamaEmbed: {
+            model: string;
+            embeddings: number[][];
+            total_duration: number;
+            load_duration: number;
+            prompt_eval_count: number;
+        };
+        OllamaEmbeddingsRequest: {
+            model: string;
+            prompt: string;
+            name?: string | null;
+            options?: Record<string, never> | null;
+            keep_alive?: unknown;
         };
         OllamaShow: {
             modelfile: string;

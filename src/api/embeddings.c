@@ -1,6 +1,7 @@
 /* Requests of many texts: reading, submitting each, and the answer when all are there. */
 #include "api/embeddings.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "request/generator.h"
 #include "request/text_vector.h"
@@ -260,6 +261,7 @@ void embeddings_begin(struct exchange *exchange, const struct embeddings_kind *k
         return;
     }
     job->kind = kind;
+    job->begun_ns = clock_now_ns();
     request_work_begin(&job->work, exchange, embeddings_gone, job);
     job->n_body = job->work.body.size;
     request_work_step(&job->work, &(struct request_step){.bytes = job->n_body,

@@ -30,6 +30,7 @@ struct embeddings_job {
     const struct embeddings_kind *kind;
     struct embeddings_request request; /* /v1/embeddings */
     struct rerank_request rerank;      /* /v1/rerank */
+    uint64_t begun_ns;
     struct model_use use;
     size_t n_body; /* bytes */
     bool busy;     /* a function up the stack uses it: do not free */
@@ -43,6 +44,11 @@ struct embeddings_job {
     struct buffer answer;
 };
 
+/* What Ollama's interface differs in alone. */
+bool embeddings_take_request(struct embeddings_job *job);
+bool embeddings_texts_prepare(struct embeddings_job *job);
+/* Vectors of length 1, n_texts times *n_values floats; NULL: no memory. To be freed. */
+float *embeddings_vectors(const struct embeddings_job *job, uint32_t *n_values);
 void embeddings_begin(struct exchange *exchange, const struct embeddings_kind *kind);
 const struct hyperparameters *embeddings_hyperparameters(const struct embeddings_job *job);
 /* 400 with the code context_length_exceeded. */

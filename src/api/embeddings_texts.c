@@ -9,13 +9,17 @@
 
 #include <string.h>
 
-static bool texts_parse(struct embeddings_job *job, const char *body, size_t size)
+bool embeddings_take_request(struct embeddings_job *job)
 {
-    if (!embeddings_request_parse(body, size, &job->request, &job->work.err))
-        return false;
     job->model = job->request.model;
     job->n_texts = job->request.n_inputs;
     return true;
+}
+
+static bool texts_parse(struct embeddings_job *job, const char *body, size_t size)
+{
+    return embeddings_request_parse(body, size, &job->request, &job->work.err) &&
+           embeddings_take_request(job);
 }
 
 /* A model whose vectors may be cut says so by a tag (Kusupati et al. 2022, arXiv:2205.13147). */
@@ -69,7 +73,7 @@ static bool texts_encode(struct embeddings_job *job, uint32_t index)
     return !code || api_error_from(&job->work.err, &cause);
 }
 
-static bool texts_prepare(struct embeddings_job *job)
+bool embeddings_texts_prepare(struct embeddings_job *job)
 {
     struct api_error *err = &job->work.err;
     struct error cause;
@@ -87,16 +91,23 @@ static bool texts_prepare(struct embeddings_job *job)
     return true;
 }
 
+float *embeddings_vectors(const struct embeddings_job *job, uint32_t *n_values)
+{
+    const uint32_t n_embd = embeddings_hyperparameters(job)->n_embd;
+    *n_values = job->request.dimensions ? job->request.dimensions : n_embd;
+    float *vectors = mem_new_array((size_t)job->n_texts * *n_values, sizeof *vectors);
+    for (uint32_t i = 0; i < job->n_texts && vectors; i++)
+        text_vector_scale(job->embeddings[i].item.sum, *n_values, vectors + (size_t)i * *n_values);
+    return vectors;
+}
+
 static void texts_write(struct embeddings_job *job)
 {
-    const uint32_t n = job->n_texts, n_embd = embeddings_hyperparameters(job)->n_embd,
-                   n_values = job->request.dimensions ? job->request.dimensions : n_embd;
-    float *vectors = mem_new_array((size_t)n * n_values, sizeof *vectors);
-    for (uint32_t i = 0; i < n && vectors; i++)
-        text_vector_scale(job->embeddings[i].item.sum, n_values, vectors + (size_t)i * n_values);
+    uint32_t n_values;
+    float *vectors = embeddings_vectors(job, &n_values);
     if (vectors)
-        response_embeddings(job->use.model->id, vectors, n, n_values, job->request.base64,
-                            job->prompt_tokens, &job->answer);
+        response_embeddings(job->use.model->id, vectors, job->n_texts, n_values,
+                            job->request.base64, job->prompt_tokens, &job->answer);
     else
         job->answer.failed = true;
     mem_free(vectors);
@@ -104,6 +115,7 @@ static void texts_write(struct embeddings_job *job)
 
 void embeddings_handle(struct exchange *exchange)
 {
-    static const struct embeddings_kind texts = {texts_parse, texts_prepare, texts_write};
+    static const struct embeddings_kind texts = {texts_parse, embeddings_texts_prepare,
+                                                 texts_write};
     embeddings_begin(exchange, &texts);
 }

@@ -106,23 +106,25 @@ bool server_encode_infill(const struct api_model *model, const struct prompt_inp
                           const struct text *suffix, struct token_list *out, struct api_error *err);
 
 /* The routes' handlers. */
-void completion_handle(struct exchange *exchange);       /* /v1/completions */
-void chat_completion_handle(struct exchange *exchange);  /* /v1/chat/completions */
-void anthropic_handle(struct exchange *exchange);        /* /v1/messages */
-void anthropic_count_handle(struct exchange *exchange);  /* /v1/messages/count_tokens */
-void ollama_chat_handle(struct exchange *exchange);      /* /api/chat */
-void ollama_generate_handle(struct exchange *exchange);  /* /api/generate */
-void ollama_tags_handle(struct exchange *exchange);      /* /api/tags */
-void ollama_ps_handle(struct exchange *exchange);        /* /api/ps */
-void ollama_show_handle(struct exchange *exchange);      /* /api/show */
-void ollama_version_handle(struct exchange *exchange);   /* /api/version */
-void ollama_missing_handle(struct exchange *exchange);   /* what it has not */
-void responses_handle(struct exchange *exchange);        /* /v1/responses */
-void llama_completion_handle(struct exchange *exchange); /* /completion */
-void llama_infill_handle(struct exchange *exchange);     /* /infill */
-void llama_template_handle(struct exchange *exchange);   /* /apply-template */
-void llama_props_handle(struct exchange *exchange);      /* /props */
-void llama_slots_handle(struct exchange *exchange);      /* /slots */
+void completion_handle(struct exchange *exchange);        /* /v1/completions */
+void chat_completion_handle(struct exchange *exchange);   /* /v1/chat/completions */
+void anthropic_handle(struct exchange *exchange);         /* /v1/messages */
+void anthropic_count_handle(struct exchange *exchange);   /* /v1/messages/count_tokens */
+void ollama_chat_handle(struct exchange *exchange);       /* /api/chat */
+void ollama_generate_handle(struct exchange *exchange);   /* /api/generate */
+void ollama_tags_handle(struct exchange *exchange);       /* /api/tags */
+void ollama_ps_handle(struct exchange *exchange);         /* /api/ps */
+void ollama_show_handle(struct exchange *exchange);       /* /api/show */
+void ollama_version_handle(struct exchange *exchange);    /* /api/version */
+void ollama_embed_handle(struct exchange *exchange);      /* /api/embed */
+void ollama_embeddings_handle(struct exchange *exchange); /* /api/embeddings */
+void ollama_missing_handle(struct exchange *exchange);    /* what it has not */
+void responses_handle(struct exchange *exchange);         /* /v1/responses */
+void llama_completion_handle(struct exchange *exchange);  /* /completion */
+void llama_infill_handle(struct exchange *exchange);      /* /infill */
+void llama_template_handle(struct exchange *exchange);    /* /apply-template */
+void llama_props_handle(struct exchange *exchange);       /* /props */
+void llama_slots_handle(struct exchange *exchange);       /* /slots */
 void embeddings_handle(struct exchange *exchange);
 void rerank_handle(struct exchange *exchange);
 void tokenize_handle(struct exchange *exchange);

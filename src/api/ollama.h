@@ -10,6 +10,9 @@ bool ollama_read_chat(struct completion *completion, const char *body, size_t si
 bool ollama_read_generate(struct completion *completion, const char *body, size_t size,
                           struct buffer *out, struct api_error *err);
 
+/* "model" of a request, which "name:latest" is another name of. */
+bool ollama_write_model(struct yyjson_val *root, struct buffer *out, struct api_error *err);
+
 enum { OLLAMA_TIME_BYTES = 40 };
 /* RFC 3339, as Ollama's clients read times. */
 void ollama_time(uint64_t seconds, char out[OLLAMA_TIME_BYTES]);

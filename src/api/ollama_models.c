@@ -128,8 +128,8 @@ void ollama_missing_handle(struct exchange *exchange)
 {
     struct api_error err;
     api_error_set(&err, 501, "invalid_request_error", "not_implemented",
-                  "%s is not supported: use /v1/embeddings for embeddings, and "
-                  "'medley place' to bring models to the cluster",
+                  "%s is not supported: 'medley pull' on the machine brings a model there, and "
+                  "'medley place' to the cluster",
                   exchange_path(exchange).data);
     exchange_fail(exchange, &err);
 }

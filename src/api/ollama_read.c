@@ -14,7 +14,7 @@ static yyjson_val *ollama_member(yyjson_val *object, const char *name)
 }
 
 /* "name:latest" is what Ollama calls "name". */
-static bool ollama_model(yyjson_val *root, struct buffer *out, struct api_error *err)
+bool ollama_write_model(yyjson_val *root, struct buffer *out, struct api_error *err)
 {
     static const char latest[] = ":latest";
     const size_t tail = sizeof latest - 1;
@@ -133,7 +133,8 @@ static bool ollama_settings(yyjson_val *root, struct buffer *out, struct api_err
     }
     dialect_member(out, "stream");
     buffer_text(out, yyjson_is_false(stream) ? "false" : "true");
-    return ollama_model(root, out, err) && ollama_think(ollama_member(root, "think"), out, err);
+    return ollama_write_model(root, out, err) &&
+           ollama_think(ollama_member(root, "think"), out, err);
 }
 
 /* ---- messages ---- */

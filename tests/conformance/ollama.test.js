@@ -91,7 +91,6 @@ test('errors are texts', async () => {
     assert.equal(got, status);
     assert.match(json.error, text);
   }
-  await assert.rejects(echoed.embed({ model: echo.model, input: 'x' }), /v1\/embeddings/);
   await assert.rejects(echoed.pull({ model: 'x' }), /not supported/);
 });
 
@@ -102,4 +101,23 @@ test('what a page of another origin, or no JSON, gets', async () => {
   assert.equal(typeof (await plain.json()).error, 'string');
   const large = JSON.stringify({ model: echo.model, messages: [{ role: 'user', content: 'x'.repeat(100000) }] });
   assert.equal((await post(echo.base, '/api/chat', large)).status, 400); // longer than the context, but it was read
+});
+
+test('vectors, of one text and of several', async () => {
+  const texts = ['a fox', 'a lantern'];
+  const several = await client.embed({ model: `${server.model}:latest`, input: texts, truncate: true });
+  assert.equal(several.model, server.model);
+  assert.equal(several.embeddings.length, 2);
+  assert.ok(several.prompt_eval_count > 0 && several.total_duration > 0);
+  const same = await server.client.embeddings.create({ model: server.model, input: texts, encoding_format: 'float' });
+  assert.deepEqual(several.embeddings, same.data.map(({ embedding }) => embedding));
+  const one = await client.embed({ model: server.model, input: texts[1] });
+  assert.deepEqual(one.embeddings, [several.embeddings[1]]);
+  const older = await client.embeddings({ model: server.model, prompt: texts[0] });
+  assert.deepEqual(older.embedding, several.embeddings[0]);
+  for (const body of [{ model: server.model }, { model: server.model, input: [[1]] }, { model: server.model, input: 'x', colour: 1 }]) {
+    const { status, json } = await post(server.base, '/api/embed', JSON.stringify(body));
+    assert.equal(status, 400);
+    assert.equal(typeof json.error, 'string');
+  }
 });

@@ -150,6 +150,10 @@ const ollama = {
   OllamaTags: answer({ models: list(answer(listed)) }),
   OllamaRunning: answer({ models: list(answer({ ...listed, expires_at: text, size_vram: count })) }),
   OllamaShowRequest: either(open(['model'], { model: text }), open(['name'], { name: text, model: { type: 'null' } })),
+  OllamaEmbedRequest: request({ model: text, input: either(text, list(text, { minItems: 1, maxItems: 256 })) },
+    { name: text, truncate: flag, options: anyObject, keep_alive: anything, dimensions: integer(1, 2 ** 32 - 1) }),
+  OllamaEmbed: answer({ model: text, embeddings: list(list(number)), total_duration: count, load_duration: count, prompt_eval_count: count }),
+  OllamaEmbeddingsRequest: request({ model: text, prompt: text }, { name: text, options: anyObject, keep_alive: anything }),
   OllamaShow: answer({ modelfile: text, parameters: text, template: text, details, model_info: anyObject, capabilities: list(text) }),
 };
 
@@ -192,7 +196,8 @@ export const routes = [
   { ...look, path: '/api/ps', summary: 'The models that are loaded', answer: json(ref('OllamaRunning')), error: 'OllamaError' },
   { ...look, path: '/api/version', summary: "Medley's version", answer: json(answer({ version: text })), error: 'OllamaError' },
   { ...look, method: 'post', path: '/api/show', summary: 'What a model can', body: ref('OllamaShowRequest'), answer: json(ref('OllamaShow')), error: 'OllamaError' },
-  { ...generate, path: '/api/embed', summary: 'Not there: /v1/embeddings has vectors', body: anyObject, error: 'OllamaError' },
+  { ...generate, path: '/api/embed', summary: 'A vector of each text', body: ref('OllamaEmbedRequest'), answer: json(ref('OllamaEmbed')), error: 'OllamaError' },
+  { ...generate, path: '/api/embeddings', summary: 'A vector of a text', body: ref('OllamaEmbeddingsRequest'), answer: json(answer({ embedding: list(number) })), error: 'OllamaError' },
   { method: 'post', scope: ['models'], path: '/api/pull', summary: 'Not there', body: anyObject, error: 'OllamaError' },
   { ...generate, path: '/completion', summary: 'How a prompt goes on', body: ref('LlamaCompletionRequest'), answer: streamed('LlamaCompletion', 'LlamaCompletion') },
   { ...generate, path: '/infill', summary: 'What stands between two texts', body: ref('InfillRequest'), answer: streamed('LlamaCompletion', 'LlamaCompletion') },
