@@ -101,6 +101,7 @@ static enum error_code reply_ask(const struct session *session, const struct tok
         .sampler = options->sampler,
         .stop_tokens = session->stop_tokens.ids,
         .n_stop_tokens = (uint32_t)session->stop_tokens.count,
+        .constraint = options->constraint,
     };
     struct generation generation;
     const unsigned interrupts_before = interrupts();

@@ -4,6 +4,8 @@
 #include "base/buffer.h"
 #include "cli/session.h"
 
+struct constraint;
+
 struct reply_options {
     struct sampler_params sampler;
     uint32_t n_predict; /* UINT32_MAX: until the model ends or the context is full */
@@ -12,6 +14,7 @@ struct reply_options {
      * left is read anew, so that nothing rests on what was dropped; `dropped` tells. Else the
      * answer ends there (FINISH_LENGTH). */
     bool context_shift;
+    struct constraint *constraint; /* what the answer must follow; NULL: nothing. Without shifts */
 };
 
 struct reply { /* a zeroed one is empty */

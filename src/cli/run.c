@@ -5,6 +5,7 @@
 #include "cli/remote.h"
 #include "gpu/gpu.h"
 #include "model/chat_template.h"
+#include "request/constraint.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ static const char usage[] =
 struct run_flags {
     struct session_flags session;
     struct reply_options reply;
-    const char *model, *prompt, *file, *system;
+    const char *model, *prompt, *file, *system, *grammar, *json_schema;
     bool raw, json;
 };
 
@@ -54,6 +55,15 @@ static const struct option_row answer_options[] = {
      .help = "at most this many tokens; 0 only reads the prompt (default: until the\n"
              "model ends or the context is full)",
      OPTION_U32(struct run_flags, reply.n_predict, 0, LIMIT_CONTEXT)},
+    {.name = "grammar",
+     .value = "FILE",
+     .help = "every answer is derived from the rule `root` of this GBNF grammar, from its first\n"
+             "token on (- is stdin)",
+     OPTION_TEXT(struct run_flags, grammar)},
+    {.name = "json-schema",
+     .value = "FILE",
+     .help = "every answer is JSON that is valid under this schema (- is stdin)",
+     OPTION_TEXT(struct run_flags, json_schema)},
     {.name = "context-shift",
      .help = "where the context is full, drop its older half, say so, and go on (default: the\n"
              "answer ends there)",
@@ -117,6 +127,21 @@ static bool cmd_run_parse(int argc, char **argv, struct run_flags *flags)
         command_misused(command, "--raw, --json and --context-shift need a prompt (-p or -f)");
         return false;
     }
+    if (flags->grammar && flags->json_schema) {
+        command_misused(command, "--grammar and --json-schema exclude each other");
+        return false;
+    }
+    const char *follows = flags->grammar ? flags->grammar : flags->json_schema;
+    if (follows && flags->file && strcmp(follows, "-") == 0 && strcmp(flags->file, "-") == 0) {
+        command_misused(command, "the prompt and the grammar cannot both be stdin");
+        return false;
+    }
+    if (follows && flags->reply.context_shift) {
+        command_misused(command,
+                        "--context-shift drops what a grammar has read: it excludes --grammar "
+                        "and --json-schema");
+        return false;
+    }
     struct error err;
     if (sampler_check(&flags->reply.sampler, LIMIT_VOCAB, &err)) {
         command_misused(command, "%s", err.text);
@@ -144,6 +169,25 @@ static enum error_code cmd_run_read_file(const char *path, struct buffer *out, s
         return error_set(err, ERROR_IO, "cannot read %s", path);
     return out->failed ? error_set(err, ERROR_NO_MEMORY, "not enough memory for %s", path)
                        : ERROR_NONE;
+}
+
+/* The grammar that answers follow, if one is wanted. */
+static enum error_code cmd_run_read_grammar(struct run_flags *flags, struct error *err)
+{
+    const char *path = flags->grammar ? flags->grammar : flags->json_schema;
+    struct buffer text = {0};
+    if (!path)
+        return ERROR_NONE;
+    enum error_code code = cmd_run_read_file(path, &text, err);
+    const struct grammar_source source = {.kind =
+                                              flags->grammar ? GRAMMAR_GBNF : GRAMMAR_JSON_SCHEMA,
+                                          .text = text.data ? text.data : "",
+                                          .size = text.size};
+    struct error cause;
+    if (!code && constraint_open(&source, &flags->reply.constraint, &cause))
+        code = error_set(err, cause.code, "%s: %s", path, cause.text);
+    buffer_deinit(&text);
+    return code;
 }
 
 /* The prompt as tokens: through the chat template where there is one and it is wanted. */
@@ -292,6 +336,8 @@ static int cmd_run_run(int argc, char **argv)
     struct session session = {0};
     enum error_code code = flags.file ? cmd_run_read_file(flags.file, &text, &err) : ERROR_NONE;
     if (!code)
+        code = cmd_run_read_grammar(&flags, &err);
+    if (!code)
         code = open_session(&flags, &session, &err);
     int status = EXIT_OK;
     if (!code && (flags.prompt || flags.file))
@@ -300,6 +346,7 @@ static int cmd_run_run(int argc, char **argv)
     else if (!code)
         status = cmd_run_talk(&session, &flags);
     session_close(&session);
+    constraint_release(flags.reply.constraint);
     buffer_deinit(&text);
     return code ? command_fail(&command_run, &err) : status;
 }
