@@ -128,8 +128,8 @@ static bool llama_is_of_infill(yyjson_val *key)
            yyjson_equals_str(key, "input_extra") || yyjson_equals_str(key, "prompt");
 }
 
-static bool llama_read_infill(struct completion *completion, const char *body, size_t size,
-                              struct buffer *out, struct api_error *err)
+bool llama_read_infill(struct completion *completion, const char *body, size_t size,
+                       struct buffer *out, struct api_error *err)
 {
     size_t index, max;
     yyjson_val *key, *value;

@@ -18,7 +18,10 @@ bool ollama_write_model(yyjson_val *root, struct buffer *out, struct api_error *
 {
     static const char latest[] = ":latest";
     const size_t tail = sizeof latest - 1;
+    static const struct dialect_field types[] = {{"name", DIALECT_TEXT}, {0}};
     yyjson_val *model = ollama_member(root, "model");
+    if (!dialect_check_types(root, "", types, err))
+        return false;
     model = model ? model : ollama_member(root, "name");
     if (!yyjson_is_str(model))
         return api_error_field(err, "model", "you must provide 'model'");
@@ -114,13 +117,8 @@ static bool ollama_settings(yyjson_val *root, struct buffer *out, struct api_err
     yyjson_val *key, *value, *options = ollama_member(root, "options");
     yyjson_val *stream = ollama_member(root, "stream"), *format = ollama_member(root, "format");
     static const struct dialect_field types[] = {
-        {"stream", DIALECT_FLAG},
-        {"raw", DIALECT_FLAG},
-        {"system", DIALECT_TEXT},
-        {"images", DIALECT_ARRAY},
-        {"name", DIALECT_TEXT},
-        {"suffix", DIALECT_TEXT},
-        {0},
+        {"stream", DIALECT_FLAG},  {"raw", DIALECT_FLAG},    {"system", DIALECT_TEXT},
+        {"images", DIALECT_ARRAY}, {"suffix", DIALECT_TEXT}, {0},
     };
     if (!dialect_check_types(root, "", types, err) || !ollama_format(format, out, err))
         return false;

@@ -17,7 +17,7 @@ typedef bool (*dialect_reader)(struct completion *completion, const char *body, 
 
 static const dialect_reader readers[] = {
     anthropic_read, anthropic_read_count, ollama_read_chat, ollama_read_generate,
-    NULL,           responses_read,       llama_read};
+    NULL,           responses_read,       llama_read,       llama_read_infill};
 
 static void read_request(enum generation_kind kind, const char *body, size_t size, bool translated)
 {
@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     const dialect_reader reader = readers[data[0] % (sizeof readers / sizeof *readers)];
     const char *body = (const char *)data + 1;
-    if (reader == llama_read)
+    if (reader == llama_read || reader == llama_read_infill)
         completion.kind = GENERATION_COMPLETION;
     if (!reader)
         read_request(GENERATION_CHAT, body, size - 1, false);
