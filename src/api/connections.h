@@ -16,7 +16,11 @@
 #include <stdint.h>
 
 struct exchange;
+struct greeter;
 struct lws;
+struct rpc_connection;
+
+enum { CONNECTION_ADDRESS_MAX = 64 };
 
 struct connection {
     struct connection *next, *before;
@@ -26,6 +30,10 @@ struct connection {
     struct lws *wsi;     /* NULL: not adopted yet, or never */
     enum { CONNECTION_NEW, CONNECTION_UNBORN, CONNECTION_OVER } unadopted; /* where there is none */
     struct exchange *exchange;                                             /* NULL: between two */
+    struct greeter *greeter;              /* it is not known yet what it speaks … */
+    struct rpc_connection *rpc;           /* … or it speaks gRPC; else both are NULL */
+    bool is_inner;                        /* a call's, within this process (rpc_way.h) */
+    char arrived[CONNECTION_ADDRESS_MAX]; /* of the last two: at which address it came in */
 };
 
 struct connections {

@@ -79,20 +79,15 @@ struct text exchange_last_event_id(const struct exchange *exchange)
     return (struct text){id, strlen(id)};
 }
 
-static struct api_client client_of_peer(struct lws *wsi)
-{
-    char address[64] = "";
-    return api_client_of_address(lws_get_peer_simple(wsi, address, sizeof address));
-}
-
-struct exchange *exchange_new(struct api_server *server, struct lws *wsi)
+struct exchange *exchange_new(struct api_server *server, struct connection *connection)
 {
     struct exchange *exchange = mem_new(sizeof *exchange);
     if (!exchange)
         return NULL;
     exchange->server = server;
-    exchange->wsi = wsi;
-    exchange->client = client_of_peer(wsi);
+    exchange->wsi = connection->wsi;
+    exchange->connection = connection;
+    exchange->client = connection->client;
     exchange->started_ns = exchange->moved_ns = clock_now_ns();
     exchange->next = server->exchanges;
     if (exchange->next)

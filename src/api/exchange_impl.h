@@ -105,7 +105,7 @@ void exchange_end_waiting(struct exchange *exchange); /* nothing is said while n
 void exchange_write_head(struct exchange *exchange, const char *content_type, uint64_t length);
 
 /* server.c's callbacks. A false return means: close the connection. */
-struct exchange *exchange_new(struct api_server *server, struct lws *wsi);
+struct exchange *exchange_new(struct api_server *server, struct connection *connection);
 void exchange_receive(struct exchange *exchange, const char *bytes, size_t size);
 void exchange_ready(struct exchange *exchange); /* the body is complete */
 bool exchange_writable(struct exchange *exchange, bool *over);

@@ -23,6 +23,7 @@ struct lws;
 struct lws_context;
 struct loop_watch;
 struct preparer;
+struct rpc;
 struct response_store;
 struct server_tls;
 struct traces;
@@ -63,6 +64,9 @@ struct api_server {
     void (*stopped)(void *arg);
     void *stopped_arg;
     bool closing; /* the context is being destroyed */
+    void *uv_loop;
+    struct rpc *rpc;
+    uint32_t n_ways; /* of calls of gRPC to the API */
     struct lws_context *lws;
     struct server_timer *timer;
     struct server_tls *tls;                      /* NULL: plain HTTP */

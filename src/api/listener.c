@@ -2,6 +2,8 @@
 
 #include "api/connections.h"
 #include "api/exchange_impl.h"
+#include "api/greeter.h"
+#include "api/rpc.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -96,11 +98,17 @@ void listener_close_connection(struct api_server *server, struct connection *vic
     struct lws *wsi = victim->wsi;
     struct exchange *exchange = victim->exchange;
     server->metrics.connections_closed++;
-    lws_set_opaque_user_data(wsi, NULL);
+    if (victim->greeter)
+        greeter_close(victim->greeter);
+    if (victim->rpc)
+        rpc_close(victim->rpc);
+    if (wsi)
+        lws_set_opaque_user_data(wsi, NULL);
     if (exchange)
         exchange_free(exchange);
     listener_forget(server, victim);
-    lws_set_timeout(wsi, PENDING_TIMEOUT_CLOSE_ACK, LWS_TO_KILL_SYNC);
+    if (wsi)
+        lws_set_timeout(wsi, PENDING_TIMEOUT_CLOSE_ACK, LWS_TO_KILL_SYNC);
 }
 
 /* False: there is none for `client`. */
@@ -158,32 +166,81 @@ void listener_on_unborn_end(struct api_server *server, struct connection *connec
     mem_free(connection);
 }
 
-/* Takes the descriptor. */
-static void listener_adopt(struct api_server *server, int fd, const struct api_client *client)
+/* NULL: no memory. */
+static struct connection *listener_add(struct api_server *server, const struct api_client *client)
 {
     struct connection *connection = mem_new(sizeof *connection);
-    if (!connection) {
-        close(fd);
-        return;
-    }
+    if (!connection)
+        return NULL;
     connection->client = *client;
     connection->head_by_ns = clock_now_ns() + EXCHANGE_HEAD_S * UINT64_C(1000000000);
     connections_add(&server->connections, connection);
     server->metrics.connections = server->connections.n;
+    return connection;
+}
+
+/* Takes the descriptor. */
+static void listener_adopt(struct api_server *server, int fd, const struct api_client *client)
+{
+    struct connection *connection = listener_add(server, client);
+    if (!connection) {
+        close(fd);
+        return;
+    }
+    listener_set_options(fd);
+    connection->greeter = greeter_open(server, connection, fd);
+    if (!connection->greeter)
+        listener_forget(server, connection);
+}
+
+/* Where libwebsockets does not take it, its callback ends the connection. */
+static bool listener_give(struct api_server *server, struct connection *connection, int fd)
+{
     lws_adopt_desc_t adopted = {.vh = lws_get_vhost_by_name(server->lws, "api"),
-                                .type = LWS_ADOPT_SOCKET | LWS_ADOPT_HTTP | LWS_ADOPT_ALLOW_SSL,
+                                .type = LWS_ADOPT_SOCKET | LWS_ADOPT_HTTP |
+                                        (connection->is_inner ? 0 : LWS_ADOPT_ALLOW_SSL),
                                 .fd.sockfd = fd,
                                 .opaque = connection};
-    listener_set_options(fd);
     connection->wsi = lws_adopt_descriptor_vhost_via_info(&adopted);
     if (connection->wsi)
-        return;
+        return true;
     connections_remove(&server->connections, connection);
     server->metrics.connections = server->connections.n;
     if (connection->unadopted == CONNECTION_OVER)
         mem_free(connection);
     else
         listener_keep_unborn(server->listener, connection);
+    return false;
+}
+
+void listener_hand_on(struct api_server *server, struct connection *connection, int fd)
+{
+    listener_give(server, connection, fd);
+}
+
+enum error_code listener_take_inner(struct api_server *server, int fd,
+                                    const struct connection *outer, struct error *err)
+{
+    struct connection *victim;
+    enum connections_room room =
+        connections_room_for(&server->connections, &outer->client, &victim);
+    if (room == CONNECTIONS_CLOSE_ONE && !victim->rpc) { /* which may be the one of this call */
+        listener_close_connection(server, victim);
+        room = CONNECTIONS_ROOM;
+    }
+    struct connection *connection =
+        room == CONNECTIONS_ROOM ? listener_add(server, &outer->client) : NULL;
+    if (!connection) {
+        close(fd);
+        return error_set(err, ERROR_BUSY,
+                         "too many of your requests are under way (limit client-connections): "
+                         "wait for one to end");
+    }
+    connection->is_inner = true;
+    memcpy(connection->arrived, outer->arrived, sizeof connection->arrived);
+    return listener_give(server, connection, fd)
+               ? ERROR_NONE
+               : error_set(err, ERROR_NO_MEMORY, "not enough memory for the call");
 }
 
 /* In plain text alone: over TLS an answer would cost the handshake that is being saved. What the

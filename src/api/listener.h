@@ -28,5 +28,11 @@ void listener_on_unborn_end(struct api_server *server, struct connection *connec
 void listener_forget(struct api_server *server, struct connection *connection);
 /* Ends it and its exchange at once. Not from one of its own callbacks. */
 void listener_close_connection(struct api_server *server, struct connection *victim);
+/* A connection that speaks HTTP/1.1: to libwebsockets. Takes the descriptor. */
+void listener_hand_on(struct api_server *server, struct connection *connection, int fd);
+/* The end of a call of gRPC that came by `outer`: one more connection of its client. Takes the
+ * descriptor in any case. ERROR_BUSY: there is no room. */
+enum error_code listener_take_inner(struct api_server *server, int fd,
+                                    const struct connection *outer, struct error *err);
 /* It is busy, or waits for its client. */
 void listener_set_busy(struct api_server *server, struct connection *connection, bool busy);

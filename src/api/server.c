@@ -6,6 +6,7 @@
 #include "api/loop_watch.h"
 #include "api/preparer.h"
 #include "api/responses.h"
+#include "api/rpc.h"
 #include "api/server_lws.h"
 #include "api/server_tls.h"
 #include "api/traces.h"
@@ -192,6 +193,7 @@ static void server_free(struct api_server *server)
     mem_free(server->scratch);
     mem_free(server->timer);
     listener_free(server);
+    rpc_free(server->rpc);
     server_tls_close(server->tls);
     mem_free(server->token_timer);
     mem_free(server->record_timer);
@@ -295,7 +297,9 @@ static enum error_code server_init(struct api_server *server, const struct api_o
                  server->host);
     server->memory.limit = server->limits.memory;
     access_kept_open(&server->kept, options->tls.state_folder, server->access, server_wall_ms());
-    code = server_init_gate(server, options, listened.host, err);
+    code = rpc_open(server, &server->rpc, err);
+    if (!code)
+        code = server_init_gate(server, options, listened.host, err);
     return code ? code : preparer_open(&server->limits, &server->preparer, err);
 }
 
@@ -306,6 +310,7 @@ enum error_code api_server_open(void *uv_loop, const struct api_options *options
     struct api_server *server = mem_new(sizeof *server);
     if (!server)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the server");
+    server->uv_loop = uv_loop;
     enum error_code code = server_init(server, options, &fd, err);
     if (!code && options->traces_url)
         code = traces_open(options->traces_url, options->name, &server->traces, err);
@@ -362,6 +367,7 @@ void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void
     server->stopped_arg = arg;
     live_end_all(server);
     bridge_end_all(server);
+    rpc_stop_all(server);
     watch_again(server);
     lws_cancel_service(
         server->lws); /* a timer set outside of its callbacks is seen at the next event */
@@ -373,6 +379,7 @@ void api_server_close(struct api_server *server)
 {
     assert(!server->n_jobs);
     inbox_silence(&server->inbox);
+    rpc_close_all(server);
     lws_sul_cancel(&server->timer->entry);
     listener_stop(server);
     loop_watch_close(server->loop_watch);

@@ -116,7 +116,9 @@ static void copy_head(const struct exchange *exchange, bool body_assumed, struct
         copy_token(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH, copy->length, sizeof copy->length);
     head->encoding =
         copy_token(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING, copy->encoding, sizeof copy->encoding);
-    head->arrived = copy_arrived(wsi, copy->arrived, sizeof copy->arrived);
+    head->arrived = exchange->connection->is_inner
+                        ? exchange->connection->arrived
+                        : copy_arrived(wsi, copy->arrived, sizeof copy->arrived);
 }
 
 /* Whose page it comes from, and whether it brings JSON. */
@@ -279,9 +281,8 @@ static struct exchange *server_lws_begin_exchange(struct api_server *server,
                                                   struct connection *connection)
 {
     assert(!connection->exchange);
-    connection->exchange = exchange_new(server, connection->wsi);
+    connection->exchange = exchange_new(server, connection);
     if (connection->exchange) {
-        connection->exchange->connection = connection;
         connection->head_by_ns = 0;
         listener_set_busy(server, connection, false);
     }

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "trust/handshake_rate.h"
+#include "trust/tls_stream.h"
 
 #include <libwebsockets.h>
 
@@ -104,6 +105,13 @@ bool server_tls_set_up(struct server_tls *tls, void *ssl_context)
     return false;
 }
 
+enum error_code server_tls_accept_rpc(struct server_tls *tls, struct tls_acceptor **out,
+                                      struct error *err)
+{
+    *out = NULL;
+    return tls ? tls_acceptor_open(&tls->keeper.pair, &tls->rate, "h2", out, err) : ERROR_NONE;
+}
+
 static void server_tls_on_timer(lws_sorted_usec_list_t *timer)
 {
     struct server_tls *tls = (struct server_tls *)timer;
@@ -143,7 +151,7 @@ bool server_tls_check(const struct server_tls *tls, const struct exchange *excha
                       struct api_error *err)
 {
     char host[256] = "";
-    if (!tls || lws_is_ssl(exchange->wsi))
+    if (!tls || lws_is_ssl(exchange->wsi) || exchange->connection->is_inner)
         return true;
     lws_hdr_copy(exchange->wsi, host, sizeof host, WSI_TOKEN_HOST);
     return api_error_set(err, 400, "invalid_request_error", "tls_required",

@@ -3,7 +3,8 @@
  * On an address that other machines reach it does unless `--tls off` says otherwise; on the
  * loopback, where nobody can listen in, only if it is asked to. libwebsockets speaks TLS through
  * OpenSSL on the loop; trust/tls_pair.h makes its settings, trust/pair_keeper.h its certificate.
- * HTTP/1.1 is all that it offers (ALPN): see docs/SECURITY.md for why not HTTP/2. */
+ * HTTP/1.1 is all that it offers (ALPN): see docs/SECURITY.md for why not HTTP/2. gRPC's
+ * connections, which speak nothing else, have the same certificate (rpc.h). */
 #pragma once
 
 #include "api/errors.h"
@@ -13,6 +14,7 @@ struct exchange;
 struct lws_context;
 struct lws_context_creation_info;
 struct server_tls;
+struct tls_acceptor;
 
 /* *out is NULL, without an error, where the server shall not speak TLS. `host` is numeric;
  * `more_names`, ended by NULL, are for the certificate, too. Both outlive it. ERROR_INVALID:
@@ -26,6 +28,9 @@ void server_tls_close(struct server_tls *tls); /* after the context is destroyed
 void server_tls_describe(const struct server_tls *tls, struct lws_context_creation_info *info);
 /* libwebsockets has made its SSL_CTX. False: it is not to listen. */
 bool server_tls_set_up(struct server_tls *tls, void *ssl_context);
+/* For connections with gRPC. *out is NULL, without an error, where tls is. */
+enum error_code server_tls_accept_rpc(struct server_tls *tls, struct tls_acceptor **out,
+                                      struct error *err);
 /* From now on looks after the certificate; until server_tls_end(). */
 void server_tls_begin(struct server_tls *tls, struct lws_context *lws);
 void server_tls_reload(struct server_tls *tls);
