@@ -16,14 +16,14 @@ import tempfile
 
 # Which rooms may include a library's headers. tests/, tools/ and bench/ may include any.
 LIBRARIES = [
-    (r"uv\.h|uv/.*", {"agreement", "api", "hosting", "join", "mesh", "node", "public"}),
-    (r"medley/.*\.h", {"public"}),
+    (r"uv\.h|uv/.*", {"agreement", "api", "client", "hosting", "join", "mesh", "node", "public"}),
+    (r"medley/.*\.h", {"client", "public"}),
     (r"ggml.*\.h|gguf\.h", {"engine", "gpu", "model"}),
     (r"libwebsockets.*", {"api"}),
     (r"nghttp2/.*", {"grpc"}),
-    (r"curl/.*", {"hub", "post"}),
-    (r"yyjson\.h", {"api", "base", "cli", "clusterfile", "gpu", "grammar", "grpc", "hub",
-                     "library", "node", "report", "tools"}),
+    (r"curl/.*", {"client", "hub", "post"}),
+    (r"yyjson\.h", {"api", "base", "cli", "client", "clusterfile", "gpu", "grammar", "grpc",
+                     "hub", "library", "node", "report", "tools"}),
     (r"zlib\.h", {"api"}),
     (r"quickjs.*|.*/quickjs.*\.h", {"model"}),
     (r"pcre2\.h", {"model"}),
