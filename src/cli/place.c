@@ -7,6 +7,7 @@
 #include "cli/placing_watch.h"
 #include "cli/rope_option.h"
 #include "cli/stages.h"
+#include "hub/hub_name.h"
 #include "placement/score.h"
 #include "plan/plan_model.h"
 
@@ -19,9 +20,10 @@ static const char usage[] =
     "                    [--goal GOAL] [--precision TYPE] [--idle S] [options] [--json]\n"
     "\n"
     "Places a model on the machines of the cluster, as medley plan forecasts it, loads it there,\n"
-    "and says where it is. MODEL is a .gguf file or the name of a model that the cluster knows\n"
-    "(medley status). Without this command, the first request places a model, and it is unloaded\n"
-    "when nobody has asked it for half an hour.\n"
+    "and says where it is. MODEL is a .gguf file, the name of a model that the cluster knows\n"
+    "(medley status), or a hub's, such as hf:ORG/REPO:Q4_K_M: then each machine fetches the parts\n"
+    "that it will hold, all at once (medley help pull lists the names). Without this command, the\n"
+    "first request places a model, and it is unloaded when nobody has asked it for half an hour.\n"
     "\n"
     "A model that is there already keeps what was asked for before, until medley unload; options\n"
     "that differ place it anew.\n"
@@ -48,7 +50,8 @@ static const char usage[] =
     "                   such as memory=60,compute=10 (docs/planning.md)\n"
     "  --time-limit S   of that search, in seconds, 60 at most (default 5, and a placement at\n"
     "                   most 2 % slower than the best can be ends it)\n" ROPE_HELP
-    "  --json           for programs: the node's last answer\n";
+    "  --json           for programs: the node's last answer, and before it a line for each look\n"
+    "                   while a hub's model is fetched\n";
 
 // clang-format off: one a line, so that two additions do not meet
 enum {
@@ -219,6 +222,22 @@ static enum error_code cmd_place_print(yyjson_doc *doc, bool says_context, struc
     return code;
 }
 
+/* The cluster fetches a hub's model together where it can; else this machine pulls it. */
+static enum error_code cmd_place_ask(struct placing_request *request, char model[PATH_MAX],
+                                     yyjson_doc **doc, struct error *err)
+{
+    const char *word = request->model;
+    if (hub_name_is_one(word)) {
+        const enum error_code code = placing_watch(request, doc, err);
+        if (code != ERROR_UNSUPPORTED)
+            return code;
+        fprintf(stderr, "the cluster cannot fetch it together: %s; pulling it here\n", err->text);
+    }
+    const enum error_code code = model_word(word, model, err);
+    request->model = model;
+    return code ? code : placing_watch(request, doc, err);
+}
+
 static int cmd_place_run(int argc, char **argv)
 {
     struct place_args args = {.request = {.context = UINT32_MAX,
@@ -231,10 +250,8 @@ static int cmd_place_run(int argc, char **argv)
     yyjson_doc *doc = NULL;
     if (!cmd_place_parse(argc, argv, &args))
         return EXIT_USAGE;
-    enum error_code code = model_word(args.request.model, model, &err);
-    args.request.model = model;
-    if (!code)
-        code = placing_watch(&args.request, &doc, &err);
+    args.request.json = args.json;
+    enum error_code code = cmd_place_ask(&args.request, model, &doc, &err);
     if (!code)
         code = args.json ? answer_print_json(doc, false, &err)
                          : cmd_place_print(doc, args.request.context == UINT32_MAX, &err);

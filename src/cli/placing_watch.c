@@ -25,10 +25,23 @@ static enum error_code placing_watch_say(yyjson_val *root, struct buffer *last, 
     return code;
 }
 
-static enum error_code placing_watch_poll(struct daemon_client *client, yyjson_doc **out,
+static enum error_code placing_watch_line(yyjson_val *root, struct gather_bar *bar,
+                                          struct buffer *last, struct error *err)
+{
+    const char *why = yyjson_get_str(yyjson_obj_get(root, "pull"));
+    if (why)
+        return error_set(err, ERROR_UNSUPPORTED, "%s", why);
+    if (yyjson_obj_get(root, "gathering"))
+        return gather_bar_show(bar, root, err);
+    gather_bar_end(bar);
+    return placing_watch_say(root, last, err);
+}
+
+static enum error_code placing_watch_poll(struct daemon_client *client, bool json, yyjson_doc **out,
                                           struct error *err)
 {
     struct buffer last = {0};
+    struct gather_bar bar = {.json = json};
     enum error_code code;
     do {
         yyjson_doc *doc;
@@ -36,10 +49,11 @@ static enum error_code placing_watch_poll(struct daemon_client *client, yyjson_d
         if (!code && yyjson_obj_get(yyjson_doc_get_root(doc), "ready"))
             *out = doc;
         else if (!code)
-            code = placing_watch_say(yyjson_doc_get_root(doc), &last, err);
+            code = placing_watch_line(yyjson_doc_get_root(doc), &bar, &last, err);
         if (!*out)
             yyjson_doc_free(doc);
     } while (!code && !*out);
+    gather_bar_end(&bar);
     buffer_deinit(&last);
     return code;
 }
@@ -82,7 +96,7 @@ enum error_code placing_watch(const struct placing_request *request, yyjson_doc 
         placing_watch_put_rope(question, &request->rope);
     code = daemon_client_send(client, question, err);
     if (!code)
-        code = placing_watch_poll(client, out, err);
+        code = placing_watch_poll(client, request->json, out, err);
     daemon_client_close(client);
     return code;
 }

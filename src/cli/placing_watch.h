@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cli/daemon.h"
+#include "cli/gather_bar.h"
 #include "model/rope_stretch.h"
 
 struct placing_request {
@@ -15,9 +16,11 @@ struct placing_request {
     const char *weights_memory, *score_weights; /* the same */
     uint32_t limit_s;                           /* as context */
     struct rope_stretch rope;                   /* zeroed: the same */
+    bool json; /* how a gathering goes is said on stdout (gather_bar.h) */
 };
 
 /* The last line of the answer, which has "ready"; what goes on until then is said on stderr where
- * that is a terminal. The connection ends with it. */
+ * that is a terminal. The connection ends with it. ERROR_UNSUPPORTED: the model's name is a hub's,
+ * and the cluster cannot fetch it together: pull it, and place the file. */
 enum error_code placing_watch(const struct placing_request *request, yyjson_doc **out,
                               struct error *err);

@@ -109,6 +109,13 @@ static bool http_set_headers(const struct http_get *get)
             http_add_header(get->headers, "Authorization", bearer));
 }
 
+static int http_on_progress(void *stop, curl_off_t all_down, curl_off_t down, curl_off_t all_up,
+                            curl_off_t up)
+{
+    (void)all_down, (void)down, (void)all_up, (void)up;
+    return atomic_load((const atomic_bool *)stop);
+}
+
 enum error_code http_prepare(CURL *curl, const struct http_get *get, struct error *err)
 {
     char range[64];
@@ -143,6 +150,11 @@ enum error_code http_prepare(CURL *curl, const struct http_get *get, struct erro
     HTTP_SET(CURLOPT_HEADERFUNCTION, http_on_header);
     HTTP_SET(CURLOPT_HEADERDATA, get->head);
     HTTP_SET(CURLOPT_ERRORBUFFER, get->problem);
+    if (get->place->stop) {
+        HTTP_SET(CURLOPT_XFERINFOFUNCTION, http_on_progress);
+        HTTP_SET(CURLOPT_XFERINFODATA, (void *)(uintptr_t)get->place->stop);
+        HTTP_SET(CURLOPT_NOPROGRESS, 0L);
+    }
     snprintf(range, sizeof range, "%llu-%llu", (unsigned long long)get->from,
              (unsigned long long)get->to - 1);
     if (get->to > get->from)
@@ -167,6 +179,7 @@ enum http_outcome http_judge(CURLcode code, long status)
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_TOO_MANY_REDIRECTS:
+    case CURLE_ABORTED_BY_CALLBACK:
         return HTTP_HOPELESS;
     default:
         return HTTP_AGAIN;
@@ -238,10 +251,16 @@ static size_t http_on_text(char *bytes, size_t size, size_t count, void *arg)
     return room->out->failed ? 0 : n;
 }
 
-static void http_sleep_ms(uint32_t ms)
+enum { HTTP_SLEEP_MS = 100 };
+
+static void http_sleep_ms(uint32_t ms, const atomic_bool *stop)
 {
-    const struct timespec pause = {ms / 1000, (long)(ms % 1000) * 1000000};
-    nanosleep(&pause, NULL);
+    while (ms && !(stop && atomic_load(stop))) {
+        const uint32_t piece = ms < HTTP_SLEEP_MS ? ms : HTTP_SLEEP_MS;
+        const struct timespec pause = {0, (long)piece * 1000000};
+        nanosleep(&pause, NULL);
+        ms -= piece;
+    }
 }
 
 static enum error_code http_text_once(CURL *curl, const struct http_get *get, const char *what,
@@ -287,7 +306,7 @@ enum error_code http_text(const char *url, const struct http_place *place, const
         if (outcome == HTTP_AGAIN && attempt == HTTP_ATTEMPTS)
             break;
         if (outcome == HTTP_AGAIN)
-            http_sleep_ms(http_pause_ms(attempt, get.head->retry_after_s));
+            http_sleep_ms(http_pause_ms(attempt, get.head->retry_after_s), place->stop);
     }
     curl_easy_cleanup(curl);
     return code;

@@ -16,6 +16,7 @@
 
 #include <curl/curl.h>
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -48,6 +49,8 @@ void http_head_line(struct http_head *head, const char *line, size_t size);
 struct http_place {         /* a server */
     char token[HTTP_TOKEN]; /* "": none */
     bool plain;             /* http:// is wanted */
+    /* Any thread sets it: what is under way ends soon, and nothing more is asked. NULL: never. */
+    const atomic_bool *stop;
 };
 
 /* HTTPS, or HTTP where that is all right. ERROR_INVALID says why not. */

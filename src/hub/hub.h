@@ -12,7 +12,7 @@
 #pragma once
 
 #include "hub/http.h"
-#include "hub/pull.h"
+#include "hub/pull_some.h"
 #include "hub/quant.h"
 #include "hub/shelf.h"
 
@@ -21,6 +21,7 @@ struct hub_settings { /* zeroed: as usual */
     const char *sha256; /* that the one file has to have */
     bool allow_http;
     uint32_t connections;
+    const atomic_bool *stop; /* http.h; NULL: never */
 };
 
 struct hub_list {
@@ -48,6 +49,13 @@ struct hub_got {
 enum error_code hub_pull(const struct hub_list *list, uint32_t model,
                          const struct pull_watch *watch, char path[PATH_MAX], struct hub_got *out,
                          struct error *err);
+
+/* Pieces of a model's one file, as pull_some() says; path: where it would be. ERROR_UNSUPPORTED:
+ * the model has several files, or the hub gives no SHA-256 of it. */
+enum error_code hub_one_file(const struct hub_list *list, uint32_t model,
+                             const struct hub_file **out, char path[PATH_MAX], struct error *err);
+enum error_code hub_pull_some(const struct hub_list *list, uint32_t model, struct pull_wish *wish,
+                              struct error *err);
 
 /* The headers alone, as files of full size that take little of a temporary folder (TMPDIR): a model
  * that can be opened and planned for (model/model.h), but not run. */

@@ -41,6 +41,7 @@ static enum error_code hub_place(struct hub_list *list, struct error *err)
     const struct hub_name *name = &list->name;
     const char *said = NULL;
     list->place.plain = list->settings.allow_http;
+    list->place.stop = list->settings.stop;
     switch (name->kind) {
     case HUB_HF:
         said = getenv("HF_ENDPOINT");

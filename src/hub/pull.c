@@ -68,8 +68,7 @@ static enum error_code pull_ask(struct pull *pull, struct http_head *head, struc
     return code ? err->code : ERROR_NONE;
 }
 
-/* Fills the state with what the server and the hub say of the file. */
-static enum error_code pull_learn(struct pull *pull, struct error *err)
+enum error_code pull_learn(struct pull *pull, struct error *err)
 {
     struct http_head head;
     const struct pull_order *order = pull->order;
@@ -278,7 +277,7 @@ static enum error_code pull_all(struct pull *pull, struct pull_result *out, stru
     return code;
 }
 
-static void pull_free(struct pull *pull)
+void pull_free(struct pull *pull)
 {
     for (uint32_t i = 0; i < PULL_CONNECTIONS_MAX; i++) {
         pull_stream_stop(&pull->streams[i]);

@@ -6,6 +6,7 @@
 #include "hub/pull_disk.h"
 #include "hub/pull_hash.h"
 #include "hub/pull_schedule.h"
+#include "hub/pull_some.h"
 
 enum pull_flaw {
     PULL_NO_FLAW,
@@ -32,9 +33,11 @@ struct pull_stream {
 struct pull {
     const struct pull_order *order;
     const struct pull_watch *watch;
+    struct pull_wish *wish; /* NULL: all of the file is wanted */
     struct pull_state state;
     struct pull_disk disk;
     bool asked[PULL_PIECES];
+    bool skipped[PULL_PIECES]; /* with a wish: asked for, or not wanted */
     bool has_ranges;
     char direct[HTTP_URL]; /* where a redirect led, without token; "": nowhere else */
     CURLM *multi;
@@ -55,6 +58,10 @@ enum error_code pull_stream_start(struct pull_stream *stream, const struct pull_
                                   struct error *err);
 void pull_stream_stop(struct pull_stream *stream); /* not busy: fine */
 
-/* pull_run.c: until all pieces are here. */
+/* pull.c: what the server and the hub say of the file, into the state. */
+enum error_code pull_learn(struct pull *pull, struct error *err);
+void pull_free(struct pull *pull);
+
+/* pull_run.c: until all pieces are here; with a wish, until it is to stop. */
 enum error_code pull_run(struct pull *pull, struct error *err);
 void pull_report(struct pull *pull, uint64_t done, bool is_checking);

@@ -31,6 +31,33 @@ void pull_report(struct pull *pull, uint64_t done, bool is_checking)
                                            .is_checking = is_checking};
     if (pull->watch && pull->watch->each)
         pull->watch->each(pull->watch->arg, &progress);
+    if (pull->wish)
+        pull->wish->each(pull->wish->arg, &pull->state, pull->bytes_per_s);
+}
+
+/* With a wish, spans are short: what is not asked for yet may be given to somebody else. */
+static bool pull_run_next(struct pull *pull, struct pull_span *out)
+{
+    const struct pull_state *state = &pull->state;
+    const bool *asked = pull->asked;
+    if (pull->wish) {
+        for (uint32_t i = 0; i < state->n_pieces; i++)
+            pull->skipped[i] = pull->asked[i] || !atomic_load(&pull->wish->wanted[i]);
+        asked = pull->skipped;
+    }
+    if (!pull_span_next(state, asked, pull->n_streams, out))
+        return false;
+    while (pull->wish && out->end - out->first > 1 && out->to - out->from > PULL_WISH_SPAN_BYTES) {
+        out->end--;
+        out->to = out->end * state->piece;
+    }
+    return true;
+}
+
+static bool pull_run_goes_on(const struct pull *pull)
+{
+    return pull->wish ? !atomic_load(&pull->wish->stop)
+                      : pull_state_done(&pull->state) < pull->state.size;
 }
 
 static enum error_code pull_run_start(struct pull *pull, struct error *err)
@@ -42,7 +69,7 @@ static enum error_code pull_run_start(struct pull *pull, struct error *err)
         struct pull_stream *stream = &pull->streams[i];
         if (stream->is_busy || now_ns < stream->not_before_ns)
             continue;
-        if (!pull_span_next(&pull->state, pull->asked, pull->n_streams, &span))
+        if (!pull_run_next(pull, &span))
             return ERROR_NONE;
         if (!pull->has_ranges) { /* the whole, from its start */
             assert(pull->n_streams == 1);
@@ -178,7 +205,7 @@ enum error_code pull_run(struct pull *pull, struct error *err)
     int running;
     pull->synced_ns = pull->rate_ns = clock_now_ns();
     pull->rate_bytes = pull->received;
-    while (!code && pull_state_done(&pull->state) < pull->state.size) {
+    while (!code && pull_run_goes_on(pull)) {
         code = pull_run_start(pull, err);
         if (!code && (curl_multi_perform(pull->multi, &running) ||
                       curl_multi_poll(pull->multi, NULL, 0, PULL_POLL_MS, NULL)))

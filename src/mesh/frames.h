@@ -15,6 +15,8 @@ enum node_frame {
     FRAME_WATCH = 39,       /* node.Watch: the sender watches, for a while */
     FRAME_HISTORY_ASK = 40, /* node.HistoryRequest: the last minute of a device */
     FRAME_HISTORY = 41,     /* node.HistoryAnswer, back */
+    FRAME_GATHER = 42,      /* node.Gather: fetch parts of a model from its hub */
+    FRAME_GATHERED = 43,    /* node.Gathered, back */
     /* data: the pipeline */
     FRAME_PIPELINE = 64, /* a micro-batch (pipeline/wire.h) */
     FRAME_REQUEST =

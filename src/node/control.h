@@ -81,6 +81,10 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
 /* `named` with the name of a model that the cluster knows; an absolute path is made known first. */
 void control_name_model(struct conversation *conversation, const char *text,
                         void (*named)(struct conversation *conversation, const char *model));
+/* The same for a name of a hub: the cluster fetches the model together (gathering.h), and lines say
+ * how that goes. */
+void control_gather(struct conversation *conversation, const char *text,
+                    void (*named)(struct conversation *conversation, const char *model));
 bool control_require_member(struct conversation *conversation); /* false: it has been told so */
 /* What only an admin may change; false: it has been told why not, and whom to ask. */
 bool control_require_admin(struct conversation *conversation);

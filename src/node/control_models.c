@@ -3,6 +3,7 @@
 
 #include "base/amount.h"
 #include "base/mem.h"
+#include "hub/hub_name.h"
 #include "library/resolve.h"
 #include "model/model.h"
 #include "model/weight_type.h"
@@ -451,6 +452,7 @@ void control_place(struct conversation *conversation, yyjson_val *request)
 {
     struct error err;
     struct place_demand *wanted = &conversation->wanted;
+    const char *name = control_text(request, "model"), *model = name ? name : "";
     yyjson_val *layers = yyjson_obj_get(request, "layers");
     uint64_t context, streams, cells, idle_s, limit_s;
     if (!control_number(conversation, request, "context", LIMIT_CONTEXT, 0, &context) ||
@@ -485,8 +487,10 @@ void control_place(struct conversation *conversation, yyjson_val *request)
         control_fail(conversation, &err);
     } else if (layers && !yyjson_is_null(layers)) {
         wanted->is_by_hand = true;
-        control_place_there(conversation, control_text(request, "model"), layers, wanted);
+        control_place_there(conversation, name, layers, wanted);
+    } else if (hub_name_is_one(model)) {
+        control_gather(conversation, model, on_place_named);
     } else {
-        control_name_model(conversation, control_text(request, "model"), on_place_named);
+        control_name_model(conversation, name, on_place_named);
     }
 }

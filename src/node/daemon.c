@@ -19,6 +19,7 @@
 #include "node/daemon_measure.h"
 #include "node/disk_speed.h"
 #include "node/finder.h"
+#include "node/gathering.h"
 #include "node/knocks.h"
 #include "node/lead.h"
 #include "node/lend.h"
@@ -493,6 +494,9 @@ static void close_next(struct daemon *daemon)
         relay_close(daemon->relay, on_relay_closed, daemon);
     } else if (daemon->hosting) {
         hosting_close(daemon->hosting, on_hosting_closed, daemon);
+    } else if (daemon->gathering && !daemon->gathering_closed) {
+        daemon->gathering_closed = true;
+        gathering_close(daemon->gathering, close_next);
     } else if (daemon->weights) {
         weights_close(daemon->weights, on_weights_closed, daemon);
     } else if (daemon->admission) {
@@ -536,6 +540,7 @@ void daemon_free(struct daemon *daemon)
 {
     if (!daemon)
         return;
+    gathering_free(daemon->gathering);
     daemon_free_peers(daemon);
     credentials_free(daemon->credentials);
     lead_free(daemon->lead);

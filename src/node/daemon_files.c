@@ -100,6 +100,21 @@ void daemon_add_file(struct daemon *daemon, const char *path, const char *actor,
     weights_add_file(daemon->weights, path, on_hashed, adding);
 }
 
+void daemon_register(struct daemon *daemon, const struct weights_facts *facts, const char *actor,
+                     void (*done)(void *arg, const char *model, const struct error *err), void *arg)
+{
+    struct error err;
+    struct file_adding *adding = mem_new(sizeof *adding);
+    if (!adding) {
+        error_set(&err, ERROR_NO_MEMORY, "not enough memory for the model");
+        done(arg, NULL, &err);
+        return;
+    }
+    *adding = (struct file_adding){.daemon = daemon, .done = done, .arg = arg};
+    audit_text(adding->actor, sizeof adding->actor, actor);
+    on_hashed(adding, facts, NULL);
+}
+
 /* ---- `medley up --model` ---- */
 
 static void on_served(void *arg, const char *model, const struct error *err)

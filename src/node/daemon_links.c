@@ -15,6 +15,7 @@
 #include "node/daemon_audit.h"
 #include "node/daemon_state.h"
 #include "node/disk_speed.h"
+#include "node/gathering.h"
 #include "node/lead.h"
 #include "node/lend.h"
 #include "node/live.h"
@@ -424,6 +425,9 @@ static enum error_code take_control(struct daemon *daemon, struct peer *peer,
     case FRAME_HISTORY_ASK:
     case FRAME_HISTORY:
         return history_take(daemon, peer, header, payload, err);
+    case FRAME_GATHER:
+    case FRAME_GATHERED:
+        return gathering_take(daemon, peer, header, payload, err);
     case FRAME_SIGN:
     case FRAME_SIGNED:
         return sign_take(daemon, peer, header, payload, err);
@@ -491,6 +495,7 @@ static void on_down(void *self, struct link *link, const struct error *why)
     }
     if (!peer->n_links) {
         peer->down_ms = daemon_now_ms(daemon);
+        gathering_down(daemon, peer);
         daemon_tick_within(daemon, GONE_MS + 20);
     }
     if (daemon->carrier)

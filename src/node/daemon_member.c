@@ -1,5 +1,6 @@
 /* From a machine with keys to a member: founding a cluster, opening a member's parts, leaving. */
 #include "node/daemon_state.h"
+#include "node/gathering.h"
 
 #include "agreement/agreement.h"
 #include "base/durable_file.h"
@@ -231,6 +232,8 @@ static enum error_code open_parts(struct daemon *daemon, struct error *err)
         code = carrier_open(daemon->loop, daemon->mesh, &carrier, &daemon->carrier, err);
     if (!code)
         code = open_weights(daemon, err);
+    if (!code && !(daemon->gathering = gathering_new(daemon)))
+        code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a node");
     if (!code)
         code = daemon_models_open(daemon, err);
     return code;

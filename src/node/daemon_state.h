@@ -35,6 +35,7 @@ struct control;
 struct credentials;
 struct events;
 struct finder;
+struct gathering;
 struct hosting;
 struct link;
 struct live;
@@ -118,6 +119,8 @@ struct daemon {
     uint64_t admitted_channel; /* … which was that one */
     struct admission *admission;
     struct weights *weights;
+    struct gathering *gathering; /* gathering.h */
+    bool gathering_closed;
     struct carrier *carrier;
     struct hosting *hosting;
     struct relay *relay;
@@ -185,6 +188,12 @@ struct admission_events daemon_admission_events(struct daemon *daemon);
 /* ---- daemon_files.c: files of this machine ---- */
 /* Makes the cluster know a model's file; `done` with its name. */
 void daemon_add_file(struct daemon *daemon, const char *path, const char *actor,
+                     void (*done)(void *arg, const char *model, const struct error *err),
+                     void *arg);
+
+/* The same for a model that is on this node's shelf. `actor` NULL: this node. */
+struct weights_facts;
+void daemon_register(struct daemon *daemon, const struct weights_facts *facts, const char *actor,
                      void (*done)(void *arg, const char *model, const struct error *err),
                      void *arg);
 

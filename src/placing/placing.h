@@ -152,6 +152,21 @@ bool placing_stream_of(const struct cluster *cluster, const struct placement_pro
                        struct plan_stream_placement *out);
 uint64_t placing_disk_of(const struct cluster *cluster, uint32_t device); /* bytes per second */
 
+/* Where a model would be placed of which only the header is somewhere, and that the state does not
+ * know: on what is free now. A context of 0 becomes the one that would be chosen. ERROR_NOT_FOUND:
+ * nowhere, as a whole. Time as of placing_context(). */
+struct placing_foreseen_stage {
+    char node[65]; /* its id */
+    uint32_t first_layer, n_layers;
+};
+struct placing_foreseen {
+    uint32_t n_stages;
+    struct placing_foreseen_stage stages[LIMIT_STAGES];
+};
+enum error_code placing_foresee(const struct placing_view *view, const struct model *model,
+                                Cluster__Demand *demand, struct placing_foreseen *out,
+                                struct error *err);
+
 /* The context of an instance for which nobody gave one, with the streams, the goal and the KV type
  * of `demand`: the usual one (4,096 tokens, or the model's own where that is less); up to the
  * model's own where there is memory for it (plan/plan_context.h); down to 512 where only that fits;

@@ -63,6 +63,15 @@ static enum error_code manifest_make_list_parts(const struct gguf_file *file, st
                 : ERROR_NONE;
 }
 
+enum error_code manifest_list(const struct gguf_file *file, struct manifest *out, struct error *err)
+{
+    *out = (struct manifest){0};
+    const enum error_code code = manifest_make_list_parts(file, out, err);
+    if (code)
+        manifest_deinit(out);
+    return code;
+}
+
 enum error_code manifest_agrees(const struct manifest *manifest, const struct gguf_file *file,
                                 struct error *err)
 {

@@ -18,6 +18,10 @@ struct manifest_options {
 enum error_code manifest_make(const struct gguf_file *file, const struct manifest_options *options,
                               struct manifest *out, struct error *err);
 
+/* The same without the parts' SHA-256, of a file of which the header alone has to be there. */
+enum error_code manifest_list(const struct gguf_file *file, struct manifest *out,
+                              struct error *err);
+
 /* Whether the manifest's parts are exactly the tensors that the (checked) header in the file
  * describes. */
 enum error_code manifest_agrees(const struct manifest *manifest, const struct gguf_file *file,

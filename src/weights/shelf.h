@@ -89,6 +89,14 @@ enum error_code shelf_model_verify(const struct shelf_model *model, uint32_t par
 enum error_code shelf_model_keep(struct shelf_model *model, const uint32_t *parts, uint32_t n,
                                  struct error *err);
 
+/* Parts that lie at their places in another file, verified by the caller. shelf_adopt() makes that
+ * file the model's, where it is not on the shelf yet; false: it is, or that cannot be, and the file
+ * is left as it was. shelf_model_adopt() records them, and copies those from `path` that are not
+ * here yet (NULL: shelf_adopt() took it), for which there must be room. */
+bool shelf_adopt(struct shelf *shelf, const struct manifest *manifest, const char *path);
+enum error_code shelf_model_adopt(struct shelf_model *model, const struct part_set *parts,
+                                  const char *path, struct error *err);
+
 /* Gives parts back to the disk. No stage may be reading them. */
 enum error_code shelf_model_drop(struct shelf_model *model, const struct part_set *parts,
                                  struct error *err);

@@ -73,6 +73,15 @@ void weights_add_file(struct weights *weights, const char *path,
                                    const struct error *err),
                       void *arg);
 
+/* Parts of a model that came another way (docs/weights.md, "Gathering"), verified: at their places
+ * in the file `path`, which goes. `has` has the manifest's parts; both are copied. `done` as above.
+ */
+void weights_adopt(struct weights *weights, const struct manifest *manifest,
+                   const struct part_set *has, const char *path,
+                   void (*done)(void *arg, const struct weights_facts *facts,
+                                const struct error *err),
+                   void *arg);
+
 /* Are these layers' tensors on this disk, header included? n_layers 0: the header alone. A model
  * that is still being looked at after weights_open() is said to be fetched. After
  * WORKER_CANNOT_FETCH it is WORKER_LACKS again when LIMIT_WEIGHTS_RETRY_MS have passed, or another

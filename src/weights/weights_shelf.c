@@ -19,7 +19,7 @@ void weights_shelved_close(struct weights_shelved *shelved)
     *shelved = (struct weights_shelved){0};
 }
 
-static void open_header(struct weights_shelved *shelved)
+void weights_shelved_open_header(struct weights_shelved *shelved)
 {
     struct error err = {0};
     if (!model_open(shelf_model_path(shelved->shelf), &shelved->model, &err))
@@ -39,10 +39,9 @@ static enum error_code copy_has(struct weights_shelved *shelved, struct error *e
     return code;
 }
 
-/* ERROR_NOT_FOUND: it is not on the shelf, and no manifest was given to put it there. */
-static enum error_code open_shelved(struct shelf *shelf, const struct digest *id,
-                                    const struct buffer *bytes, struct weights_shelved *out,
-                                    struct error *err)
+enum error_code weights_shelved_open(struct shelf *shelf, const struct digest *id,
+                                     const struct buffer *bytes, struct weights_shelved *out,
+                                     struct error *err)
 {
     struct manifest manifest;
     *out = (struct weights_shelved){0};
@@ -57,7 +56,7 @@ static enum error_code open_shelved(struct shelf *shelf, const struct digest *id
     if (!code)
         code = copy_has(out, err);
     if (!code && part_set_has(&out->has, MANIFEST_HEADER))
-        open_header(out);
+        weights_shelved_open_header(out);
     if (code)
         weights_shelved_close(out);
     return code;
@@ -75,7 +74,8 @@ struct look {
 static void run_look(struct weights_job *job)
 {
     struct look *look = (struct look *)job;
-    open_shelved(job->weights->shelf, &look->entry->id, &look->manifest, &look->found, &job->err);
+    weights_shelved_open(job->weights->shelf, &look->entry->id, &look->manifest, &look->found,
+                         &job->err);
 }
 
 static void look_done(struct weights_job *job)
@@ -158,7 +158,7 @@ static void run_reserve(struct weights_job *job)
     shelf_model_reserve(reserve->entry->here.shelf, &reserve->entry->fetching.wanted, &job->err);
     for (uint32_t i = 0; i < reserve->n_lent; i++) {
         struct lent *lent = &reserve->lent[i];
-        open_shelved(job->weights->shelf, &lent->entry->id, &none, &lent->shelved, NULL);
+        weights_shelved_open(job->weights->shelf, &lent->entry->id, &none, &lent->shelved, NULL);
     }
 }
 
@@ -264,7 +264,7 @@ static void run_keep(struct weights_job *job)
     if (keep->n_parts)
         shelf_model_keep(shelf, keep->parts, keep->n_parts, &job->err);
     if (!job->err.code && keep->opens_header)
-        open_header(&keep->opened);
+        weights_shelved_open_header(&keep->opened);
     if (keep->trim)
         shelf_model_trim(shelf, NULL);
 }

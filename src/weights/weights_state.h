@@ -59,6 +59,12 @@ struct weights_shelved { /* zeroed: not on the shelf, or not opened */
     bool is_dead;        /* the header is there and is no model that this version can use */
 };
 void weights_shelved_close(struct weights_shelved *shelved);
+/* ERROR_NOT_FOUND: it is not on the shelf, and no manifest was given (empty bytes) to put it there.
+ */
+enum error_code weights_shelved_open(struct shelf *shelf, const struct digest *id,
+                                     const struct buffer *bytes, struct weights_shelved *out,
+                                     struct error *err);
+void weights_shelved_open_header(struct weights_shelved *shelved); /* which is kept */
 
 struct weights_write { /* a chunk on its way to the shelf */
     struct weights_job job;

@@ -35,6 +35,7 @@ class Faults:
         self.cut = 0.0  # the chance that a body ends early
         self.wrong = 0.0  # the chance that a body has wrong bytes
         self.always_wrong = False
+        self.wrong_at = None  # the next body with this byte of a file has it wrong
         self.turned_away = 0  # so many requests of files get 429 …
         self.retry_after = 1  # … with this
         self.expire_after = 0  # the second host's addresses are good for so many requests; 0: for all
@@ -50,17 +51,20 @@ class Faults:
 class Hub:
     """files: {"ORG/REPO": {"FILE.gguf": bytes}}; models: {"library/NAME": {"TAG": bytes}}."""
 
-    def __init__(self, seed=1):
+    def __init__(self, seed=1, address="127.0.0.1"):
         self.files, self.models, self.plain = {}, {}, {}
         self.faults = Faults()
         self.lock = threading.Lock()
         self.draw = random.Random(seed)
         self.sent = 0
+        self.sent_to = {}  # the same by the client's address
+        self.address = address
         self.requests = []  # (host's port, path, headers)
         self.first = self.start(redirect=True)
         self.second = self.start(redirect=False)
-        self.url = f"http://127.0.0.1:{self.first.server_port}"
-        self.other_url = f"http://localhost:{self.second.server_port}"
+        self.url = f"http://{address}:{self.first.server_port}"
+        other = "localhost" if address == "127.0.0.1" else address
+        self.other_url = f"http://{other}:{self.second.server_port}"
         self.direct_left = []  # of each address of the second host
 
     def start(self, redirect, tls=None):
@@ -83,7 +87,7 @@ class Hub:
             def handle_error(self, request, address):
                 pass  # a client that was killed
 
-        server = Server(("127.0.0.1", 0), Handler)
+        server = Server((self.address, 0), Handler)
         if tls:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -143,10 +147,14 @@ def spoil(hub, data):
     return bytes(out)
 
 
-def send_body(hub, handler, data):
+def send_body(hub, handler, data, start=0):
     faults = hub.faults
     end = len(data)
     with hub.lock:
+        if faults.wrong_at is not None and start <= faults.wrong_at < start + end:
+            spoiled = bytearray(data)
+            spoiled[faults.wrong_at - start] ^= 1
+            data, faults.wrong_at = bytes(spoiled), None
         if end > 1 and hub.draw.random() < faults.cut:
             end = hub.draw.randrange(1, end)
         if end > 1 and (faults.always_wrong or hub.draw.random() < faults.wrong):
@@ -159,6 +167,7 @@ def send_body(hub, handler, data):
         handler.wfile.write(chunk)
         with hub.lock:
             hub.sent += len(chunk)
+            hub.sent_to[handler.client_address[0]] = hub.sent_to.get(handler.client_address[0], 0) + len(chunk)
         if faults.rate:
             time.sleep(len(chunk) / faults.rate)
     if end < len(data):
@@ -191,7 +200,7 @@ def put_file(hub, handler, data, headers=()):
                         ("Content-Range", f"bytes {start - shift}-{end - 1 - shift}/{len(data)}")]:
         handler.send_header(name, value)
     handler.end_headers()
-    send_body(hub, handler, data[start - shift:end - shift])
+    send_body(hub, handler, data[start - shift:end - shift], start - shift)
 
 
 def turned_away(hub, handler):

@@ -1,0 +1,119 @@
+/* The inside of gathering*.c. */
+#pragma once
+
+#include "gathering/gather_work.h"
+#include "hub/hub.h"
+#include "node/gathering.h"
+#include "node/peers.h"
+#include "weights/weights.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    GATHERING_MINOR = 2,            /* of the protocol: older nodes know no FRAME_GATHER */
+    GATHERING_MS = 50,              /* between two looks */
+    GATHERING_TELL_MS = 250,        /* between two reports without news */
+    GATHERING_KEEP_MS = 300 * 1000, /* for what is right to be on the shelf */
+    GATHERING_ASKS_MAX = 2,
+    GATHERING_SHARES_MAX = 4,
+    GATHERING_KEPT_MAX = 64,            /* shares, those that have failed among them */
+    GATHERING_MANIFEST_BYTES = 3 << 20, /* of a message */
+};
+
+struct gather_own { /* a unit of a share */
+    struct gather_wanted wanted;
+    bool has_digest, is_kept;
+    struct digest digest;
+};
+
+/* What this node fetches for an asker. */
+struct gather_share {
+    struct gather_share *next;
+    struct gathering *gathering;
+    char asker[NODE_ID_TEXT];
+    uint64_t id;
+    uint32_t round;
+    struct gather_file file;
+    struct gather_own *own; /* in the order of their indexes */
+    uint32_t n_own;
+    struct gather_work *work;    /* NULL: none now */
+    struct gather_work *dropped; /* one whose bytes were wrong, on its way out */
+    bool must_order;             /* the work has not been told of `own` */
+    struct manifest manifest;    /* n_parts: what is right is to be kept */
+    bool is_keeping;             /* weights_adopt() is under way */
+    bool has_kept, has_ended, drops, was_told_problem;
+    uint64_t told_ms, told_here;
+    struct error problem;
+    struct weights_facts facts; /* has_kept, where there was something to keep */
+};
+
+/* What the hub is asked first, on a thread. */
+struct gather_prepared {
+    pthread_t thread;
+    atomic_bool stop, is_done;
+    char word[GATHER_NAME];
+    /* the answer */
+    struct error err;
+    char path[PATH_MAX]; /* a file that is here */
+    struct gather_file file;
+    struct model *model; /* of the headers */
+    struct hub_headers headers;
+    double header_bytes_per_s;
+};
+
+struct gather_node_of { /* a node of an ask, by the gathering's numbers */
+    char id[NODE_ID_TEXT];
+    bool has_kept;
+    char problem[200];
+};
+
+struct gather_ask {
+    struct gather_ask *next;
+    struct gathering *gathering;
+    struct gathering_hearer hearer; /* done NULL: nobody hears */
+    uint64_t id;
+    struct place_demand wanted;
+    char actor[AUDIT_WHO_TEXT];
+    struct gather_prepared *prepared; /* until it has answered */
+    struct gather_file file;
+    struct manifest manifest; /* without digests until all is there */
+    struct gather_unit *units;
+    struct gather *gather; /* NULL: not yet */
+    double header_bytes_per_s;
+    struct gather_node_of nodes[GATHER_NODES];
+    uint32_t n_nodes;
+    enum { ASK_PREPARES, ASK_FETCHES, ASK_KEEPS, ASK_REGISTERS, ASK_OVER } phase;
+    uint64_t seen_ms, keeps_ms; /* keeps_ms: since then */
+};
+
+struct gathering {
+    uv_timer_t timer; /* first */
+    struct daemon *daemon;
+    bool is_ticking, is_closing;
+    void (*closed)(struct daemon *daemon);
+    struct gather_share *shares;
+    struct gather_ask *asks;
+    uint64_t next_id;
+};
+
+void gathering_wake(struct gathering *gathering);
+
+/* gathering_share.c */
+void gather_share_take(struct gathering *gathering, const char *asker, const Node__Gather *said);
+void gather_share_step(struct gather_share *share);
+void gather_share_leave(struct gather_share *share); /* the asker is gone: what is here stays */
+bool gather_share_is_over(const struct gather_share *share);
+void gather_share_free(struct gather_share *share); /* waits for its threads */
+const struct weights_facts *gather_share_facts(const struct gathering *gathering, uint64_t id);
+
+/* gathering_ask.c */
+void gather_ask_take(struct gathering *gathering, const char *from, const Node__Gathered *said);
+void gather_ask_step(struct gather_ask *ask);
+void gather_ask_lost(struct gather_ask *ask, const char *node);
+void gather_ask_free(struct gather_ask *ask);
+
+/* gathering_begin.c: who fetches what. */
+enum error_code gather_ask_begin(struct gather_ask *ask, struct error *err);
+struct gather_prepared *gather_prepare(const char *word, struct error *err); /* NULL: err */
+void gather_prepared_free(struct gather_prepared *prepared); /* waits for it; NULL is fine */

@@ -1,0 +1,440 @@
+/* What this node fetches for an asker, itself perhaps. */
+#include "node/gathering_impl.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "cluster/event.h"
+#include "mesh/frames.h"
+
+#include <string.h>
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+static void gather_share_send(struct gather_share *share, Node__Gathered *said)
+{
+    struct daemon *daemon = share->gathering->daemon;
+    const struct peer *peer = daemon_peer(daemon, share->asker);
+    struct buffer bytes = {0};
+    said->has_id = said->has_round = true;
+    said->id = share->id;
+    said->round = share->round;
+    share->told_ms = daemon_now_ms(daemon);
+    if (strcmp(share->asker, daemon->id) == 0) {
+        gather_ask_take(share->gathering, daemon->id, said);
+        return;
+    }
+    message_encode(&said->base, &bytes);
+    if (peer && peer->link && !bytes.failed)
+        daemon_post(peer->link, FRAME_GATHERED, bytes.data, bytes.size);
+    buffer_deinit(&bytes);
+}
+
+static void gather_share_fail(struct gather_share *share, const struct error *why)
+{
+    Node__Gathered said = NODE__GATHERED__INIT;
+    if (!share->problem.code)
+        share->problem = *why;
+    if (share->was_told_problem)
+        return;
+    share->was_told_problem = true;
+    said.problem = share->problem.text;
+    log_line(LOG_WARN, "gather", "%s: %s", share->file.name, share->problem.text);
+    gather_share_send(share, &said);
+}
+
+static struct gather_own *gather_own_find(struct gather_share *share, uint32_t index)
+{
+    uint32_t low = 0, high = share->n_own;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (share->own[middle].wanted.index < index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < share->n_own && share->own[low].wanted.index == index ? &share->own[low] : NULL;
+}
+
+static uint64_t gather_kept_bytes(const struct gather_share *share)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < share->n_own; i++) {
+        const struct gather_unit *unit = &share->own[i].wanted.unit;
+        bytes += share->own[i].is_kept ? unit->end - unit->offset : 0;
+    }
+    return bytes;
+}
+
+/* A report of the work, as a message. */
+struct gather_telling {
+    Node__GatherSum sums[GATHER_REPORT_UNITS], *list[GATHER_REPORT_UNITS];
+    Node__GatherStep step;
+    uint8_t chain[DIGEST_CHAIN_BYTES];
+};
+
+static void gather_put_step(struct gather_telling *telling, const struct gather_step *step,
+                            Node__Gathered *said)
+{
+    node__gather_step__init(&telling->step);
+    digest_chain_write(&step->chain, telling->chain);
+    telling->step.has_first = telling->step.has_end = telling->step.has_chain = true;
+    telling->step.first = step->first;
+    telling->step.end = step->end;
+    telling->step.chain.data = telling->chain;
+    telling->step.chain.len = sizeof telling->chain;
+    said->step = &telling->step;
+}
+
+static void gather_share_tell(struct gather_share *share, struct gather_report *report)
+{
+    static struct gather_telling telling; /* the loop's */
+    Node__Gathered said = NODE__GATHERED__INIT;
+    const uint64_t here = report->here + gather_kept_bytes(share);
+    const uint64_t since_ms = daemon_now_ms(share->gathering->daemon) - share->told_ms;
+    if (!report->n_sums && !report->has_step &&
+        (since_ms < GATHERING_TELL_MS || (here == share->told_here && since_ms < 1000)))
+        return;
+    share->told_here = here;
+    said.has_here_bytes = said.has_bytes_per_s = true;
+    said.here_bytes = here;
+    said.bytes_per_s = report->bytes_per_s;
+    for (uint32_t i = 0; i < report->n_sums; i++) {
+        Node__GatherSum *sum = &telling.sums[i];
+        node__gather_sum__init(sum);
+        sum->has_index = sum->has_sha256 = true;
+        sum->index = report->sums[i].index;
+        sum->sha256.data = report->sums[i].digest.bytes;
+        sum->sha256.len = DIGEST_BYTES;
+        telling.list[i] = sum;
+    }
+    said.sums = telling.list;
+    said.n_sums = report->n_sums;
+    if (report->has_step)
+        gather_put_step(&telling, &report->step, &said);
+    gather_share_send(share, &said);
+}
+
+/* ---- keeping what was right ------------------------------------------------------------------ */
+
+static void gather_tell_kept(struct gather_share *share)
+{
+    Node__Gathered said = NODE__GATHERED__INIT;
+    share->has_kept = true;
+    said.has_kept = said.kept = true;
+    gather_share_send(share, &said);
+}
+
+static void on_share_adopted(void *arg, const struct weights_facts *facts, const struct error *err)
+{
+    struct gather_share *share = arg;
+    share->is_keeping = false;
+    if (!err) {
+        share->facts = *facts;
+        for (uint32_t i = 0; i < share->n_own; i++)
+            share->own[i].is_kept |= share->own[i].has_digest;
+    }
+    manifest_deinit(&share->manifest);
+    if (share->gathering->is_closing)
+        return;
+    if (err)
+        gather_share_fail(share, err);
+    else
+        gather_tell_kept(share);
+}
+
+/* Those of its own that are what the manifest says; ERROR_INVALID: one is not. */
+static enum error_code gather_share_right(const struct gather_share *share, struct part_set *out,
+                                          uint32_t *n, struct error *err)
+{
+    enum error_code code = part_set_init(out, share->manifest.n_parts, err);
+    *n = 0;
+    for (uint32_t i = 0; i < share->n_own && !code; i++) {
+        const struct gather_own *own = &share->own[i];
+        const uint32_t index = own->wanted.index;
+        const struct manifest_part *part =
+            index < share->manifest.n_parts ? &share->manifest.parts[index] : NULL;
+        if (own->is_kept)
+            continue;
+        if (!own->has_digest || !part || part->offset != own->wanted.unit.offset ||
+            part->size != own->wanted.unit.size || !digest_equal(&part->digest, &own->digest))
+            code = error_set(err, ERROR_INVALID, "the manifest is not of what is here");
+        else
+            part_set_add(out, index);
+        *n += !code;
+    }
+    return code;
+}
+
+static void gather_share_adopt(struct gather_share *share, const char *part)
+{
+    struct part_set has = {0};
+    struct error err;
+    uint32_t n;
+    if (gather_share_right(share, &has, &n, &err)) {
+        gather_share_fail(share, &err);
+        manifest_deinit(&share->manifest);
+    } else {
+        share->is_keeping = true;
+        weights_adopt(share->gathering->daemon->weights, &share->manifest, &has, part,
+                      on_share_adopted, share);
+    }
+    part_set_deinit(&has);
+}
+
+static void gather_share_keep(struct gather_share *share, const ProtobufCBinaryData *bytes)
+{
+    struct part_set has = {0};
+    struct error err;
+    uint32_t n = 0;
+    if (share->manifest.n_parts || share->is_keeping)
+        return; /* said twice */
+    enum error_code code = manifest_read(bytes->data, bytes->len, &share->manifest, &err);
+    if (!code && share->manifest.size != share->file.bytes)
+        code = error_set(&err, ERROR_INVALID, "the manifest is of another file");
+    if (!code)
+        code = gather_share_right(share, &has, &n, &err);
+    part_set_deinit(&has);
+    if (code) {
+        manifest_deinit(&share->manifest);
+        gather_share_fail(share, &err);
+    } else if (share->work) {
+        gather_work_release(share->work);
+    } else {
+        manifest_deinit(&share->manifest);
+        gather_tell_kept(share);
+    }
+}
+
+/* ---- orders ---------------------------------------------------------------------------------- */
+
+static enum error_code gather_share_read(const Node__Gather *said, struct gather_own *own,
+                                         struct error *err)
+{
+    for (size_t i = 0; i < said->n_units; i++) {
+        const Node__GatherUnit *unit = said->units[i];
+        if (i && unit->index <= said->units[i - 1]->index)
+            return error_set(err, ERROR_INVALID, "an order out of order");
+        own[i].wanted = (struct gather_wanted){unit->index, {unit->offset, unit->bytes, unit->end}};
+    }
+    return ERROR_NONE;
+}
+
+/* What is known of a unit that stays its own stays, too. */
+static enum error_code gather_share_order(struct gather_share *share, const Node__Gather *said,
+                                          struct error *err)
+{
+    if (said->n_units > GATHER_UNITS)
+        return error_set(err, ERROR_INVALID, "an order of %zu units", said->n_units);
+    struct gather_own *own = mem_new_array(said->n_units + 1, sizeof *own);
+    if (!own)
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory to gather");
+    const enum error_code code = gather_share_read(said, own, err);
+    if (code) {
+        mem_free(own);
+        return code;
+    }
+    for (size_t i = 0; i < said->n_units; i++) {
+        const struct gather_own *old = gather_own_find(share, own[i].wanted.index);
+        if (old && memcmp(&old->wanted, &own[i].wanted, sizeof old->wanted) == 0)
+            own[i] = *old;
+    }
+    mem_free(share->own);
+    share->own = own;
+    share->n_own = (uint32_t)said->n_units;
+    share->must_order = true;
+    share->has_kept = false;
+    return ERROR_NONE;
+}
+
+static enum error_code gather_share_step_of(const Node__GatherStep *said, struct gather_step *out,
+                                            struct error *err)
+{
+    *out = (struct gather_step){
+        .first = said->first, .end = said->end, .from = said->from, .to = said->to};
+    return digest_chain_read(said->chain.data, said->chain.len, &out->chain, err);
+}
+
+/* What was gathered is wrong. */
+static void gather_share_again(struct gather_share *share, uint32_t round)
+{
+    share->round = round;
+    share->dropped = share->work;
+    share->work = NULL;
+    share->must_order = true;
+    for (uint32_t i = 0; i < share->n_own; i++)
+        share->own[i].has_digest = share->own[i].is_kept = false;
+}
+
+static struct gather_share *gather_share_find(struct gathering *gathering, const char *asker,
+                                              uint64_t id)
+{
+    for (struct gather_share *share = gathering->shares; share; share = share->next) {
+        if (share->id == id && strcmp(share->asker, asker) == 0)
+            return share;
+    }
+    return NULL;
+}
+
+static struct gather_share *gather_share_make(struct gathering *gathering, const char *asker,
+                                              const Node__Gather *said)
+{
+    struct gather_share *share = mem_new(sizeof *share);
+    struct error err = {0};
+    uint32_t n = 0, n_all = 0;
+    for (const struct gather_share *other = gathering->shares; other; other = other->next) {
+        n += !other->has_ended && !other->problem.code;
+        n_all++;
+    }
+    if (!share || n_all >= GATHERING_KEPT_MAX) {
+        mem_free(share);
+        return NULL;
+    }
+    snprintf(share->asker, sizeof share->asker, "%s", asker);
+    snprintf(share->file.name, sizeof share->file.name, "%s", said->name ? said->name : "");
+    share->gathering = gathering;
+    share->id = said->id;
+    share->file.bytes = said->bytes;
+    share->next = gathering->shares;
+    gathering->shares = share;
+    if (said->sha256.len == DIGEST_BYTES)
+        memcpy(share->file.whole.bytes, said->sha256.data, DIGEST_BYTES);
+    if (n >= GATHERING_SHARES_MAX)
+        error_set(&err, ERROR_BUSY, "this machine gathers %u models already", n);
+    else if (said->sha256.len != DIGEST_BYTES)
+        error_set(&err, ERROR_INVALID, "a model without a SHA-256 is not gathered");
+    else
+        gather_file_check(&share->file, &err);
+    if (err.code)
+        gather_share_fail(share, &err);
+    return share;
+}
+
+void gather_share_take(struct gathering *gathering, const char *asker, const Node__Gather *said)
+{
+    struct error err = {0};
+    struct gather_step step;
+    struct gather_share *share = gather_share_find(gathering, asker, said->id);
+    if (!share && !said->ends && said->n_units)
+        share = gather_share_make(gathering, asker, said);
+    if (!share || share->has_ended || gathering->is_closing)
+        return;
+    gathering_wake(gathering);
+    if (said->ends) {
+        share->has_ended = true;
+        share->drops = said->drops;
+        return;
+    }
+    if (share->problem.code)
+        return;
+    if (said->round > share->round && !share->dropped && !share->is_keeping)
+        gather_share_again(share, said->round);
+    enum error_code code = said->n_units ? gather_share_order(share, said, &err) : ERROR_NONE;
+    if (!code && said->step && !share->work)
+        code = error_set(&err, ERROR_INVALID, "a step of the hash before anything is here");
+    if (!code && said->step)
+        code = gather_share_step_of(said->step, &step, &err);
+    if (!code && said->step)
+        code = gather_work_chain(share->work, &step, &err);
+    if (code)
+        gather_share_fail(share, &err);
+    else if (said->has_manifest)
+        gather_share_keep(share, &said->manifest);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* Units that are kept need no work. */
+static enum error_code gather_share_begin(struct gather_share *share, struct error *err)
+{
+    struct gather_wanted *wanted = mem_new_array((size_t)share->n_own + 1, sizeof *wanted);
+    uint32_t n = 0;
+    enum error_code code =
+        wanted ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "not enough memory to gather");
+    for (uint32_t i = 0; i < share->n_own && !code; i++) {
+        if (!share->own[i].is_kept)
+            wanted[n++] = share->own[i].wanted;
+    }
+    if (!code && !share->work && n)
+        code = gather_work_open(&share->file, &share->work, err);
+    if (!code && share->work)
+        code = gather_work_order(share->work, wanted, n, err);
+    mem_free(wanted);
+    share->must_order = false;
+    return code;
+}
+
+static void gather_share_note(struct gather_share *share, const struct gather_report *report)
+{
+    for (uint32_t i = 0; i < report->n_sums; i++) {
+        struct gather_own *own = gather_own_find(share, report->sums[i].index);
+        if (!own)
+            continue;
+        own->has_digest = true;
+        own->digest = report->sums[i].digest;
+    }
+}
+
+static void gather_share_look(struct gather_share *share)
+{
+    static struct gather_report report; /* the loop's */
+    if (!share->work)
+        return;
+    gather_work_poll(share->work, &report);
+    gather_share_note(share, &report);
+    if (report.problem.code) {
+        gather_share_fail(share, &report.problem);
+        return;
+    }
+    gather_share_tell(share, &report);
+    if (!report.is_released)
+        return;
+    gather_work_close(share->work, false); /* its threads have ended */
+    share->work = NULL;
+    gather_share_adopt(share, report.part);
+}
+
+void gather_share_step(struct gather_share *share)
+{
+    struct error err;
+    if (share->dropped && gather_work_end(share->dropped, true))
+        share->dropped = NULL;
+    if (share->has_ended || share->problem.code) {
+        if (share->work && gather_work_end(share->work, share->drops))
+            share->work = NULL;
+        return;
+    }
+    if (share->must_order && !share->dropped && !share->is_keeping &&
+        gather_share_begin(share, &err))
+        gather_share_fail(share, &err);
+    else
+        gather_share_look(share);
+}
+
+void gather_share_leave(struct gather_share *share)
+{
+    share->has_ended = true;
+}
+
+bool gather_share_is_over(const struct gather_share *share)
+{
+    return share->has_ended && !share->work && !share->dropped && !share->is_keeping;
+}
+
+void gather_share_free(struct gather_share *share)
+{
+    gather_work_close(share->work, share->drops);
+    gather_work_close(share->dropped, true);
+    manifest_deinit(&share->manifest);
+    mem_free(share->own);
+    mem_free(share);
+}
+
+const struct weights_facts *gather_share_facts(const struct gathering *gathering, uint64_t id)
+{
+    const char *own = gathering->daemon->id;
+    for (const struct gather_share *share = gathering->shares; share; share = share->next) {
+        if (share->id == id && share->has_kept && strcmp(share->asker, own) == 0)
+            return &share->facts;
+    }
+    return NULL;
+}

@@ -1,0 +1,126 @@
+"""Three machines fetch a model from a hub together, each its own layers; wrong bytes count for
+nothing; a machine that dies on the way is done without; what was fetched before a stop is kept."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from harness import check, run, wait
+from namespaces import ip
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "hub"))
+from hub_server import Hub  # noqa: E402
+
+SYNTH = os.environ["MEDLEY_SYNTH"]
+PLACE = ("-c", "256", "--streams", "1", "--json")
+HEADER = 4 << 20  # what the first look at a header fetches, and so its asker twice
+TOGETHER = "has the hub's SHA-256"
+
+
+class Models:
+    """A hub on the switch, with models of random weights, some 32 MB each."""
+
+    def __init__(self, world):
+        ip("address", "add", "10.77.0.254/24", "dev", "switch")
+        self.world, self.hub = world, Hub(address="10.77.0.254")
+        os.environ["HF_ENDPOINT"] = self.hub.url
+
+    def add(self, repo, layers):
+        path = self.world.folder / f"{layers}.gguf"
+        words = ["--embd", "256", "--ff", "512", "--heads", "8", "--kv-heads", "4", "--vocab", "4096"]
+        subprocess.run(
+            [SYNTH, "--type", "f16", "--layers", str(layers), *words, "--context", "512", path], check=True
+        )
+        self.hub.files[f"org/{repo}"] = {f"{repo}-F16.gguf": path.read_bytes()}
+        path.unlink()
+        return f"hf:org/{repo}:F16", f"synthetic {layers}x256 f16"
+
+    def count_anew(self):
+        with self.hub.lock:
+            self.hub.sent, self.hub.sent_to = 0, {}
+
+    def size(self, repo):
+        return len(self.hub.files[f"org/{repo}"][f"{repo}-F16.gguf"])
+
+
+def gathered(text):
+    """What was said of it on the way."""
+    return [
+        json.loads(line)["gathering"] for line in text.splitlines() if line.startswith("{") and '"gathering"' in line
+    ]
+
+
+def is_half_there(hub, size):
+    return hub.sent > HEADER + size // 2
+
+
+def scenario(world):
+    models = Models(world)
+    hub = models.hub
+    names = ("laptop", "tower", "mini")
+    with world.step("three machines, no two of which have room for the whole model"):
+        options = {name: ["--sim", world.sim(name, memory="20MiB", decode="400MB/s")] for name in names}
+        nodes = laptop, tower, mini = world.cluster(*names, **options)
+    with world.step("each fetches its own layers, all at once"):
+        word, name = models.add("one", 24)
+        size = models.size("one")
+        said = gathered(laptop.medley("place", word, *PLACE).out)
+        check(said and said[-1]["bytes"] == size, f"{said}")
+        check(any("forecast_s" in line for line in said), f"a forecast: {said}")
+        check(TOGETHER in laptop.log_text(), "the chain ended with the hub's hash")
+        check(len(hub.sent_to) == 3, f"who fetched: {hub.sent_to}")
+        check(max(hub.sent_to.values()) < 0.75 * size + HEADER, f"a share each: {hub.sent_to}")
+        check(hub.sent < 1.2 * size + HEADER, f"nothing twice: {hub.sent} of {size}")
+    with world.step("it answers, and the file pulled as a whole is the same model"):
+        text = laptop.chat("Hello.", model=name, max_tokens=8)
+        laptop.medley("pull", word)
+        models.count_anew()
+        laptop.medley("place", word, *PLACE)  # it is here already
+        check(hub.sent == 0, "nothing is fetched of what is here")
+        check(tower.chat("Hello.", model=name, max_tokens=8) == text, "another answer")
+        check(len(laptop.status()["models"]) == 1, f"{laptop.status()['models']}")
+        laptop.medley("unload", name)
+    with world.step("wrong bytes count for nothing: all is fetched again"):
+        word, name = models.add("two", 23)
+        hub.faults.wrong_at = models.size("two") // 2
+        tower.medley("place", word, *PLACE)
+        check("all of it is fetched again" in tower.log_text(), "they were found")
+        check("had wrong bytes before" in tower.log_text(), "and who had them")
+        check(laptop.chat("Hello.", model=name, max_tokens=2) is not None, "it answers")
+        laptop.medley("unload", name)
+    with world.step("a machine that is killed on the way is done without"):
+        word, name = models.add("three", 22)
+        models.count_anew()
+        hub.faults.rate = 1 << 20
+        place = laptop.popen("place", word, *PLACE, stdout=subprocess.PIPE, text=True)
+        wait("half of it is there", lambda: is_half_there(hub, models.size("three")), 60)
+        mini.kill()
+        hub.faults.rate = 0
+        wait("the others have all of it", lambda: laptop.log_text().count(TOGETHER) == 2, 30)
+        mini.start()
+        out, _ = place.communicate(timeout=60)
+        check(place.returncode == 0, f"it is placed: {out}")
+        check("going on without mini" in laptop.log_text(), "without it")
+        laptop.medley("unload", name)
+    with world.step("what is there when the asker is killed is not fetched again"):
+        word, name = models.add("four", 21)
+        size = models.size("four")
+        models.count_anew()
+        hub.faults.rate = 1 << 20
+        place = laptop.popen("place", word, *PLACE, stdout=subprocess.PIPE, text=True)
+        wait("half of it is there", lambda: is_half_there(hub, size), 60)
+        laptop.kill()
+        place.communicate(timeout=60)
+        hub.faults.rate = 0
+        laptop.start()
+        for node in nodes:
+            node.wait_until({name: "up" for name in names}, 20)
+        laptop.medley("place", word, *PLACE)
+        check(hub.sent < 1.3 * size + 2 * HEADER, f"nothing twice: {hub.sent} of {size}")
+    with world.step("what a hub does not have is said"):
+        failed = laptop.medley("place", "hf:org/none", ok=False)
+        check("org/none" in failed.err, f"{failed}")
+
+
+run(scenario)
