@@ -33,6 +33,9 @@ struct gather_work {
     uint32_t n_held;
     bool has_changed; /* the units have, since the puller looked */
     bool releases;
+    bool has_looked, told_look;
+    uint32_t n_ranges; /* has_looked: what was here then */
+    struct gather_range ranges[GATHER_RANGES];
     uint64_t here, bytes_per_s;
     bool has_step, step_is_done; /* one was asked for; and its answer is there */
     struct gather_step step;
@@ -78,6 +81,35 @@ static uint64_t gather_bytes_here(const struct pull_state *state, uint64_t from,
     return here;
 }
 
+/* What is still to come, at most. */
+static uint64_t gather_lacking(const struct gather_work *work)
+{
+    char part[PATH_MAX + 8];
+    struct stat here;
+    uint64_t bytes = 0;
+    snprintf(part, sizeof part, "%s" PULLED_PART, work->path);
+    const uint64_t there = stat(part, &here) == 0 ? (uint64_t)here.st_blocks * 512 : 0;
+    for (uint32_t i = 0; i < work->n_held; i++)
+        bytes += work->held[i].wanted.unit.end - work->held[i].wanted.unit.offset;
+    return bytes > there ? bytes - there : 0;
+}
+
+/* What an earlier gathering, or a pull, has left. */
+static void gather_look_here(struct gather_work *work, const struct pull_state *state)
+{
+    work->has_looked = true;
+    for (uint32_t i = 0; i < state->n_pieces; i++) {
+        const uint64_t from = i * state->piece, to = from + state->have[i];
+        struct gather_range *last = work->n_ranges ? &work->ranges[work->n_ranges - 1] : NULL;
+        if (from == to)
+            continue;
+        if (last && last->to == from)
+            last->to = to;
+        else if (work->n_ranges < GATHER_RANGES)
+            work->ranges[work->n_ranges++] = (struct gather_range){from, to};
+    }
+}
+
 static void gather_wish(struct gather_work *work, const struct pull_state *state)
 {
     for (uint32_t i = 0; i < PULL_PIECES; i++)
@@ -89,6 +121,8 @@ static void gather_wish(struct gather_work *work, const struct pull_state *state
             atomic_store(&work->wish.wanted[piece], 1);
     }
     work->has_changed = false;
+    if (!work->problem.code)
+        pull_check_room(work->path, gather_lacking(work), &work->problem);
 }
 
 /* On the puller's thread. */
@@ -98,6 +132,8 @@ static void gather_on_pulled(void *arg, const struct pull_state *state, double b
     uint64_t here = 0;
     bool wakes = false;
     pthread_mutex_lock(&work->lock);
+    if (!work->has_looked)
+        gather_look_here(work, state);
     if (work->has_changed)
         gather_wish(work, state);
     for (uint32_t i = 0; i < work->n_held; i++) {
@@ -138,29 +174,12 @@ static enum error_code gather_find(struct gather_work *work, struct hub_list *li
     return code;
 }
 
-/* What is still to come, at most. */
-static uint64_t gather_lacking(struct gather_work *work)
-{
-    char part[PATH_MAX + 8];
-    struct stat here;
-    uint64_t bytes = 0;
-    snprintf(part, sizeof part, "%s" PULLED_PART, work->path);
-    const uint64_t there = stat(part, &here) == 0 ? (uint64_t)here.st_blocks * 512 : 0;
-    pthread_mutex_lock(&work->lock);
-    for (uint32_t i = 0; i < work->n_held; i++)
-        bytes += work->held[i].wanted.unit.end - work->held[i].wanted.unit.offset;
-    pthread_mutex_unlock(&work->lock);
-    return bytes > there ? bytes - there : 0;
-}
-
 static void *gather_puller_main(void *arg)
 {
     struct gather_work *work = arg;
     struct hub_list list = {0};
     struct error err = {0};
     enum error_code code = gather_find(work, &list, &err);
-    if (!code)
-        code = pull_check_room(work->path, gather_lacking(work), &err);
     if (!code)
         code = hub_pull_some(&list, 0, &work->wish, &err);
     if (code && !atomic_load(&work->wish.stop))
@@ -419,6 +438,11 @@ static void gather_work_fill(struct gather_work *work, struct gather_report *out
         held->state = UNIT_TOLD;
         out->sums[out->n_sums++] = (struct gather_sum){held->wanted.index, held->digest};
     }
+    if (work->has_looked && !work->told_look) {
+        out->has_looked = work->told_look = true;
+        out->n_ranges = work->n_ranges;
+        memcpy(out->ranges, work->ranges, sizeof out->ranges);
+    }
     if (work->has_step && work->step_is_done) {
         out->has_step = true;
         out->step = work->step;
@@ -431,7 +455,7 @@ static void gather_work_fill(struct gather_work *work, struct gather_report *out
 void gather_work_poll(struct gather_work *work, struct gather_report *out)
 {
     out->n_sums = 0;
-    out->has_step = out->is_released = false;
+    out->has_step = out->has_looked = out->is_released = false;
     gather_work_fill(work, out);
     if (!work->releases || out->problem.code || !gather_work_has_ended(work))
         return;

@@ -20,7 +20,7 @@
 
 struct gather_work;
 
-enum { GATHER_NAME = 1024, GATHER_REPORT_UNITS = 256 };
+enum { GATHER_NAME = 1024, GATHER_REPORT_UNITS = 256, GATHER_RANGES = 512 };
 
 struct gather_file {        /* what is gathered */
     char name[GATHER_NAME]; /* hf:ORG/REPO/FILE.gguf, or ollama:NAME:TAG of the usual registry */
@@ -46,6 +46,10 @@ struct gather_step { /* units [first, end), which are bytes [from, to) */
     struct digest_chain chain; /* before, or after */
 };
 
+struct gather_range { /* bytes [from, to) */
+    uint64_t from, to;
+};
+
 struct gather_report {
     uint64_t here; /* bytes of its units */
     uint64_t bytes_per_s;
@@ -53,6 +57,9 @@ struct gather_report {
     struct gather_sum sums[GATHER_REPORT_UNITS]; /* each is said once */
     bool has_step;                               /* the last step is done: */
     struct gather_step step;
+    bool has_looked;   /* said once, as soon as the file was found: what is here since earlier */
+    uint32_t n_ranges; /* in order; the first GATHER_RANGES */
+    struct gather_range ranges[GATHER_RANGES];
     bool is_released;
     char part[PATH_MAX];
     struct error problem; /* code: it cannot go on */
@@ -61,7 +68,7 @@ struct gather_report {
 /* ERROR_INVALID: see gather_file_check(). Other problems come with a report. */
 enum error_code gather_work_open(const struct gather_file *file, struct gather_work **out,
                                  struct error *err);
-/* ERROR_INVALID: units that are not in the file, or too many. */
+/* Without units it only looks. ERROR_INVALID: units that are not in the file, or too many. */
 enum error_code gather_work_order(struct gather_work *work, const struct gather_wanted *wanted,
                                   uint32_t n, struct error *err);
 /* ERROR_INVALID: not a range of units that are here and hashed. ERROR_BUSY: a step is under way. */

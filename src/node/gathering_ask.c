@@ -33,6 +33,21 @@ static void gather_ask_send(struct gather_ask *ask, uint32_t node, Node__Gather 
     buffer_deinit(&bytes);
 }
 
+static void gather_ask_look(struct gather_ask *ask)
+{
+    ask->phase = ASK_LOOKS;
+    ask->looks_ms = daemon_now_ms(ask->gathering->daemon);
+    for (uint32_t i = 0; i < ask->n_nodes; i++) {
+        Node__Gather said = NODE__GATHER__INIT;
+        said.name = ask->file.name;
+        said.has_looks = said.looks = said.has_bytes = said.has_sha256 = true;
+        said.bytes = ask->file.bytes;
+        said.sha256.data = ask->file.whole.bytes;
+        said.sha256.len = DIGEST_BYTES;
+        gather_ask_send(ask, i, &said);
+    }
+}
+
 static void gather_ask_order(struct gather_ask *ask, uint32_t node)
 {
     const uint32_t n_units = ask->manifest.n_parts;
@@ -97,7 +112,7 @@ static void gather_ask_over(struct gather_ask *ask, const char *model, const cha
 {
     const struct gathering_hearer hearer = ask->hearer;
     ask->hearer = (struct gathering_hearer){0};
-    if (ask->phase != ASK_OVER && ask->gather)
+    if (ask->phase != ASK_OVER && ask->phase != ASK_PREPARES)
         gather_ask_end_all(ask, drops);
     ask->phase = ASK_OVER;
     if (ask->prepared)
@@ -123,6 +138,9 @@ void gather_ask_free(struct gather_ask *ask)
     gather_prepared_free(ask->prepared);
     gather_free(ask->gather);
     manifest_deinit(&ask->manifest);
+    for (uint32_t i = 0; i < ask->n_nodes; i++)
+        mem_free(ask->nodes[i].has);
+    mem_free(ask->owners);
     mem_free(ask->units);
     mem_free(ask);
 }
@@ -137,11 +155,18 @@ static uint32_t gather_ask_node(const struct gather_ask *ask, const char *id)
     return i;
 }
 
+static bool gather_ask_is_lost(const struct gather_ask *ask, uint32_t node)
+{
+    return ask->gather ? gather_progress(ask->gather, node).is_lost : ask->nodes[node].problem[0];
+}
+
 static void gather_ask_drop(struct gather_ask *ask, uint32_t node, const char *why)
 {
     snprintf(ask->nodes[node].problem, sizeof ask->nodes[node].problem, "%s", why);
     log_line(LOG_INFO, "gather", "%s: going on without %s: %s", ask->file.name,
              daemon_name_of(ask->gathering->daemon, ask->nodes[node].id), why);
+    if (!ask->gather)
+        return; /* it is left out from the beginning */
     gather_lost(ask->gather, clock_now_ns(), node);
     if (ask->phase == ASK_KEEPS && gather_status(ask->gather) == GATHER_RUNNING)
         ask->phase = ASK_FETCHES;
@@ -150,9 +175,26 @@ static void gather_ask_drop(struct gather_ask *ask, uint32_t node, const char *w
 void gather_ask_lost(struct gather_ask *ask, const char *id)
 {
     const uint32_t node = gather_ask_node(ask, id);
-    if (ask->gather && node < ask->n_nodes && !gather_progress(ask->gather, node).is_lost &&
-        (ask->phase == ASK_FETCHES || ask->phase == ASK_KEEPS))
+    if (node == ask->n_nodes || gather_ask_is_lost(ask, node))
+        return;
+    if (ask->phase == ASK_LOOKS || ask->phase == ASK_FETCHES || ask->phase == ASK_KEEPS)
         gather_ask_drop(ask, node, "its link is down");
+}
+
+/* Units of which all bytes are in the ranges, which are in order. */
+static void gather_ask_take_look(struct gather_ask *ask, uint32_t node, const Node__Gathered *said)
+{
+    struct gather_node_of *of = &ask->nodes[node];
+    size_t at = 0;
+    if (of->has_looked || !(of->has = mem_new_array(ask->manifest.n_parts, sizeof *of->has)))
+        return;
+    of->has_looked = true;
+    for (uint32_t unit = 0; unit < ask->manifest.n_parts; unit++) {
+        const struct gather_unit *want = &ask->units[unit];
+        while (at < said->n_ranges && said->ranges[at]->to < want->end)
+            at++;
+        of->has[unit] = at < said->n_ranges && said->ranges[at]->from <= want->offset;
+    }
 }
 
 static void gather_ask_take_sums(struct gather_ask *ask, uint32_t node, const Node__Gathered *said)
@@ -173,13 +215,18 @@ void gather_ask_take(struct gathering *gathering, const char *from, const Node__
     while (ask && ask->id != said->id)
         ask = ask->next;
     const uint32_t node = ask ? gather_ask_node(ask, from) : 0;
-    if (!ask || !ask->gather || node == ask->n_nodes || ask->phase == ASK_OVER ||
-        said->round != gather_round(ask->gather) || gather_progress(ask->gather, node).is_lost)
+    if (!ask || node == ask->n_nodes || ask->phase == ASK_PREPARES || ask->phase == ASK_OVER ||
+        gather_ask_is_lost(ask, node) ||
+        said->round != (ask->gather ? gather_round(ask->gather) : 0))
         return;
     if (said->problem) {
         gather_ask_drop(ask, node, said->problem);
         return;
     }
+    if (said->looked && ask->phase == ASK_LOOKS)
+        gather_ask_take_look(ask, node, said);
+    if (!ask->gather)
+        return;
     if (said->has_here_bytes)
         gather_told(ask->gather, clock_now_ns(), node, said->here_bytes, said->bytes_per_s);
     gather_ask_take_sums(ask, node, said);
@@ -207,7 +254,22 @@ static void gather_ask_prepared(struct gather_ask *ask)
     if (err.code || path[0])
         gather_ask_over(ask, NULL, err.code ? NULL : path, err.code ? &err : NULL, false);
     else
-        ask->phase = ASK_FETCHES;
+        gather_ask_look(ask);
+}
+
+static void gather_ask_look_done(struct gather_ask *ask)
+{
+    struct error err;
+    const uint64_t since_ms = daemon_now_ms(ask->gathering->daemon) - ask->looks_ms;
+    for (uint32_t i = 0; i < ask->n_nodes; i++) {
+        if (!ask->nodes[i].has_looked && !ask->nodes[i].problem[0] && since_ms < GATHERING_LOOK_MS)
+            return;
+    }
+    if (gather_ask_deal(ask, &err)) {
+        gather_ask_over(ask, NULL, NULL, &err, false);
+        return;
+    }
+    ask->phase = ASK_FETCHES;
     ask->seen_ms = 0; /* the forecast is said before anything large is fetched */
 }
 
@@ -351,7 +413,7 @@ static void gather_ask_show(struct gather_ask *ask)
     if (!ask->hearer.seen || (ask->seen_ms && now_ms - ask->seen_ms < 1000))
         return;
     ask->seen_ms = now_ms;
-    seen = (struct gathering_seen){.state = ask->phase == ASK_PREPARES  ? "asking the hub"
+    seen = (struct gathering_seen){.state = ask->phase <= ASK_LOOKS     ? "asking the hub"
                                             : ask->phase == ASK_FETCHES ? "fetching"
                                                                         : "keeping",
                                    .file = ask->file.name,
@@ -379,6 +441,9 @@ void gather_ask_step(struct gather_ask *ask)
     case ASK_PREPARES:
         if (atomic_load(&ask->prepared->is_done))
             gather_ask_prepared(ask);
+        break;
+    case ASK_LOOKS:
+        gather_ask_look_done(ask);
         break;
     case ASK_FETCHES:
         gather_ask_go_on(ask);

@@ -186,20 +186,6 @@ static void gather_deal(const struct gather_ask *ask, const struct part_set *set
     }
 }
 
-/* A node whose disk has no room for what it would have fetches from the others later. */
-static void gather_check_rooms(struct gather_ask *ask, const struct gather_dealing *dealing)
-{
-    for (uint32_t i = 0; i < ask->n_nodes; i++) {
-        const Node__Now *now;
-        gather_may(ask->gathering->daemon, ask->nodes[i].id, &now);
-        if (!now || !now->has_disk_room_bytes ||
-            now->disk_room_bytes >= dealing->bytes[i] + ask->manifest.parts[0].size)
-            continue;
-        snprintf(ask->nodes[i].problem, sizeof ask->nodes[i].problem, "its disk lacks room");
-        gather_lost(ask->gather, clock_now_ns(), i);
-    }
-}
-
 static enum error_code gather_foresee(struct gather_ask *ask, const struct model *model,
                                       struct gather_dealing *dealing, struct error *err)
 {
@@ -251,35 +237,72 @@ static enum error_code gather_ask_units(struct gather_ask *ask, struct error *er
     return ERROR_NONE;
 }
 
-static enum error_code gather_ask_deal(struct gather_ask *ask, const struct model *model,
+/* ---- when all have said what is there -------------------------------------------------------- */
+
+/* Whose bytes are there already has them, whoever is to hold the layer: the other gets them from it
+ * over their link. */
+static void gather_prefer_here(const struct gather_ask *ask, uint64_t bytes[GATHER_NODES])
+{
+    for (uint32_t unit = 1; unit < ask->manifest.n_parts; unit++) {
+        uint32_t *owner = &ask->owners[unit];
+        const bool is_there = *owner != GATHER_ANYBODY && ask->nodes[*owner].has_looked &&
+                              ask->nodes[*owner].has[unit];
+        for (uint32_t i = 0; i < ask->n_nodes && !is_there; i++) {
+            if (ask->nodes[i].has_looked && ask->nodes[i].has[unit])
+                *owner = i;
+        }
+        if (*owner != GATHER_ANYBODY && !(ask->nodes[*owner].has && ask->nodes[*owner].has[unit]))
+            bytes[*owner] += ask->manifest.parts[unit].size;
+    }
+}
+
+/* A node whose disk has no room for what it would have fetches from the others later. */
+static void gather_check_rooms(struct gather_ask *ask, const uint64_t bytes[GATHER_NODES])
+{
+    for (uint32_t i = 0; i < ask->n_nodes; i++) {
+        struct gather_node_of *node = &ask->nodes[i];
+        const Node__Now *now;
+        gather_may(ask->gathering->daemon, node->id, &now);
+        if (!node->problem[0] && now && now->has_disk_room_bytes &&
+            now->disk_room_bytes < bytes[i] + ask->manifest.parts[0].size)
+            snprintf(node->problem, sizeof node->problem, "its disk lacks room");
+        if (node->problem[0])
+            gather_lost(ask->gather, clock_now_ns(), i);
+    }
+}
+
+enum error_code gather_ask_deal(struct gather_ask *ask, struct error *err)
+{
+    uint64_t speeds[GATHER_NODES], bytes[GATHER_NODES] = {0};
+    gather_prefer_here(ask, bytes);
+    for (uint32_t i = 0; i < ask->n_nodes; i++)
+        speeds[i] = gather_peer_speed(ask, i);
+    const struct gather_options options = {.units = ask->units,
+                                           .n_units = ask->manifest.n_parts,
+                                           .whole = ask->file.whole,
+                                           .n_nodes = ask->n_nodes,
+                                           .owners = ask->owners,
+                                           .peer_bytes_per_s = speeds};
+    const enum error_code code = gather_new(&options, clock_now_ns(), &ask->gather, err);
+    if (!code)
+        gather_check_rooms(ask, bytes);
+    return code;
+}
+
+static enum error_code gather_ask_wish(struct gather_ask *ask, const struct model *model,
                                        struct error *err)
 {
     struct gather_dealing dealing = {0};
-    uint64_t speeds[GATHER_NODES];
-    dealing.owners = mem_new_array(ask->manifest.n_parts, sizeof *dealing.owners);
-    if (!dealing.owners)
+    ask->owners = mem_new_array(ask->manifest.n_parts, sizeof *ask->owners);
+    if (!ask->owners)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory to gather a model");
     for (uint32_t i = 0; i < ask->manifest.n_parts; i++)
-        dealing.owners[i] = GATHER_ANYBODY;
+        ask->owners[i] = GATHER_ANYBODY;
+    dealing.owners = ask->owners;
     gather_ask_add(ask, ask->gathering->daemon->id); /* who asks registers the model */
     if (!ask->n_nodes) /* it lends nothing, and fetches all the same */
         memcpy(ask->nodes[ask->n_nodes++].id, ask->gathering->daemon->id, NODE_ID_TEXT);
-    enum error_code code = gather_foresee(ask, model, &dealing, err);
-    if (!code) {
-        for (uint32_t i = 0; i < ask->n_nodes; i++)
-            speeds[i] = gather_peer_speed(ask, i);
-        const struct gather_options options = {.units = ask->units,
-                                               .n_units = ask->manifest.n_parts,
-                                               .whole = ask->file.whole,
-                                               .n_nodes = ask->n_nodes,
-                                               .owners = dealing.owners,
-                                               .peer_bytes_per_s = speeds};
-        code = gather_new(&options, clock_now_ns(), &ask->gather, err);
-    }
-    if (!code)
-        gather_check_rooms(ask, &dealing);
-    mem_free(dealing.owners);
-    return code;
+    return gather_foresee(ask, model, &dealing, err);
 }
 
 enum error_code gather_ask_begin(struct gather_ask *ask, struct error *err)
@@ -293,6 +316,6 @@ enum error_code gather_ask_begin(struct gather_ask *ask, struct error *err)
     if (!code)
         code = gather_ask_units(ask, err);
     if (!code)
-        code = gather_ask_deal(ask, prepared->model, err);
+        code = gather_ask_wish(ask, prepared->model, err);
     return code;
 }

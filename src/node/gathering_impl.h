@@ -14,6 +14,7 @@ enum {
     GATHERING_MINOR = 2,            /* of the protocol: older nodes know no FRAME_GATHER */
     GATHERING_MS = 50,              /* between two looks */
     GATHERING_TELL_MS = 250,        /* between two reports without news */
+    GATHERING_LOOK_MS = 3000,       /* for the answer to `looks` */
     GATHERING_KEEP_MS = 300 * 1000, /* for what is right to be on the shelf */
     GATHERING_ASKS_MAX = 2,
     GATHERING_SHARES_MAX = 4,
@@ -40,6 +41,7 @@ struct gather_share {
     struct gather_work *work;    /* NULL: none now */
     struct gather_work *dropped; /* one whose bytes were wrong, on its way out */
     bool must_order;             /* the work has not been told of `own` */
+    bool looks;                  /* it is to say what is here since earlier */
     struct manifest manifest;    /* n_parts: what is right is to be kept */
     bool is_keeping;             /* weights_adopt() is under way */
     bool has_kept, has_ended, drops, was_told_problem;
@@ -64,7 +66,8 @@ struct gather_prepared {
 
 struct gather_node_of { /* a node of an ask, by the gathering's numbers */
     char id[NODE_ID_TEXT];
-    bool has_kept;
+    bool has_kept, has_looked;
+    uint8_t *has; /* has_looked: of each unit, whether all of it was there */
     char problem[200];
 };
 
@@ -83,8 +86,9 @@ struct gather_ask {
     double header_bytes_per_s;
     struct gather_node_of nodes[GATHER_NODES];
     uint32_t n_nodes;
-    enum { ASK_PREPARES, ASK_FETCHES, ASK_KEEPS, ASK_REGISTERS, ASK_OVER } phase;
-    uint64_t seen_ms, keeps_ms; /* keeps_ms: since then */
+    uint32_t *owners; /* of each unit, as placing has it, until all have looked */
+    enum { ASK_PREPARES, ASK_LOOKS, ASK_FETCHES, ASK_KEEPS, ASK_REGISTERS, ASK_OVER } phase;
+    uint64_t seen_ms, looks_ms, keeps_ms; /* looks_ms, keeps_ms: since then */
 };
 
 struct gathering {
@@ -115,5 +119,7 @@ void gather_ask_free(struct gather_ask *ask);
 
 /* gathering_begin.c: who fetches what. */
 enum error_code gather_ask_begin(struct gather_ask *ask, struct error *err);
+/* Once they have said what is there since earlier. */
+enum error_code gather_ask_deal(struct gather_ask *ask, struct error *err);
 struct gather_prepared *gather_prepare(const char *word, struct error *err); /* NULL: err */
 void gather_prepared_free(struct gather_prepared *prepared); /* waits for it; NULL is fine */

@@ -70,7 +70,24 @@ struct gather_telling {
     Node__GatherSum sums[GATHER_REPORT_UNITS], *list[GATHER_REPORT_UNITS];
     Node__GatherStep step;
     uint8_t chain[DIGEST_CHAIN_BYTES];
+    Node__GatherRange ranges[GATHER_RANGES], *range_list[GATHER_RANGES];
 };
+
+static void gather_put_ranges(struct gather_telling *telling, const struct gather_report *report,
+                              Node__Gathered *said)
+{
+    for (uint32_t i = 0; i < report->n_ranges; i++) {
+        Node__GatherRange *range = &telling->ranges[i];
+        node__gather_range__init(range);
+        range->has_from = range->has_to = true;
+        range->from = report->ranges[i].from;
+        range->to = report->ranges[i].to;
+        telling->range_list[i] = range;
+    }
+    said->has_looked = said->looked = true;
+    said->ranges = telling->range_list;
+    said->n_ranges = report->n_ranges;
+}
 
 static void gather_put_step(struct gather_telling *telling, const struct gather_step *step,
                             Node__Gathered *said)
@@ -91,7 +108,7 @@ static void gather_share_tell(struct gather_share *share, struct gather_report *
     Node__Gathered said = NODE__GATHERED__INIT;
     const uint64_t here = report->here + gather_kept_bytes(share);
     const uint64_t since_ms = daemon_now_ms(share->gathering->daemon) - share->told_ms;
-    if (!report->n_sums && !report->has_step &&
+    if (!report->n_sums && !report->has_step && !report->has_looked &&
         (since_ms < GATHERING_TELL_MS || (here == share->told_here && since_ms < 1000)))
         return;
     share->told_here = here;
@@ -109,6 +126,8 @@ static void gather_share_tell(struct gather_share *share, struct gather_report *
     }
     said.sums = telling.list;
     said.n_sums = report->n_sums;
+    if (report->has_looked)
+        gather_put_ranges(&telling, report, &said);
     if (report->has_step)
         gather_put_step(&telling, &report->step, &said);
     gather_share_send(share, &said);
@@ -314,7 +333,7 @@ void gather_share_take(struct gathering *gathering, const char *asker, const Nod
     struct error err = {0};
     struct gather_step step;
     struct gather_share *share = gather_share_find(gathering, asker, said->id);
-    if (!share && !said->ends && said->n_units)
+    if (!share && !said->ends && (said->n_units || said->looks))
         share = gather_share_make(gathering, asker, said);
     if (!share || share->has_ended || gathering->is_closing)
         return;
@@ -328,6 +347,8 @@ void gather_share_take(struct gathering *gathering, const char *asker, const Nod
         return;
     if (said->round > share->round && !share->dropped && !share->is_keeping)
         gather_share_again(share, said->round);
+    if (said->looks)
+        share->looks = share->must_order = true;
     enum error_code code = said->n_units ? gather_share_order(share, said, &err) : ERROR_NONE;
     if (!code && said->step && !share->work)
         code = error_set(&err, ERROR_INVALID, "a step of the hash before anything is here");
@@ -354,12 +375,12 @@ static enum error_code gather_share_begin(struct gather_share *share, struct err
         if (!share->own[i].is_kept)
             wanted[n++] = share->own[i].wanted;
     }
-    if (!code && !share->work && n)
+    if (!code && !share->work && (n || share->looks))
         code = gather_work_open(&share->file, &share->work, err);
     if (!code && share->work)
         code = gather_work_order(share->work, wanted, n, err);
     mem_free(wanted);
-    share->must_order = false;
+    share->must_order = share->looks = false;
     return code;
 }
 
