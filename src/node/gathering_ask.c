@@ -181,6 +181,18 @@ void gather_ask_lost(struct gather_ask *ask, const char *id)
         gather_ask_drop(ask, node, "its link is down");
 }
 
+/* It was gathered before, and the cluster has it. */
+static void gather_ask_take_known(struct gather_ask *ask, const ProtobufCBinaryData *model)
+{
+    const Cluster__State *root = daemon_state(ask->gathering->daemon)->root;
+    for (size_t i = 0; root && i < root->n_models; i++) {
+        const ProtobufCBinaryData *manifest = &root->models[i]->manifest;
+        if (model->len == DIGEST_BYTES && manifest->len == DIGEST_BYTES &&
+            memcmp(model->data, manifest->data, DIGEST_BYTES) == 0)
+            snprintf(ask->known, sizeof ask->known, "%s", root->models[i]->name);
+    }
+}
+
 /* Units of which all bytes are in the ranges, which are in order. */
 static void gather_ask_take_look(struct gather_ask *ask, uint32_t node, const Node__Gathered *said)
 {
@@ -189,6 +201,8 @@ static void gather_ask_take_look(struct gather_ask *ask, uint32_t node, const No
     if (of->has_looked || !(of->has = mem_new_array(ask->manifest.n_parts, sizeof *of->has)))
         return;
     of->has_looked = true;
+    if (said->has_model)
+        gather_ask_take_known(ask, &said->model);
     for (uint32_t unit = 0; unit < ask->manifest.n_parts; unit++) {
         const struct gather_unit *want = &ask->units[unit];
         while (at < said->n_ranges && said->ranges[at]->to < want->end)
@@ -264,6 +278,10 @@ static void gather_ask_look_done(struct gather_ask *ask)
     for (uint32_t i = 0; i < ask->n_nodes; i++) {
         if (!ask->nodes[i].has_looked && !ask->nodes[i].problem[0] && since_ms < GATHERING_LOOK_MS)
             return;
+    }
+    if (ask->known[0]) {
+        gather_ask_over(ask, ask->known, NULL, NULL, false);
+        return;
     }
     if (gather_ask_deal(ask, &err)) {
         gather_ask_over(ask, NULL, NULL, &err, false);

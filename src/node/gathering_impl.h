@@ -47,6 +47,8 @@ struct gather_share {
     bool has_kept, has_ended, drops, was_told_problem;
     uint64_t told_ms, told_here;
     struct error problem;
+    bool was_known; /* it was gathered before, as … */
+    struct digest known;
     struct weights_facts facts; /* has_kept, where there was something to keep */
 };
 
@@ -82,7 +84,8 @@ struct gather_ask {
     struct gather_file file;
     struct manifest manifest; /* without digests until all is there */
     struct gather_unit *units;
-    struct gather *gather; /* NULL: not yet */
+    char known[LIMIT_CLUSTER_TEXT_BYTES + 1]; /* "": the cluster does not have it yet */
+    struct gather *gather;                    /* NULL: not yet */
     double header_bytes_per_s;
     struct gather_node_of nodes[GATHER_NODES];
     uint32_t n_nodes;

@@ -1,6 +1,7 @@
 /* What this node fetches for an asker, itself perhaps. */
 #include "node/gathering_impl.h"
 
+#include "base/durable_file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cluster/event.h"
@@ -128,9 +129,50 @@ static void gather_share_tell(struct gather_share *share, struct gather_report *
     said.n_sums = report->n_sums;
     if (report->has_looked)
         gather_put_ranges(&telling, report, &said);
+    if (report->has_looked && share->was_known) {
+        said.has_model = true;
+        said.model.data = share->known.bytes;
+        said.model.len = DIGEST_BYTES;
+    }
     if (report->has_step)
         gather_put_step(&telling, &report->step, &said);
     gather_share_send(share, &said);
+}
+
+/* ---- what was gathered before ---------------------------------------------------------------- */
+
+/* STATE/gathered/SHA-256 OF THE FILE: the model's identity, in letters. */
+static enum error_code gather_known_path(const struct gather_share *share, char out[PATH_MAX],
+                                         struct error *err)
+{
+    char folder[PATH_MAX], name[DIGEST_TEXT];
+    const enum error_code code =
+        durable_path(share->gathering->daemon->folder, "gathered", "", folder, err);
+    return code ? code : durable_path(folder, digest_text(&share->file.whole, name), "", out, err);
+}
+
+static void gather_share_remember(const struct gather_share *share)
+{
+    char path[PATH_MAX], text[DIGEST_TEXT];
+    struct error err;
+    enum error_code code = gather_known_path(share, path, &err);
+    if (!code)
+        code = durable_make_folder_of(path, &err);
+    if (!code)
+        code = durable_replace(path, digest_text(&share->facts.model, text), DIGEST_TEXT - 1, &err);
+    if (code)
+        log_line(LOG_WARN, "gather", "it would be fetched again: %s", err.text);
+}
+
+static void gather_share_recall(struct gather_share *share)
+{
+    char path[PATH_MAX];
+    struct buffer text = {0};
+    if (gather_known_path(share, path, NULL) || durable_read(path, DIGEST_TEXT, 0, &text, NULL))
+        return;
+    buffer_append(&text, "", 1);
+    share->was_known = !text.failed && digest_parse(text.data, &share->known);
+    buffer_deinit(&text);
 }
 
 /* ---- keeping what was right ------------------------------------------------------------------ */
@@ -151,6 +193,7 @@ static void on_share_adopted(void *arg, const struct weights_facts *facts, const
         share->facts = *facts;
         for (uint32_t i = 0; i < share->n_own; i++)
             share->own[i].is_kept |= share->own[i].has_digest;
+        gather_share_remember(share);
     }
     manifest_deinit(&share->manifest);
     if (share->gathering->is_closing)
@@ -325,6 +368,8 @@ static struct gather_share *gather_share_make(struct gathering *gathering, const
         gather_file_check(&share->file, &err);
     if (err.code)
         gather_share_fail(share, &err);
+    else
+        gather_share_recall(share);
     return share;
 }
 
