@@ -11,6 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cluster
 
 import draw  # noqa: E402
 import modes  # noqa: E402
+import spares  # noqa: E402
 from harness import Failure  # noqa: E402
 from namespaces import NotAllowed, enter_namespaces  # noqa: E402
 from soak import Soak  # noqa: E402
@@ -25,7 +26,7 @@ def words():
         "logs lie in build/chaos then.",
     )
     parser.add_argument(
-        "mode", nargs="?", default="soak", choices=["soak", "kills", "false-alarms"]
+        "mode", nargs="?", default="soak", choices=["soak", "kills", "spares", "false-alarms"]
     )
     parser.add_argument(
         "--seed", type=int, default=1, help="draws the cluster, the requests and the faults"
@@ -43,7 +44,7 @@ def words():
     parser.add_argument(
         "--runners", choices=["yes", "no"], help="devices in processes of their own, else drawn"
     )
-    parser.add_argument("--count", type=int, default=200, help="kills: so many")
+    parser.add_argument("--count", type=int, default=200, help="kills, spares: so many")
     parser.add_argument("--loss", type=float, default=1, help="false-alarms: per cent of packets")
     parser.add_argument("--jitter", type=float, default=50, help="false-alarms: ms")
     return parser.parse_args()
@@ -81,11 +82,18 @@ def soak(world, chosen, drawn):
     return run
 
 
-MODES = {"soak": soak, "kills": modes.kills, "false-alarms": modes.false_alarms}
+MODES = {
+    "soak": soak,
+    "kills": modes.kills,
+    "spares": spares.spares,
+    "false-alarms": modes.false_alarms,
+}
 
 
 def main():
     chosen = words()
+    if chosen.mode == "spares":
+        chosen.nodes = 3
     drawn = drawn_cluster(chosen)
     logs = pathlib.Path(os.environ["CHAOS_LOGS"]) / f"{chosen.mode}-{chosen.seed}"
     enter_namespaces()
