@@ -37,7 +37,8 @@ enum {
 #define MEMORY_BYTES (1024 * MIB)
 
 struct trace {
-    bool is_over; /* else it crashed */
+    bool is_over;  /* else it crashed */
+    bool is_taken; /* memory, by others */
     uint32_t n_replies, n_wrong, n_lost, n_refused, n_deaths, furthest;
     bool is_back;
     double back_s;
@@ -210,9 +211,14 @@ static uint32_t trace_step(struct place *place, struct trace *trace)
     return furthest;
 }
 
+static double seconds_since(uint64_t ns)
+{
+    return (double)(clock_now_ns() - ns) / 1e9;
+}
+
 /* A busy machine may have loaded the stages only when others have taken memory: then these come
- * later. The second when they have gone. */
-static double trace_open(struct place *place, uint64_t seed, uint32_t n_stages, uint64_t *begun_ns)
+ * later. So many seconds after it was opened they have gone. */
+static double trace_open(struct place *place, uint64_t seed, uint32_t n_stages)
 {
     for (double begins_s = 3; begins_s < 100; begins_s *= 4) {
         char others[DEVICES][256] = {""};
@@ -222,16 +228,26 @@ static double trace_open(struct place *place, uint64_t seed, uint32_t n_stages, 
                 draw_others(seed * DEVICES + i, shared->used[n_stages - 1][i], begins_s, others[i]);
             gone_s = end_s > gone_s ? end_s : gone_s;
         }
-        *begun_ns = clock_now_ns();
-        if (place_open(place, n_stages, others))
+        const uint64_t begun_ns = clock_now_ns();
+        const bool is_open = place_open(place, n_stages, others);
+        if (is_open && seconds_since(begun_ns) < begins_s)
             return gone_s;
+        if (is_open)
+            place_close(place);
     }
     trace_stop("the stages are not loaded");
 }
 
-static double seconds_since(uint64_t ns)
+/* Whether others have memory of some device: then hardly any is free. Its process tells four times
+ * a second. */
+static bool trace_is_taken(const struct place *place)
 {
-    return (double)(clock_now_ns() - ns) / 1e9;
+    bool is_taken = false;
+    for (uint32_t i = 0; i < place->world.n_stages; i++) {
+        const struct device *device = gpu_find(place->gpu, place->world.devices[i]);
+        is_taken |= (double)device_memory(device).free_bytes < MEMORY_BYTES / 2;
+    }
+    return is_taken;
 }
 
 static void trace_mind(struct place *place, struct stream *streams, uint64_t seed, bool begins,
@@ -258,21 +274,25 @@ static bool streams_are_open(const struct stream *streams)
     return is_open;
 }
 
-/* Its devices' processes count the seconds from when they open them, a moment later: so the time
- * until all is back is a little less than what is said. */
+/* Its devices' processes count the seconds from when they open them, before this does. */
 static void trace_run(uint64_t seed, struct trace *trace)
 {
     static struct stream streams[STREAMS];
     struct place place;
     const uint32_t n_stages = seed % 4 ? 1 : 2;
-    uint64_t begun_ns;
-    const double gone_s = trace_open(&place, seed, n_stages, &begun_ns);
+    const double gone_s = trace_open(&place, seed, n_stages);
+    const uint64_t begun_ns = clock_now_ns();
+    uint64_t taken_ns = 0, stepped_ns = 0;
     while (seconds_since(begun_ns) < LIMIT_S &&
            (seconds_since(begun_ns) < gone_s || trace_step(&place, trace))) {
-        trace_step(&place, trace);
+        if (trace_is_taken(&place))
+            taken_ns = clock_now_ns();
+        if (trace_step(&place, trace))
+            stepped_ns = clock_now_ns();
         trace_mind(&place, streams, seed, true, trace);
     }
-    trace->back_s = seconds_since(begun_ns) - gone_s;
+    trace->is_taken = taken_ns;
+    trace->back_s = stepped_ns > taken_ns ? (double)(stepped_ns - taken_ns) / 1e9 : 0;
     trace->is_back = !trace_step(&place, trace);
     while (seconds_since(begun_ns) < 2 * LIMIT_S && streams_are_open(streams))
         trace_mind(&place, streams, seed, false, trace);
@@ -354,7 +374,7 @@ static bool report(uint64_t first, uint32_t n)
 {
     static double back[TRACES_MAX];
     struct trace sum = {0};
-    uint32_t n_crashed = 0, n_late = 0, n_down[MEMORY_STEPS + 1] = {0};
+    uint32_t n_crashed = 0, n_late = 0, n_back = 0, n_down[MEMORY_STEPS + 1] = {0};
     for (uint32_t i = 0; i < n; i++) {
         const struct trace *trace = &shared->traces[i];
         const bool is_late = trace->is_over && (!trace->is_back || trace->back_s > 30);
@@ -363,18 +383,22 @@ static bool report(uint64_t first, uint32_t n)
         sum.n_replies += trace->n_replies, sum.n_refused += trace->n_refused;
         sum.n_wrong += trace->n_wrong, sum.n_lost += trace->n_lost;
         n_down[trace->furthest]++;
-        back[i] = trace->back_s;
+        if (trace->is_taken)
+            back[n_back++] = trace->back_s;
         if (!trace->is_over || trace->n_deaths || trace->n_wrong || trace->n_lost || is_late)
             printf("seed %llu: %s, %u deaths, %u wrong, %u lost, back after %.1f s\n",
                    (unsigned long long)(first + i), trace->is_over ? "over" : "CRASHED",
                    trace->n_deaths, trace->n_wrong, trace->n_lost, trace->back_s);
     }
-    qsort(back, n, sizeof *back, compare_doubles);
-    printf("%u traces, %u replies (%u asked again, for memory was short): %u crashes, %u wrong, "
+    if (!n_back)
+        return false;
+    qsort(back, n_back, sizeof *back, compare_doubles);
+    printf("%u traces, in %u of them memory was taken, %u replies (%u asked again, for memory was "
+           "short): %u crashes, %u wrong, "
            "%u lost; as placed again after the others had gone, s: median %.1f, 99 %% %.1f, max "
            "%.1f; %u later than 30 s\nfurthest step:",
-           n, sum.n_replies, sum.n_refused, n_crashed, sum.n_wrong, sum.n_lost, back[n / 2],
-           back[n * 99 / 100], back[n - 1], n_late);
+           n, n_back, sum.n_replies, sum.n_refused, n_crashed, sum.n_wrong, sum.n_lost,
+           back[n_back / 2], back[n_back * 99 / 100], back[n_back - 1], n_late);
     for (uint32_t i = 0; i <= MEMORY_STEPS; i++)
         printf(" %u:%u", i, n_down[i]);
     printf("\n");
