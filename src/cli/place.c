@@ -17,7 +17,8 @@
 
 static const char usage[] =
     "Usage: medley place MODEL [--context N] [--streams N] [--cells N] [--kv TYPE]\n"
-    "                    [--goal GOAL] [--precision TYPE] [--idle S] [options] [--json]\n"
+    "                    [--goal GOAL] [--precision TYPE] [--allow-precision TYPE]\n"
+    "                    [--idle S] [options] [--json]\n"
     "\n"
     "Places a model on the machines of the cluster, as medley plan forecasts it, loads it there,\n"
     "and says where it is. MODEL is a .gguf file, the name of a model that the cluster knows\n"
@@ -41,6 +42,8 @@ static const char usage[] =
     "  --precision TYPE compute with weights of this type where it is smaller, such as q8_0 or\n"
     "                   q4_k; each machine converts its own layers (default: as the file has "
     "them)\n"
+    "  --allow-precision TYPE\n"
+    "                   weights may become of this type while a device of the model is hot\n"
     "  --idle S         unload it when nobody has asked it for S seconds; 0: never\n"
     "  --weights-memory SIZE\n"
     "                   of each stage's weights, at most, such as 8GiB; layers beyond are read\n"
@@ -60,6 +63,7 @@ enum {
     OPTION_KV,
     OPTION_GOAL,
     OPTION_PRECISION,
+    OPTION_ALLOW,
     OPTION_IDLE,
     OPTION_JSON,
     OPTION_WEIGHTS_MEMORY,
@@ -135,6 +139,9 @@ static bool cmd_place_take_option(struct place_args *args, int option, const cha
     case OPTION_PRECISION:
         args->request.precision = value;
         return option_precision(command, "--precision", value, &type);
+    case OPTION_ALLOW:
+        args->request.allow_precision = value;
+        return option_precision(command, "--allow-precision", value, &type);
     case OPTION_IDLE:
         return option_u32(command, "--idle", value, 0, UINT32_MAX - 1, &args->request.idle_s);
     case OPTION_WEIGHTS_MEMORY:
@@ -160,6 +167,7 @@ static bool cmd_place_parse(int argc, char **argv, struct place_args *args)
         {"kv", required_argument, NULL, OPTION_KV},
         {"goal", required_argument, NULL, OPTION_GOAL},
         {"precision", required_argument, NULL, OPTION_PRECISION},
+        {"allow-precision", required_argument, NULL, OPTION_ALLOW},
         {"idle", required_argument, NULL, OPTION_IDLE},
         {"weights-memory", required_argument, NULL, OPTION_WEIGHTS_MEMORY},
         {"score-weights", required_argument, NULL, OPTION_SCORE_WEIGHTS},

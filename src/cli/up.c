@@ -254,6 +254,15 @@ static enum error_code open_children(struct up *up, const char *registry, struct
     return children_open(&options, &up->children, err);
 }
 
+/* The leader hears it by what this node says of its devices (Now), and answers where the model's
+ * owner allows it. */
+static void up_on_precision(void *arg, struct device *device, bool lower)
+{
+    (void)arg;
+    (void)device;
+    (void)lower;
+}
+
 static enum error_code open_devices(struct up *up, struct error *err)
 {
     char registry[PATH_MAX];
@@ -265,7 +274,8 @@ static enum error_code open_devices(struct up *up, struct error *err)
     up->flags.gpu_options.skip_other = up->flags.gpu_options.sim_file;
     notice_begin(&notice, "looking at the devices …");
     enum error_code code = gpu_open(&up->flags.gpu_options, &up->gpu, err);
-    const struct heat_options watching = {.watch_only = up->flags.no_governor};
+    const struct heat_options watching = {.watch_only = up->flags.no_governor,
+                                          .on_precision = up_on_precision};
     if (!code)
         code = heat_open(up->gpu, &watching, &up->heat, err);
     notice_end(&notice);

@@ -192,6 +192,8 @@ static void describe_placement(const Cluster__Placement *placement, struct buffe
         if (stage->weights_max)
             buffer_printf(out, " (%u from its disk)", stage->n_streamed);
     }
+    if (placement->shares_cells)
+        buffer_text(out, ", its streams share memory");
     buffer_printf(out, ", epoch %llu", (unsigned long long)placement->epoch);
 }
 

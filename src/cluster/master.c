@@ -422,6 +422,36 @@ static void move_away(struct master_round *s, const Cluster__Instance *instance,
     note_proposal(s, instance, memory);
 }
 
+/* ---- the precision of what works ---- */
+
+/* Lower while a device is hot, where its owner allows it. What is hot, and for how long, is the
+ * governor's to say: it takes its wish back after a quiet minute. */
+static bool precision_is_due(const struct master_round *s, const Cluster__Instance *instance,
+                             uint32_t *out)
+{
+    const Cluster__Demand *demand = instance->demand;
+    const uint32_t now = instance->current->precision;
+    if (!demand->precision_allowed || !s->options->is_hot || placed_streams(instance->current))
+        return false;
+    *out = s->options->is_hot(s->options->self, instance) ? demand->precision_allowed
+                                                          : demand->precision;
+    return *out != (now ? now : demand->precision);
+}
+
+/* The same stages anew; the old ones make room, since what is loaded is of the other type. */
+static void master_change_precision(struct master_round *s, const Cluster__Instance *instance,
+                                    struct master_memory *memory, uint32_t precision)
+{
+    const bool lower = precision != instance->demand->precision;
+    struct master_placement placement;
+    placed_again(instance->current, &placement);
+    placement.precision = lower ? precision : 0;
+    propose_placement(s, instance, &placement, true,
+                      lower ? "a device is hot: lower precision"
+                            : "no device is hot: precision as before");
+    note_proposal(s, instance, memory);
+}
+
 static void master_consider_instance(struct master_round *s, const Cluster__Instance *instance,
                                      struct master_memory *memory)
 {
@@ -465,6 +495,7 @@ static void look_at_working(struct master_round *s, const Cluster__Instance *ins
     memory->wait_ms = memory->retry_ms = 0;
     if (memory->moved_to == instance->current->epoch)
         memory->failed_ms = memory->move_ms = 0;
+    uint32_t precision;
     const bool must = exceeds_loan(s, instance);
     if (!must && !leaves(s, instance->current))
         memory->problem[0] = 0;
@@ -472,6 +503,8 @@ static void look_at_working(struct master_round *s, const Cluster__Instance *ins
         return;
     if (must || leaves(s, instance->current))
         move_away(s, instance, memory, must);
+    else if (precision_is_due(s, instance, &precision))
+        master_change_precision(s, instance, memory, precision);
     else
         master_consider_instance(s, instance, memory);
 }

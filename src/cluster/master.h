@@ -66,6 +66,8 @@ struct master_stage {
     uint32_t n_streamed;
 };
 struct master_placement {
+    uint32_t precision; /* of its weights; 0: as demanded */
+    bool by_hand;
     bool replaces; /* of a move for gain: what serves has to make room first */
     uint32_t n_stages;
     struct master_stage stages[LIMIT_STAGES];
@@ -95,6 +97,8 @@ struct master_options {
     /* An instance takes more of a node than its owner lends: it is placed anew, or stopped. NULL:
      * none ever does. */
     bool (*exceeds)(void *self, const Cluster__Instance *instance);
+    /* A device of the instance's current placement asks for lower precision. NULL: none does. */
+    bool (*is_hot)(void *self, const Cluster__Instance *instance);
     uint64_t failed_ms; /* after a move that failed; doubled up to 32 times that */
 };
 struct master_options master_options_default(void); /* without place */

@@ -51,11 +51,34 @@ void placed_event_init(struct placed_event *out, const struct state *state,
     out->placement.why = text(why);
     out->placement.shares_cells = instance->demand->cells && placed_shares_cells(state, placement);
     out->placement.has_shares_cells = out->placement.shares_cells;
+    out->placement.has_by_hand = out->placement.by_hand = placement->by_hand;
+    out->placement.has_precision = placement->precision != 0;
+    out->placement.precision = placement->precision;
     out->placed.id = instance->id;
     out->placed.after_epoch = state_epoch(instance);
     out->placed.placement = &out->placement;
     out->event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_PLACED;
     out->event.instance_placed = &out->placed;
+}
+
+void placed_again(const Cluster__Placement *placement, struct master_placement *out)
+{
+    *out = (struct master_placement){.by_hand = placement->by_hand};
+    for (size_t i = 0; i < placement->n_stages && i < LIMIT_STAGES; i++) {
+        const Cluster__Stage *stage = placement->stages[i];
+        out->stages[out->n_stages++] =
+            (struct master_stage){stage->node,     stage->device,      stage->first_layer,
+                                  stage->n_layers, stage->weights_max, stage->n_streamed};
+    }
+}
+
+bool placed_streams(const Cluster__Placement *placement)
+{
+    for (size_t i = 0; i < placement->n_stages; i++) {
+        if (placement->stages[i]->weights_max)
+            return true;
+    }
+    return false;
 }
 
 static uint64_t hash_text(uint64_t hash, const char *of)
@@ -71,6 +94,8 @@ uint64_t placed_epoch(uint64_t last_epoch, struct lineage lineage, uint64_t term
 {
     uint64_t hash = random_mix(lineage.generation ^ random_mix(lineage.founder ^ random_mix(term)));
     hash = hash_text(hash, by);
+    if (placement->precision)
+        hash = random_mix(hash ^ placement->precision);
     for (uint32_t i = 0; i < placement->n_stages; i++) {
         const struct master_stage *stage = &placement->stages[i];
         hash = hash_text(hash_text(hash, stage->node), stage->device);

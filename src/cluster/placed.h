@@ -16,11 +16,16 @@ struct placed_event {
  * proposal that was not agreed on in one lineage may be in the next, which was founded from the log
  * that holds it, while nodes have loaded what somebody else had placed in the older one; and nodes
  * know what they have loaded by its epoch. So the low bits are a hash of what is placed, and of who
- * proposes it, when and where: one epoch is one list of stages. (Two lists after one epoch have the
+ * proposes it, when and where: one epoch is one list of stages at one
+ * precision. (Two lists after one epoch have the
  * same with a chance of one in a million.) */
 enum { PLACED_TAG_BITS = 20 };
 uint64_t placed_epoch(uint64_t last_epoch, struct lineage lineage, uint64_t term, const char *by,
                       const struct master_placement *placement);
+
+/* The stages of a placement that is there, to be placed once more. */
+void placed_again(const Cluster__Placement *placement, struct master_placement *out);
+bool placed_streams(const Cluster__Placement *placement); /* part of it comes from a disk */
 
 /* Decided after what the state knows of the instance and of its devices now. */
 void placed_event_init(struct placed_event *out, const struct state *state,

@@ -7,7 +7,7 @@
  *
  * A governor that sees heat coming asks for lower precision before it takes duty away.
  * heat_options.on_precision hears that; the wish is logged and shown in any case. A driver answers
- * it where its owner allows another type of weights (pipeline/driver_form.h): the processor
+ * it where its owner allows another type of weights, as a cluster's leader does: the processor
  * converts them once. Where nobody answers, or that is not enough, the governor goes on to its next
  * measure, the duty, 5 s later.
  *

@@ -45,6 +45,8 @@ void part_new(struct hosting *hosting, const struct parts_effect *wanted)
     part->options = part_options(instance->demand, wanted->placement->shares_cells);
     part->n_whole = part_whole_streams(instance->demand);
     part->options.rope = state_rope(instance->demand);
+    if (wanted->placement->has_precision)
+        part->options.precision = (int)wanted->placement->precision;
     reach_init(&part->reach, &part->life);
     part_caches_init(part);
     if (wanted->from)

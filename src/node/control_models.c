@@ -471,6 +471,7 @@ void control_place(struct conversation *conversation, yyjson_val *request)
     if (!control_models_take_goal(request, wanted, &err) ||
         !control_models_take_kv(request, wanted, &err) ||
         !control_weight_type(request, "precision", &wanted->precision, &err) ||
+        !control_weight_type(request, "allow_precision", &wanted->precision_allowed, &err) ||
         !control_models_take_weights(request, wanted, &err) ||
         !control_models_take_score(request, wanted, &err) ||
         !control_models_take_rope(request, wanted, &err)) {

@@ -200,9 +200,14 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
     if (instance->demand->kv_type <= KV_Q8_0)
         yyjson_mut_obj_add_strcpy(doc, object, "kv",
                                   plan_kv_type((enum kv_type)instance->demand->kv_type).name);
-    if (instance->demand->precision)
-        yyjson_mut_obj_add_strcpy(doc, object, "precision",
-                                  model_precision_name((int)instance->demand->precision));
+    const uint32_t now = instance->current ? instance->current->precision : 0,
+                   precision = now ? now : instance->demand->precision,
+                   allowed = instance->demand->precision_allowed;
+    if (precision)
+        yyjson_mut_obj_add_strcpy(doc, object, "precision", model_precision_name((int)precision));
+    if (allowed)
+        yyjson_mut_obj_add_strcpy(doc, object, "allow_precision",
+                                  model_precision_name((int)allowed));
     control_show_put_rope(doc, object, instance->demand);
     if (instance->demand->weights_bytes)
         yyjson_mut_obj_add_uint(doc, object, "weights_memory_bytes",

@@ -204,7 +204,9 @@ bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *
                        (!wanted->cells || kv_cells(wanted->cells) == instance->demand->cells) &&
                        (!wanted->has_goal || wanted->goal == instance->demand->goal) &&
                        (!wanted->has_kv_type || wanted->kv_type == instance->demand->kv_type) &&
-                       (!wanted->precision || wanted->precision == instance->demand->precision));
+                       (!wanted->precision || wanted->precision == instance->demand->precision) &&
+                       (!wanted->precision_allowed ||
+                        wanted->precision_allowed == instance->demand->precision_allowed));
 }
 
 bool daemon_keeps(const struct daemon *daemon, const Cluster__Instance *instance,

@@ -198,11 +198,16 @@ void daemon_master_view(struct daemon *daemon, struct master_view *out)
     }
 }
 
+static const Node__Now *lead_now_of(const struct daemon *daemon, const char *node)
+{
+    const struct peer *peer = daemon_peer(daemon, node);
+    return peer ? peer->now : strcmp(node, daemon->id) == 0 ? daemon->now : NULL;
+}
+
 static bool has_weights(void *self, const char *node, const char *model)
 {
     struct daemon *daemon = self;
-    const struct peer *peer = daemon_peer(daemon, node);
-    const Node__Now *now = peer ? peer->now : strcmp(node, daemon->id) == 0 ? daemon->now : NULL;
+    const Node__Now *now = lead_now_of(daemon, node);
     for (size_t i = 0; now && i < now->n_models; i++) {
         if (strcmp(now->models[i], model) == 0)
             return true;
@@ -229,6 +234,20 @@ static bool lead_exceeds(void *self, const Cluster__Instance *instance)
     return !placing_over_lent(&daemon->lead->placing.view, instance->id, &over, NULL) && over;
 }
 
+static bool lead_is_hot(void *self, const Cluster__Instance *instance)
+{
+    const struct daemon *daemon = self;
+    for (size_t i = 0; i < instance->current->n_stages; i++) {
+        const Cluster__Stage *stage = instance->current->stages[i];
+        const Node__Now *now = lead_now_of(daemon, stage->node);
+        for (size_t k = 0; now && k < now->n_devices; k++) {
+            if (now->devices[k]->asks_lower && strcmp(now->devices[k]->id, stage->device) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
 static void lead_step_master(struct daemon *daemon)
 {
     static struct master_proposals proposals;
@@ -246,6 +265,7 @@ static void lead_step_master(struct daemon *daemon)
     struct master_options options = master_options_default();
     options.place = lead_place;
     options.exceeds = lead_exceeds;
+    options.is_hot = lead_is_hot;
     options.self = daemon;
     options.consider = daemon->options.no_moves ? NULL : master_replan;
     options.considers = &lead->mover;

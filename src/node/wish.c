@@ -16,6 +16,10 @@ static void wish_of_weights(const struct place_demand *wanted, Cluster__Demand *
         out->has_weights_bytes = wanted->weights_bytes > 0;
         out->weights_bytes = wanted->weights_bytes;
     }
+    if (wanted->precision_allowed) {
+        out->has_precision_allowed = true;
+        out->precision_allowed = wanted->precision_allowed;
+    }
     if (wanted->weights_bytes || wanted->precision) {
         out->has_precision = wanted->precision > 0;
         out->precision = wanted->precision;
@@ -118,6 +122,9 @@ void wish_kept_text(const struct place_demand *wanted, const Cluster__Instance *
         wish_say(out, "--cells %u", wished->cells);
     if (wished->precision && !wanted->precision && !wanted->weights_bytes)
         wish_say(out, "--precision %s", model_precision_name((int)wished->precision));
+    if (wished->precision_allowed && !wanted->precision_allowed)
+        wish_say(out, "--allow-precision %s",
+                 model_precision_name((int)wished->precision_allowed));
     if (wished->weights_bytes && !wanted->weights_bytes && !wanted->precision &&
         !wanted->is_by_hand)
         wish_say(out, "--weights-memory %llu", (unsigned long long)wished->weights_bytes);

@@ -302,7 +302,11 @@ enum error_code placing_forecast(const struct placing_view *view, const Cluster_
     struct placing placing = {.view = *view};
     struct placement placement;
     struct error why = {0};
-    enum error_code code = placing_build(&placing, view, instance, err);
+    Cluster__Demand demand = *instance->demand;
+    Cluster__Instance as_placed = *instance;
+    as_placed.demand = &demand;
+    demand.precision = said->precision ? said->precision : demand.precision;
+    enum error_code code = placing_build(&placing, view, &as_placed, err);
     if (!code)
         code = placing_take_stages(&placing, said, &placement, err);
     if (!code) {

@@ -217,6 +217,7 @@ static Node__DeviceNow *describe_device_now(const struct device *device,
         if (heat->devices[i].device != device || heat->watches_only)
             continue;
         out->share_ppm = (uint32_t)describe_whole(heat->devices[i].thermal.action.duty * 1e6);
+        out->has_asks_lower = out->asks_lower = heat->devices[i].thermal.action.lower_precision;
         say_headroom(&heat->devices[i].thermal, out);
         say_prospect(&heat->devices[i].thermal.action.prospect, out);
     }

@@ -502,15 +502,18 @@ static void test_place(void **state)
     ANSWERS({"place",
              {"{\"state\":\"placing\"}\n", "{\"state\":\"loading\",\"stages\":" STAGES "}\n",
               "{\"ready\":{\"instance\":\"demo-1\",\"stages\":" STAGES "}}\n"}});
-    assert_int_equal(medley("place demo -c 100 --streams 4 --kv q8_0 --goal mix --idle 0"), 0);
+    assert_int_equal(
+        medley("place demo -c 100 --streams 4 --cells 256 --kv q8_0 --goal mix --idle 0"), 0);
     assert_string_equal(out, "demo-1 is ready: tower cuda0 layers 0-9, laptop cpu layer 10\n");
     assert_string_equal(fake_node_heard(),
                         "{\"do\":\"place\",\"model\":\"demo\",\"context\":100,\"streams\":4,"
-                        "\"goal\":\"mix\",\"kv\":\"q8_0\",\"idle_s\":0,"
+                        "\"cells\":256,\"goal\":\"mix\",\"kv\":\"q8_0\","
+                        "\"precision\":null,\"allow_precision\":null,\"idle_s\":0,"
                         "\"weights_memory\":null,\"score_weights\":null,"
                         "\"time_limit_s\":null}\n");
     EXPECT(0, "place demo --json", "\"instance\": \"demo-1\"");
-    expect_heard("\"context\":null,\"streams\":null,\"goal\":null,\"kv\":null,\"idle_s\":null");
+    expect_heard("\"context\":null,\"streams\":null,\"cells\":null,\"goal\":null,\"kv\":null,"
+                 "\"precision\":null,\"allow_precision\":null,\"idle_s\":null");
     EXPECT(0, "place demo --weights-memory 8GiB --score-weights memory=60 --time-limit 9", "ready");
     expect_heard("\"weights_memory\":\"8GiB\",\"score_weights\":\"memory=60\",\"time_limit_s\":9");
     EXPECT(0, "place demo --rope-scaling yarn --rope-scale 2", "ready");
@@ -521,6 +524,7 @@ static void test_place(void **state)
     EXPECT(2, "place demo --score-weights speed=3", "--score-weights: weights are compute");
     EXPECT(2, "place demo --time-limit 61", "--time-limit");
     EXPECT(2, "place demo --kv q4_k", "--kv takes f16, f32 or q8_0");
+    EXPECT(2, "place demo --cells 0", "--cells");
     EXPECT(2, "place demo --goal speed", "--goal takes latency, throughput or mix");
     EXPECT(1, "place ./demo", "./demo: No such file");
     EXPECT(1, "place nothing.gguf", "nothing.gguf: No such file");
@@ -547,6 +551,26 @@ static void test_place_says_what_it_keeps(void **state)
     assert_int_equal(medley("place demo --streams 2"), 0);
     assert_string_equal(out, "demo-1 is ready: tower cuda0 layers 0-9, laptop cpu layer 10\n"
                              "Kept, as asked for before: --context 512, --kv q8_0\n");
+}
+
+static void test_place_says_who_shares_memory(void **state)
+{
+    (void)state;
+    ANSWERS({"place",
+             {"{\"ready\":{\"instance\":\"demo-1\",\"context\":4096,\"streams\":16,\"cells\":16384,"
+              "\"stages\":" STAGES "}}\n"}});
+    EXPECT(0, "place demo -c 4096",
+           "4096 tokens for each of 16 streams, which share 16384 (--context, --cells)\n");
+}
+
+static void test_place_says_who_cannot_share_memory(void **state)
+{
+    (void)state;
+    ANSWERS({"place",
+             {"{\"ready\":{\"instance\":\"demo-1\",\"context\":4096,\"streams\":4,\"cells\":0,"
+              "\"apart\":\"cuda0 of tower\",\"stages\":" STAGES "}}\n"}});
+    EXPECT(0, "place demo -c 4096",
+           "each of 4 streams (--context); cuda0 of tower cannot share memory between streams\n");
 }
 
 /* ---- a node that is not there, that fails, that is no node ----------------------------------- */
@@ -711,6 +735,8 @@ int main(void)
         cmocka_unit_test(test_place),
         cmocka_unit_test(test_place_says_its_context),
         cmocka_unit_test(test_place_says_what_it_keeps),
+        cmocka_unit_test(test_place_says_who_shares_memory),
+        cmocka_unit_test(test_place_says_who_cannot_share_memory),
         cmocka_unit_test(test_no_node),
         cmocka_unit_test(test_errors_of_the_node),
         cmocka_unit_test(test_answers_that_are_none),

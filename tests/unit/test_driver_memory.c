@@ -218,7 +218,7 @@ static void test_each_form_is_taken_when_memory_asks_for_it(void **state)
         fake_block(false);
         check_all();
         assert_int_equal(form_now(&world), cases[i].form);
-        assert_int_equal(world.driver->precision, cases[i].form == MEMORY_LOWER ? 12 : 0);
+        assert_int_equal(world.driver->form.precision, cases[i].form == MEMORY_LOWER ? 12 : 0);
         close_forms(&world);
     }
     allowed = 0;
@@ -233,19 +233,19 @@ static void test_lower_precision_while_a_device_is_hot(void **state)
         struct world world;
         allowed = is_allowed ? 12 : 0;
         open_forms(&world, 2);
-        const struct device *hot = world.driver->plan[1].device;
+        const struct device *hot = world.driver->form.plan[1].device;
         fake_block(true);
         submit_all(&world, 900);
         driver_ask_lower(world.driver, hot, true);
         driver_ask_lower(world.driver, fallback, true); /* has no stage here */
         fake_block(false);
         check_all();
-        assert_int_equal(world.driver->precision, allowed);
+        assert_int_equal(world.driver->form.precision, allowed);
         assert_int_equal(form_now(&world), MEMORY_AS_PLACED);
         driver_ask_lower(world.driver, hot, false);
         submit_all(&world, 901);
         check_all();
-        assert_int_equal(world.driver->precision, 0);
+        assert_int_equal(world.driver->form.precision, 0);
         close_forms(&world);
     }
     allowed = 0;
@@ -263,11 +263,11 @@ static void test_hot_and_short(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct world world;
         open_forms(&world, 1);
-        driver_ask_lower(world.driver, world.driver->plan[0].device, true);
+        driver_ask_lower(world.driver, world.driver->form.plan[0].device, true);
         fake_set_room(cases[i].room);
         submit_all(&world, 31 + i);
         check_all();
-        assert_int_equal(world.driver->precision, 12);
+        assert_int_equal(world.driver->form.precision, 12);
         assert_int_equal(form_now(&world), cases[i].form);
         close_forms(&world);
     }

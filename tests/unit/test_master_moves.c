@@ -57,6 +57,40 @@ static void a_move_that_fails_is_given_up(void **unused)
     house_drop(h);
 }
 
+static bool devices_are_hot;
+
+static bool fake_is_hot(void *self, const Cluster__Instance *instance)
+{
+    (void)self;
+    assert_non_null(instance->current);
+    return devices_are_hot;
+}
+
+/* The same stages under a new epoch, lower and back, once each; without leave nothing. */
+static void heat_lowers_precision_where_that_is_allowed(void **unused)
+{
+    for (int is_allowed = 0; is_allowed < 2; is_allowed++) {
+        struct house *h = house_on_two_nodes();
+        const uint64_t old = house_instance(h)->current->epoch;
+        h->options.is_hot = fake_is_hot;
+        house_instance(h)->demand->precision_allowed = is_allowed ? 12 : 0;
+        house_run(h, 2000);
+        assert_int_equal(house_instance(h)->current->epoch, old);
+        devices_are_hot = true;
+        house_run(h, 3000);
+        assert_true(house_serves(h) && !house_instance(h)->next);
+        const uint64_t lower = house_instance(h)->current->epoch;
+        assert_int_equal(lower > old, is_allowed);
+        assert_int_equal(house_instance(h)->current->precision, is_allowed ? 12 : 0);
+        devices_are_hot = false;
+        house_run(h, 3000);
+        assert_true(house_serves(h) && house_loaded(h) == 2);
+        assert_int_equal(house_instance(h)->current->epoch > lower, is_allowed);
+        assert_int_equal(house_instance(h)->current->precision, 0);
+        house_drop(h);
+    }
+}
+
 static enum error_code fake_consider(void *self, const struct master_view *view,
                                      const Cluster__Instance *want, const bool *allowed,
                                      struct master_placement *out, char why[static 64],
@@ -348,6 +382,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_move_changes_over_when_ready),
         cmocka_unit_test(a_move_that_fails_is_given_up),
+        cmocka_unit_test(heat_lowers_precision_where_that_is_allowed),
         cmocka_unit_test(moves_for_gain),
         cmocka_unit_test(what_was_placed_by_hand_stays),
         cmocka_unit_test(with_the_planner),
