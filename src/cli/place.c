@@ -251,8 +251,7 @@ static int cmd_place_run(int argc, char **argv)
     struct place_args args = {.request = {.context = UINT32_MAX,
                                           .streams = UINT32_MAX,
                                           .cells = UINT32_MAX,
-                                          .idle_s = UINT32_MAX,
-                                          .limit_s = UINT32_MAX}};
+                                          .idle_s = UINT32_MAX}};
     struct error err;
     char model[PATH_MAX];
     yyjson_doc *doc = NULL;

@@ -92,7 +92,8 @@ enum error_code placing_watch(const struct placing_request *request, yyjson_doc 
     daemon_question_count(question, "idle_s", request->idle_s);
     daemon_question_text(question, "weights_memory", request->weights_memory);
     daemon_question_text(question, "score_weights", request->score_weights);
-    daemon_question_count(question, "time_limit_s", request->limit_s);
+    daemon_question_count(question, "time_limit_s",
+                          request->limit_s ? request->limit_s : UINT32_MAX);
     if (question && rope_stretch_is_set(&request->rope))
         placing_watch_put_rope(question, &request->rope);
     code = daemon_client_send(client, question, err);

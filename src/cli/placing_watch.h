@@ -15,7 +15,7 @@ struct placing_request {
     const char *precision; /* of the weights; NULL: as stored */
     const char *allow_precision; /* the same while a device is hot; NULL: none */
     const char *weights_memory, *score_weights; /* the same */
-    uint32_t limit_s;                           /* as context */
+    uint32_t limit_s;                           /* 0: the same */
     struct rope_stretch rope;                   /* zeroed: the same */
     bool json; /* how a gathering goes is said on stdout (gather_bar.h) */
 };
