@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 enum {
-    RPC_READ_BYTES = 16 * 1024,
-    RPC_READS = 4,             /* in one turn of the loop */
-    RPC_OUT_BYTES = 32 * 1024, /* gathered for one write */
+    RPC_READ_BYTES = 16 * 1024, /* a whole record of TLS: no poll tells of a part that is left */
+    RPC_READS = 4,              /* in one turn of the loop */
+    RPC_OUT_BYTES = 32 * 1024,  /* gathered for one write */
 };
 
 struct rpc {
@@ -173,8 +173,7 @@ static bool rpc_receive(struct rpc_connection *rpc)
     uint8_t bytes[RPC_READ_BYTES];
     size_t n;
     enum tls_progress progress = TLS_MOVED;
-    /* what TLS has decrypted and nobody has read, no poll tells of: it is read to its end */
-    for (unsigned i = 0; (i < RPC_READS || rpc->tls) && progress == TLS_MOVED; i++) {
+    for (unsigned i = 0; i < RPC_READS && progress == TLS_MOVED; i++) {
         progress = rpc_read(rpc, bytes, sizeof bytes, &n);
         if (progress == TLS_MOVED && !grpc_session_receive(rpc->session, bytes, n, clock_now_ns()))
             return false;

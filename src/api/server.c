@@ -78,9 +78,10 @@ static void watch_again(struct api_server *server)
 static void server_watch(lws_sorted_usec_list_t *entry)
 {
     struct api_server *server = lws_container_of(entry, struct server_timer, entry)->server;
-    if (clock_now_ns() - server->stop_ns > STOP_GRACE_S * UINT64_C(1000000000))
+    const bool is_late = clock_now_ns() - server->stop_ns > STOP_GRACE_S * UINT64_C(1000000000);
+    if (is_late)
         abort_all(server);
-    if (!server->exchanges && !server->n_jobs)
+    if (!server->exchanges && !server->n_jobs && (!server->n_ways || is_late))
         server->stopped(server->stopped_arg);
     else
         watch_again(server);
@@ -358,6 +359,7 @@ void api_server_reload(struct api_server *server)
 void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void *arg)
 {
     if (server->stopping) {
+        server->stop_ns = 0; /* the grace is over */
         abort_all(server);
         return;
     }
