@@ -297,7 +297,9 @@ static enum error_code gather_share_order(struct gather_share *share, const Node
     }
     for (size_t i = 0; i < said->n_units; i++) {
         const struct gather_own *old = gather_own_find(share, own[i].wanted.index);
-        if (old && memcmp(&old->wanted, &own[i].wanted, sizeof old->wanted) == 0)
+        const struct gather_unit *unit = &own[i].wanted.unit;
+        if (old && old->wanted.unit.offset == unit->offset && old->wanted.unit.size == unit->size &&
+            old->wanted.unit.end == unit->end)
             own[i] = *old;
     }
     mem_free(share->own);
