@@ -238,7 +238,7 @@ export interface paths {
                 200: {
                     content: {
                         "application/json": components["schemas"]["OllamaChat"];
-                        "application/x-ndjson": components["schemas"]["OllamaChat"];
+                        "application/x-ndjson": components["schemas"]["OllamaChat"] | components["schemas"]["OllamaError"];
                     };
                 };
                 503: components["responses"]["OllamaError"];
@@ -259,7 +259,7 @@ export interface paths {
                 200: {
                     content: {
                         "application/json": components["schemas"]["OllamaGenerate"];
-                        "application/x-ndjson": components["schemas"]["OllamaGenerate"];
+                        "application/x-ndjson": components["schemas"]["OllamaGenerate"] | components["schemas"]["OllamaError"];
                     };
                 };
                 503: components["responses"]["OllamaError"];
@@ -404,7 +404,7 @@ export interface paths {
                 200: {
                     content: {
                         "application/json": components["schemas"]["LlamaCompletion"];
-                        "text/event-stream": components["schemas"]["LlamaCompletion"];
+                        "text/event-stream": components["schemas"]["LlamaCompletionEvent"];
                     };
                 };
                 503: components["responses"]["Error"];
@@ -425,7 +425,7 @@ export interface paths {
                 200: {
                     content: {
                         "application/json": components["schemas"]["LlamaCompletion"];
-                        "text/event-stream": components["schemas"]["LlamaCompletion"];
+                        "text/event-stream": components["schemas"]["LlamaCompletionEvent"];
                     };
                 };
                 503: components["responses"]["Error"];
@@ -1612,7 +1612,7 @@ export interface components {
         } | components["schemas"]["Error"];
         CompletionRequest: {
             model: string;
-            prompt: string | number[] | string[] | number[][];
+            prompt: string | number[] | (string | number[])[];
             max_tokens?: number | null;
             logprobs?: number | null;
             echo?: boolean | null;
@@ -1698,7 +1698,7 @@ export interface components {
         } | components["schemas"]["Error"];
         EmbeddingsRequest: {
             model: string;
-            input: string | number[] | string[] | number[][];
+            input: string | number[] | (string | number[])[];
             /** @enum {unknown} */
             encoding_format?: "float" | "base64" | null;
             user?: string | null;
@@ -2511,6 +2511,7 @@ export interface components {
             tokens_cached?: number;
             truncated?: boolean;
         };
+        LlamaCompletionEvent: components["schemas"]["LlamaCompletion"] | components["schemas"]["Error"];
         TemplateRequest: {
             messages: components["schemas"]["Message"][];
             model?: string | null;

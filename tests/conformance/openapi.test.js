@@ -88,15 +88,15 @@ class Document {
 }
 
 // Each on a connection of its own: a server may close one that waits, just when it is used again.
-function send(base, { method, path }, body, type = 'application/json') {
+function send(base, { method, path }, body, type = 'application/json', patience = 120000) {
   return new Promise((resolve, reject) => {
     const headers = body === undefined ? {} : { 'content-type': type, 'content-length': Buffer.byteLength(body) };
-    const request = http.request(base + path, { method: method.toUpperCase(), headers, agent: false, timeout: 120000 }, (answer) => {
+    const request = http.request(base + path, { method: method.toUpperCase(), headers, agent: false, timeout: patience }, (answer) => {
       let text = '';
       answer.setEncoding('utf8').on('data', (part) => { text += part; }).on('error', reject);
       answer.on('end', () => resolve({ status: answer.statusCode, type: (answer.headers['content-type'] ?? '').split(';')[0], text }));
     });
-    request.on('error', reject).on('timeout', () => request.destroy(new Error(`${method} ${path}: no answer for two minutes`)));
+    request.on('error', reject).on('timeout', () => request.destroy(new Error(`${method} ${path}: no answer for ${patience} ms`)));
     request.end(body);
   });
 }
@@ -200,8 +200,9 @@ test('and so is every answer of a model that says what it is told', async () => 
   await hunt(echo.base, echo.model, ({ path }) => ['/v1/chat/completions', '/v1/responses', '/v1/messages', '/v1/messages/count_tokens', '/infill', '/api/chat', '/api/generate'].includes(path));
 });
 
-// Not those that end the node, close its door, or change who it is; nor what goes on without an end.
-const ends = ['leave', 'token', 'authority', 'remove', 'role', 'join', 'live'].map((name) => `/api/${name}`);
+// Not those that end the node, close its door, or change who it is; nor what goes on until the cluster has done something,
+// which may be never.
+const ends = ['leave', 'token', 'authority', 'remove', 'role', 'join', 'live', 'place', 'move'].map((name) => `/api/${name}`);
 
 test('and so is every answer of a node', async () => {
   const add = await send(node.base, { method: 'post', path: '/api/add' }, JSON.stringify({ path: node.file }));

@@ -172,6 +172,7 @@ const llama = {
   LlamaCompletion: answer({ index: count, stop: flag, content: text }, {
     stop_type: only('word', 'limit', 'eos'), stopping_word: text, model: text, tokens_predicted: count, tokens_evaluated: count, tokens_cached: count, truncated: flag,
   }),
+  LlamaCompletionEvent: either(ref('LlamaCompletion'), ref('Error')),
   TemplateRequest: request({ messages: list(ref('Message'), { minItems: 1 }) }, { model: text, tools: list(ref('Tool'), { maxItems: 128 }),
     chat_template_kwargs: { type: 'object', propertyNames: { not: only('messages', 'tools', 'add_generation_prompt') } } }),
   Template: answer({ prompt: text }),
@@ -184,7 +185,7 @@ export const schemas = { ...responses, ...anthropic, ...ollama, ...llama };
 const generate = { method: 'post', scope: ['generate'] };
 const look = { method: 'get', scope: ['read', 'generate'] };
 const streamed = (whole, events) => ({ 'application/json': ref(whole), 'text/event-stream': ref(events) });
-const lines = (name) => ({ 'application/json': ref(name), 'application/x-ndjson': ref(name) });
+const lines = (name) => ({ 'application/json': ref(name), 'application/x-ndjson': either(ref(name), ref('OllamaError')) });
 export const routes = [
   { ...generate, path: '/v1/responses', summary: 'The next items of a conversation', body: ref('ResponseRequest'), answer: streamed('Response', 'ResponseEvent') },
   { ...generate, path: '/v1/messages', summary: "Anthropic's next message", body: ref('MessagesRequest'), answer: streamed('Messages', 'MessagesEvent'), error: 'AnthropicError' },
@@ -199,8 +200,8 @@ export const routes = [
   { ...generate, path: '/api/embed', summary: 'A vector of each text', body: ref('OllamaEmbedRequest'), answer: json(ref('OllamaEmbed')), error: 'OllamaError' },
   { ...generate, path: '/api/embeddings', summary: 'A vector of a text', body: ref('OllamaEmbeddingsRequest'), answer: json(answer({ embedding: list(number) })), error: 'OllamaError' },
   { method: 'post', scope: ['models'], path: '/api/pull', summary: 'Not there', body: anyObject, error: 'OllamaError' },
-  { ...generate, path: '/completion', summary: 'How a prompt goes on', body: ref('LlamaCompletionRequest'), answer: streamed('LlamaCompletion', 'LlamaCompletion') },
-  { ...generate, path: '/infill', summary: 'What stands between two texts', body: ref('InfillRequest'), answer: streamed('LlamaCompletion', 'LlamaCompletion') },
+  { ...generate, path: '/completion', summary: 'How a prompt goes on', body: ref('LlamaCompletionRequest'), answer: streamed('LlamaCompletion', 'LlamaCompletionEvent') },
+  { ...generate, path: '/infill', summary: 'What stands between two texts', body: ref('InfillRequest'), answer: streamed('LlamaCompletion', 'LlamaCompletionEvent') },
   { ...generate, path: '/apply-template', summary: "A chat as the model's template renders it", body: ref('TemplateRequest'), answer: json(ref('Template')) },
   { ...look, path: '/props', summary: 'What the server is set to', answer: json(ref('Props')) },
   { ...look, path: '/slots', summary: 'What the server does', answer: json(ref('Slots')) },

@@ -10,7 +10,7 @@ export const toolName = { type: 'string', pattern: '^[A-Za-z0-9_.-]{1,256}$' };
 const stopText = { type: 'string', minLength: 1, maxLength: 512 };
 const tokenId = integer(0, VOCAB - 1);
 const tokenIds = list(tokenId);
-const prompts = either(text, tokenIds, list(text, { minItems: 1, maxItems: 256 }), list(tokenIds, { minItems: 1, maxItems: 256 }));
+const prompts = either(text, tokenIds, list(either(text, tokenIds), { minItems: 1, maxItems: 256 }));
 
 const sampling = {
   temperature: between(0, 2), top_k: integer(0, VOCAB), top_p: between(0, 1), min_p: between(0, 1), typical_p: between(0, 1),
