@@ -10,10 +10,10 @@ struct placing_request {
     const char *model; /* a name or an absolute path */
     uint32_t context;  /* UINT32_MAX in each: the cluster's default */
     uint32_t streams, idle_s, cells;
-    const char *goal;      /* NULL: the same */
-    const char *kv;        /* the same */
-    const char *precision; /* of the weights; NULL: as stored */
-    const char *allow_precision; /* the same while a device is hot; NULL: none */
+    const char *goal;                           /* NULL: the same */
+    const char *kv;                             /* the same */
+    const char *precision;                      /* of the weights; NULL: as stored */
+    const char *allow_precision;                /* the same while a device is hot; NULL: none */
     const char *weights_memory, *score_weights; /* the same */
     uint32_t limit_s;                           /* 0: the same */
     struct rope_stretch rope;                   /* zeroed: the same */

@@ -104,8 +104,8 @@ static void models_share_cells(struct daemon *daemon, const char *model, uint32_
 {
     const uint64_t whole = (uint64_t)out->streams * kv_cells(out->context_tokens);
     const uint64_t cells = out->cells ? kv_cells(out->cells) : whole;
-    out->has_cells = (out->cells || streams != 1) && cells <= LIMIT_POOL_CELLS &&
-                     !models_find_older(daemon);
+    out->has_cells =
+        (out->cells || streams != 1) && cells <= LIMIT_POOL_CELLS && !models_find_older(daemon);
     out->cells = out->has_cells ? (uint32_t)cells : 0;
     if (out->has_cells && !streams && models_shares_all(daemon, model))
         out->streams = STREAMS_SHARED;

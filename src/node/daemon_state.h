@@ -201,19 +201,19 @@ void daemon_register(struct daemon *daemon, const struct weights_facts *facts, c
 enum error_code daemon_models_open(struct daemon *daemon,
                                    struct error *err); /* catalogue, hosting and relay */
 struct place_demand {
-    const char *actor;      /* who asks for it, for the record; NULL: this node */
-    uint32_t context;       /* 0: what fits; the usual one for stages that are chosen by hand */
-    uint32_t streams;       /* 0: as usual */
-    uint32_t cells;         /* tokens that they share; 0: as usual */
-    bool is_by_hand;        /* its stages are */
-    bool has_goal;          /* else as usual: throughput */
-    uint32_t goal;          /* enum placement_goal */
-    bool has_kv_type;       /* else as usual: f16 */
-    uint32_t kv_type;       /* enum kv_type */
-    uint32_t precision;     /* of the weights: enum ggml_type; 0: as stored */
+    const char *actor;          /* who asks for it, for the record; NULL: this node */
+    uint32_t context;           /* 0: what fits; the usual one for stages that are chosen by hand */
+    uint32_t streams;           /* 0: as usual */
+    uint32_t cells;             /* tokens that they share; 0: as usual */
+    bool is_by_hand;            /* its stages are */
+    bool has_goal;              /* else as usual: throughput */
+    uint32_t goal;              /* enum placement_goal */
+    bool has_kv_type;           /* else as usual: f16 */
+    uint32_t kv_type;           /* enum kv_type */
+    uint32_t precision;         /* of the weights: enum ggml_type; 0: as stored */
     uint32_t precision_allowed; /* the same while a device is hot; 0: none */
-    uint64_t weights_bytes; /* of a stage, in memory; 0: as usual, all that fit */
-    bool has_score;         /* else as usual */
+    uint64_t weights_bytes;     /* of a stage, in memory; 0: as usual, all that fit */
+    bool has_score;             /* else as usual */
     Cluster__ScoreWeights score; /* initialised where it is there */
     uint32_t time_limit_s;       /* 0: as usual */
     bool has_rope;               /* else as the model's file says */

@@ -123,8 +123,7 @@ void wish_kept_text(const struct place_demand *wanted, const Cluster__Instance *
     if (wished->precision && !wanted->precision && !wanted->weights_bytes)
         wish_say(out, "--precision %s", model_precision_name((int)wished->precision));
     if (wished->precision_allowed && !wanted->precision_allowed)
-        wish_say(out, "--allow-precision %s",
-                 model_precision_name((int)wished->precision_allowed));
+        wish_say(out, "--allow-precision %s", model_precision_name((int)wished->precision_allowed));
     if (wished->weights_bytes && !wanted->weights_bytes && !wanted->precision &&
         !wanted->is_by_hand)
         wish_say(out, "--weights-memory %llu", (unsigned long long)wished->weights_bytes);

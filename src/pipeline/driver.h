@@ -56,8 +56,8 @@ struct driver_options {
                              streamed from the file (engine/stage.h) */
     int precision;        /* enum ggml_type of the weights where that is smaller than the file's; 0:
                              as stored (engine/stage.h) */
-    int precision_allowed;   /* another type that is smaller still, for which the owner has given
-                                leave when memory is short or a device is hot; 0: none */
+    int precision_allowed;    /* another type that is smaller still, for which the owner has given
+                                 leave when memory is short or a device is hot; 0: none */
     struct rope_stretch rope; /* the model's; a device's process has to do it again */
     struct device *fallback; /* where stages go that find no memory on their own devices: the CPU's;
                                 NULL: nowhere */

@@ -103,9 +103,8 @@ void pipeline_form_opened(struct pipeline_form *form)
         memory_watch_lacks(watch, MEMORY_SMALL_CACHES);
     if (!form->changes || options->weights_max || !form_divide_weights(form))
         memory_watch_lacks(watch, MEMORY_STREAMED);
-    form->can_lower =
-        form->changes &&
-        model_is_smaller_at(form->model, options->precision_allowed, options->precision);
+    form->can_lower = form->changes && model_is_smaller_at(form->model, options->precision_allowed,
+                                                           options->precision);
     if (!form->can_lower)
         memory_watch_lacks(watch, MEMORY_LOWER);
     if (!form->changes || !options->fallback || form_is_on(form, options->fallback))

@@ -65,6 +65,11 @@ bool model_is_smaller_at(const struct model *model, int precision, int than)
     return precision && !than;
 }
 
+bool model_precision_is_known(int precision)
+{
+    return precision >= 0;
+}
+
 const char *model_precision_name(int precision)
 {
     return precision ? "small" : "as stored";
