@@ -2546,6 +2546,12 @@ export interface components {
                 busy: number;
             };
             queued: number;
+            cells?: {
+                total: number;
+                free: number;
+                shared: number;
+            };
+            parked?: number;
         } | {
             /** @constant */
             status: "ok";
@@ -2556,12 +2562,24 @@ export interface components {
                     busy: number;
                 };
                 queued: number;
+                cells?: {
+                    total: number;
+                    free: number;
+                    shared: number;
+                };
+                parked?: number;
             }[];
             slots: {
                 total: number;
                 busy: number;
             };
             queued: number;
+            cells?: {
+                total: number;
+                free: number;
+                shared: number;
+            };
+            parked?: number;
         };
         RequestRecord: {
             id: string;

@@ -184,7 +184,7 @@ def scenario(world):
             wait("power", lambda: len(server.ask("medley_device_power_watts >= 5")) == 3)
             check_equal(server.value("sum(medley_link_up)"), 6, "both ends of three links")
             wait("latency", lambda: len(server.ask("medley_link_latency_seconds > 0")) == 6, 30)
-            check_equal(server.value("sum(medley_slots)"), 4, "slots")
+            check_equal(server.value("sum(medley_slots)"), 16, "slots")
             check_equal(server.value("sum(medley_instance_ready)"), 1, "instances")
             layers = server.value("sum(medley_stage_layers)")
             with_layers = laptop.status()["models"][0]["n_layers"]

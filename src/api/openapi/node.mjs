@@ -21,8 +21,9 @@ const record = answer({
 });
 
 const slots = { slots: answer({ total: count, busy: count }), queued: count };
-const health = either(answer({ status: only('ok') }), answer({ status: only('ok'), model: text, ...slots }),
-  answer({ status: only('ok'), models: list(answer({ model: text, ...slots })), ...slots }));
+const sharing = { cells: answer({ total: count, free: count, shared: count }), parked: count };
+const health = either(answer({ status: only('ok') }), answer({ status: only('ok'), model: text, ...slots }, sharing),
+  answer({ status: only('ok'), models: list(answer({ model: text, ...slots }, sharing)), ...slots }, sharing));
 
 export const schemas = {
   Health: health,
