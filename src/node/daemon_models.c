@@ -217,8 +217,8 @@ bool daemon_keeps(const struct daemon *daemon, const Cluster__Instance *instance
     return daemon_meets(instance, wanted) && !has_failed;
 }
 
-static enum error_code models_check_cells(const struct daemon *daemon,
-                                          const struct place_demand *wanted, struct error *err)
+static enum error_code models_check_cells(const struct daemon *daemon, const Cluster__Demand *wish,
+                                          struct error *err)
 {
     const char *older = models_find_older(daemon);
     if (older)
@@ -226,11 +226,11 @@ static enum error_code models_check_cells(const struct daemon *daemon,
                          "%s has an older version of medley, which does not know --cells: update "
                          "it, or leave --cells out",
                          daemon_name_of(daemon, older));
-    if (kv_cells(wanted->cells) < kv_cells(wanted->context))
+    if (kv_cells(wish->cells) < kv_cells(wish->context_tokens))
         return error_set(err, ERROR_INVALID,
                          "%u cells; one stream of the context takes %u: more --cells, or a shorter "
                          "--context",
-                         wanted->cells, kv_cells(wanted->context));
+                         wish->cells, kv_cells(wish->context_tokens));
     return ERROR_NONE;
 }
 
@@ -265,6 +265,8 @@ static enum error_code models_check_reach(struct daemon *daemon, const Cluster__
 {
     Cluster__Demand wish;
     wish_of(wanted, before, &wish);
+    if (wish.cells && models_check_cells(daemon, &wish, err))
+        return err->code;
     if (wish.rope)
         return models_check_rope(daemon, model, &wish, err);
     const uint32_t reach = model->context_tokens, context = wish.context_tokens;
@@ -284,8 +286,6 @@ enum error_code daemon_want(struct daemon *daemon, const char *name,
     if (!model)
         return error_set(err, ERROR_NOT_FOUND,
                          "the cluster has no model '%s'; `medley add FILE` adds it", name);
-    if (wanted && wanted->cells && models_check_cells(daemon, wanted, err))
-        return err->code;
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model->name);
     if (wanted && models_check_reach(daemon, model, instance, wanted, err))
         return err->code;

@@ -7,6 +7,10 @@
 #include "model/model.h"
 #include "pipeline/runner.h"
 
+#include <time.h>
+
+enum { FORM_LOCK_MS = 250 };
+
 struct opened {
     struct opened *next;
     uint64_t number; /* the node's */
@@ -123,10 +127,21 @@ static void pinned_add(const struct room *room, const struct child_word *word)
     pinned = one;
 }
 
-/* Not of stages that just change their form, which may take long. */
+/* A look at the memory is over at once; a change of form is not, and is not waited for. */
+static bool room_lock_form(struct room *room)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += FORM_LOCK_MS * 1000 * 1000;
+    until.tv_sec += until.tv_nsec / (1000 * 1000 * 1000);
+    until.tv_nsec %= 1000 * 1000 * 1000;
+    return pthread_mutex_timedlock(&room->form_lock, &until) == 0;
+}
+
+/* Not of stages that just change their form. */
 void child_pin(struct room *room, const struct child_word *word)
 {
-    if (!room || !atomic_load(&room->is_open) || pthread_mutex_trylock(&room->form_lock))
+    if (!room || !atomic_load(&room->is_open) || !room_lock_form(room))
         return;
     pinned_add(room, word);
     pthread_mutex_unlock(&room->form_lock);
