@@ -85,10 +85,10 @@ test('tools and their calls', async () => {
 });
 
 test('many calls at once on one connection', async () => {
-  const replies = await Promise.all(Array.from({ length: 20 }, (_, i) =>
+  const replies = await Promise.all(Array.from({ length: 12 }, (_, i) =>
     gather(echoed.Generate({ model: echo.model, messages: user(`number ${i}`), max_tokens: 50 }))));
-  replies.forEach(({ messages, code }, i) => {
-    assert.equal(code, status.OK);
+  replies.forEach(({ messages, code, details }, i) => {
+    assert.equal(code, status.OK, details);
     assert.equal(text(messages), `number ${i}`);
   });
 });

@@ -38,7 +38,8 @@ after(async () => {
 // {status, json}; fetch() sets no Origin of its own choosing.
 function post(to, body, headers = {}) {
   return new Promise((resolve, reject) => {
-    const request = http.request(server.base + to, { method: 'POST', headers: { 'content-type': 'application/json', ...headers } }, (reply) => {
+    // a connection of its own: one that was idle may end just when it is used again
+    const request = http.request(server.base + to, { method: 'POST', agent: false, headers: { 'content-type': 'application/json', ...headers } }, (reply) => {
       let text = '';
       reply.setEncoding('utf8').on('data', (piece) => (text += piece)).on('end', () => resolve({ status: reply.statusCode, json: JSON.parse(text) }));
     });
