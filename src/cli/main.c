@@ -8,6 +8,7 @@
 #include "model/gguf_trial.h"
 #include "pipeline/children.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -115,6 +116,7 @@ static int medley_help(const char *name)
 
 int main(int argc, char **argv)
 {
+    pthread_setname_np(pthread_self(), "medley"); /* it restarts as /proc/self/exe, "exe" in ps */
     gpu_prober_main(argc, argv);
     chat_template_main(argc, argv);
     gguf_trial_main(argc, argv);
