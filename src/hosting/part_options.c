@@ -14,7 +14,8 @@ struct driver_options part_options(const Cluster__Demand *demand, bool shares_ce
     struct driver_options options = {.n_slots = demand->streams,
                                      .context = demand->context_tokens,
                                      .kv_type = (enum kv_type)demand->kv_type,
-                                     .precision = (int)demand->precision};
+                                     .precision = (int)demand->precision,
+                                     .precision_allowed = (int)demand->precision_allowed};
     if (demand->cells && shares_cells)
         options.cells = demand->cells;
     else

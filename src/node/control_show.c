@@ -10,6 +10,7 @@
 #include "mesh/probe.h"
 #include "model/model_precision.h"
 #include "node/catalogue.h"
+#include "node/daemon_run.h"
 #include "node/finder.h"
 #include "node/lead.h"
 #include "node/live.h"
@@ -73,6 +74,8 @@ static void put_forecast(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_
     for (uint32_t i = 0; i < forecast.n_stages; i++)
         measured &= forecast.stages[i].measured;
     yyjson_mut_obj_add_bool(doc, object, "forecast_measured", measured);
+    if (!daemon_run_is_as_placed(instance->current)) /* it is of the stages as placed */
+        yyjson_mut_obj_add_bool(doc, object, "as_placed", false);
     if (forecast.prefill_tokens_per_s > 0)
         yyjson_mut_obj_add_real(doc, object, "forecast_prefill_tokens_per_s",
                                 forecast.prefill_tokens_per_s);

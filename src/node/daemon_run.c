@@ -5,6 +5,7 @@
 #include "node/daemon_run.h"
 #include "node/lead.h"
 #include "node/telling.h"
+#include "pipeline/memory_ladder.h"
 #include "placing/placing.h"
 #include "relay/relay.h"
 
@@ -30,9 +31,21 @@ static struct run_forecast *run_forecast_slot(struct daemon *daemon, const char 
     return oldest;
 }
 
+bool daemon_run_is_as_placed(const Cluster__Placement *placement)
+{
+    for (size_t i = 0; i < placement->n_stages; i++) {
+        if (placement->stages[i]->memory_step >= MEMORY_STEPS_OF_PRESSURE)
+            return false;
+    }
+    return true;
+}
+
 const struct run_forecast *daemon_run_forecast(struct daemon *daemon,
                                                const Cluster__Instance *instance)
 {
+    static const struct run_forecast none; /* what is placed is not what computes now */
+    if (!daemon_run_is_as_placed(instance->current))
+        return &none;
     struct run_forecast *slot = run_forecast_slot(daemon, instance->id);
     const uint64_t now_ms = daemon_now_ms(daemon);
     struct placement_forecast forecast;

@@ -211,7 +211,7 @@ struct place_demand {
     bool has_kv_type;           /* else as usual: f16 */
     uint32_t kv_type;           /* enum kv_type */
     uint32_t precision;         /* of the weights: enum ggml_type; 0: as stored */
-    uint32_t precision_allowed; /* the same while a device is hot; 0: none */
+    uint32_t precision_allowed; /* the same while a device is hot or short of memory; 0: none */
     uint64_t weights_bytes;     /* of a stage, in memory; 0: as usual, all that fit */
     bool has_score;             /* else as usual */
     Cluster__ScoreWeights score; /* initialised where it is there */

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { LIMIT_MS = 60000, PROMPT = 40, TOKENS = 120, MS = 1000000 };
+enum { LIMIT_MS = 60000, Q4_K = 12, PROMPT = 40, TOKENS = 120, MS = 1000000 };
 static const uint64_t memory_bytes = 1 << 30;
 
 static struct model *model;
@@ -42,13 +42,12 @@ static int close_demo(void **state)
 
 static char *sim_file(const char *others, char *path, size_t size)
 {
-    char ini[256];
+    static const char device[] = "memory = 1GiB\ndecode = 100GB/s\nflops = 100TFLOP/s\n"
+                                 "launch = 2ms\ncopy = 1TB/s\n";
+    char ini[512];
     snprintf(path, size, "/tmp/medley-memory-XXXXXX");
-    const int descriptor = mkstemp(path), n = snprintf(ini, sizeof ini,
-                                                       "[a]\nmemory = 1GiB\ndecode = 100GB/s\n"
-                                                       "flops = 100TFLOP/s\nlaunch = 2ms\n"
-                                                       "copy = 1TB/s\n%s",
-                                                       others);
+    const int descriptor = mkstemp(path),
+              n = snprintf(ini, sizeof ini, "[a]\n%s%s\n[b]\n%s", device, others, device);
     assert_true(descriptor >= 0 && write(descriptor, ini, (size_t)n) == n);
     close(descriptor);
     return path;
@@ -60,10 +59,13 @@ struct place {
     char path[64];
 };
 
-static void place_open(struct place *place, const char *others)
+/* The model on one device, or on two of which others take memory of the first; `allowed`: the type
+ * that weights may become. */
+static void place_open(struct place *place, const char *others, uint32_t n_stages, int allowed)
 {
     struct error err = {0};
-    *place = (struct place){.world = {.model = model, .n_stages = 1, .devices = {"sim:a"}}};
+    *place = (struct place){
+        .world = {.model = model, .n_stages = n_stages, .devices = {"sim:a", "sim:b"}}};
     sim_file(others, place->path, sizeof place->path);
     if (gpu_open(&(struct gpu_options){.n_cpu_threads = 1, .sim_file = place->path}, &place->gpu,
                  &err))
@@ -72,7 +74,8 @@ static void place_open(struct place *place, const char *others)
         .gpu = place->gpu, .sim_file = place->path, .n_cpu_threads = 1, .pause_ms = 5};
     if (children_open(&options, &place->world.children, &err))
         fail_msg("%s", err.text);
-    place->world.options = (struct driver_options){.n_slots = 2, .context = 512};
+    place->world.options =
+        (struct driver_options){.n_slots = 2, .context = 512, .precision_allowed = allowed};
     child_world_open(&place->world);
 }
 
@@ -102,45 +105,91 @@ static struct reply place_reply(struct place *place)
     return reply;
 }
 
+/* What others leave of the first device, less than the stages take by so much. */
+static void others_line(uint64_t used, double less_mib, char out[128])
+{
+    snprintf(out, 128, "others = %.3fMiB at 1s, 0B at 4s\n",
+             (double)(memory_bytes - used) / (1 << 20) + less_mib);
+}
+
+struct season { /* replies while others have memory, until all is as placed */
+    uint32_t n_replies, n_formed, n_wrong;
+    struct memory_step step;
+    struct reply last;
+};
+
+/* `form`: one that is to be taken; `expected`: the reply of stages that are as placed. */
+static void season_pass(struct place *place, enum memory_form form, const struct reply *expected,
+                        struct season *out)
+{
+    const uint64_t begun_ns = clock_now_ns(), end_ns = begun_ns + UINT64_C(36000) * MS;
+    *out = (struct season){0};
+    do {
+        out->last = place_reply(place);
+        assert_int_equal(out->last.n_tokens, PROMPT + TOKENS);
+        out->step = lane_memory_step(place->world.lanes[0]);
+        out->n_formed += out->step.form == form;
+        out->n_wrong += memcmp(out->last.tokens, expected->tokens, sizeof expected->tokens) != 0;
+        out->n_replies++;
+    } while (clock_now_ns() - begun_ns < UINT64_C(3000) * MS ||
+             ((out->step.step || out->step.is_changing) && clock_now_ns() < end_ns));
+    print_message("# %u replies, %u in that form, %u with other tokens; as placed after %.1f s\n",
+                  out->n_replies, out->n_formed, out->n_wrong,
+                  (double)(clock_now_ns() - begun_ns) / 1e9);
+    assert_true(out->n_formed > 0);
+    assert_int_equal(out->step.form, MEMORY_AS_PLACED);
+    assert_int_equal(out->step.step, 0);
+    assert_int_equal(place->world.n_losses, 0); /* its process has lived on */
+}
+
 /* Half of the weights streamed gives the same bits, so every reply is as without others. */
 static void weights_go_to_the_disk_and_come_back(void **state)
 {
     (void)state;
     struct place place;
-    place_open(&place, "");
+    struct season season;
+    char others[128];
+    place_open(&place, "", 1, 0);
     const uint64_t used = place_used(&place);
     const struct reply expected = place_reply(&place);
     assert_int_equal(expected.n_tokens, PROMPT + TOKENS);
     assert_int_equal(lane_memory_step(place.world.lanes[0]).step, 0);
     place_close(&place);
 
+    others_line(used, 0.4, others);
+    place_open(&place, others, 1, 0);
+    season_pass(&place, MEMORY_STREAMED, &expected, &season);
+    assert_int_equal(season.n_wrong, 0);
+    place_close(&place);
+}
+
+/* Stages too small to be streamed: their weights become smaller where their owner allows it. */
+static void weights_get_smaller_with_leave_and_are_as_stored_again(void **state)
+{
+    (void)state;
+    struct place place;
+    struct season season;
     char others[128];
-    snprintf(others, sizeof others, "others = %.3fMiB at 1s, 0B at 6s\n",
-             (double)(memory_bytes - used) / (1 << 20) + 0.4);
-    place_open(&place, others);
-    const uint64_t begun_ns = clock_now_ns(), end_ns = begun_ns + UINT64_C(36000) * MS;
-    uint32_t n_replies = 0, n_streamed = 0;
-    struct memory_step step = {0};
-    do {
-        const struct reply reply = place_reply(&place);
-        assert_memory_equal(reply.tokens, expected.tokens, sizeof(int32_t) * (PROMPT + TOKENS));
-        step = lane_memory_step(place.world.lanes[0]);
-        n_streamed += step.form == MEMORY_STREAMED;
-        n_replies++;
-    } while (clock_now_ns() - begun_ns < UINT64_C(3000) * MS ||
-             ((step.step || step.is_changing) && clock_now_ns() < end_ns));
-    print_message("# %u replies, %u with streamed weights; as placed after %.1f s\n", n_replies,
-                  n_streamed, (double)(clock_now_ns() - begun_ns) / 1e9);
-    assert_true(n_streamed > 0);
-    assert_int_equal(step.form, MEMORY_AS_PLACED);
-    assert_int_equal(step.step, 0);
-    assert_int_equal(place.world.n_losses, 0); /* its process has lived on */
+    place_open(&place, "", 2, Q4_K);
+    const uint64_t used = place_used(&place);
+    const struct reply expected = place_reply(&place);
+    place_close(&place);
+
+    others_line(used, 0.2, others);
+    place_open(&place, others, 2, Q4_K);
+    season_pass(&place, MEMORY_LOWER, &expected, &season);
+    assert_true(season.n_wrong > 0); /* what it costs is seen */
+    const struct reply again = place_reply(&place);
+    assert_memory_equal(again.tokens, expected.tokens, sizeof expected.tokens);
     place_close(&place);
 }
 
 int main(int argc, char **argv)
 {
     child_main(argc, argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_go_to_the_disk_and_come_back)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_go_to_the_disk_and_come_back),
+        cmocka_unit_test(weights_get_smaller_with_leave_and_are_as_stored_again),
+    };
     return cmocka_run_group_tests_name("child_memory", tests, open_demo, close_demo);
 }

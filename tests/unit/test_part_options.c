@@ -16,6 +16,8 @@ static Cluster__Demand demand_of(uint32_t streams, uint32_t context, uint32_t ce
     demand.context_tokens = context;
     demand.cells = cells;
     demand.kv_type = KV_Q8_0;
+    demand.precision = 8;
+    demand.precision_allowed = 12;
     return demand;
 }
 
@@ -32,7 +34,9 @@ static void check(uint32_t streams, uint32_t context, uint32_t cells, uint32_t n
     assert_int_equal(shared.context, context);
     assert_int_equal(apart.context, context);
     assert_int_equal(apart.kv_type, KV_Q8_0);
-    if (cells >= kv_cells(context)) /* else it is refused */
+    assert_int_equal(shared.precision, 8);
+    assert_int_equal(shared.precision_allowed, 12); /* each device's ladder may step to it */
+    if (cells >= kv_cells(context))                 /* else it is refused */
         assert_true(apart.n_slots * kv_cells(context) <= cells);
 }
 
