@@ -821,7 +821,7 @@ export interface paths {
                         context?: number | null;
                         streams?: number | null;
                         /** @enum {unknown} */
-                        kv?: "f16" | "f32" | "q8_0" | null;
+                        kv?: "f16" | "f32" | "q8_0" | "q4_0" | null;
                         goal?: string | null;
                         without?: string[] | null;
                         with?: Record<string, never>[] | null;
@@ -859,7 +859,7 @@ export interface paths {
                         context?: number | null;
                         streams?: number | null;
                         /** @enum {unknown} */
-                        kv?: "f16" | "f32" | "q8_0" | null;
+                        kv?: "f16" | "f32" | "q8_0" | "q4_0" | null;
                         goal?: string | null;
                         idle_s?: number | null;
                         layers?: ({

@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "cli/measure.h"
 #include "cli/notice.h"
+#include "plan/plan_model.h"
 
 #include <getopt.h>
 #include <stddef.h>
@@ -19,7 +20,20 @@ struct compare_flags {
     struct measure_flags measure;
     float kl_max;
     bool has_kl_max;
+    bool has_other_kv;
+    enum kv_type other_kv;
 };
+
+static bool compare_take_kv(const struct command *command, const struct option_row *row,
+                            const char *value, void *flags)
+{
+    struct compare_flags *to = flags;
+    to->has_other_kv = true;
+    if (plan_kv_type_find(value, &to->other_kv, NULL) == ERROR_NONE)
+        return true;
+    command_misused(command, "%s takes f16, f32, q8_0 or q4_0, not '%s'", option_name(row), value);
+    return false;
+}
 
 static const struct option_row own_options[] = {
     {.name = "max-kl",
@@ -27,6 +41,10 @@ static const struct option_row own_options[] = {
      .help = "fail where the mean KL divergence is above X",
      OPTION_FLOAT(struct compare_flags, kl_max),
      .mark = offsetof(struct compare_flags, has_kl_max)},
+    {.name = "other-kv",
+     .value = "TYPE",
+     .help = "type of B's KV cache (default: that of --kv)",
+     .take = compare_take_kv},
 };
 
 static const struct option_section sections[] = {
@@ -40,15 +58,18 @@ static const struct option_section sections[] = {
     {0},
 };
 
-static enum error_code compare_models(char *const paths[2], const struct measure_flags *flags,
+static enum error_code compare_models(char *const paths[2], const struct compare_flags *flags,
                                       struct divergence_summary *out, struct error *err)
 {
+    struct measure_flags each[2] = {flags->measure, flags->measure};
     struct buffer text = {0};
     struct measured_model both[2] = {0};
     struct notice notice;
-    enum error_code code = measure_read_text(flags->text, &text, err);
+    if (flags->has_other_kv)
+        each[1].session.driver.kv_type = flags->other_kv;
+    enum error_code code = measure_read_text(flags->measure.text, &text, err);
     for (int i = 0; i < 2 && !code; i++)
-        code = measure_open(paths[i], flags, &text, &both[i], err);
+        code = measure_open(paths[i], &each[i], &text, &both[i], err);
     if (!code) {
         notice_begin(&notice, "comparing …");
         code = measure_compare(&both[0], &both[1], out, err);
@@ -80,7 +101,7 @@ static int cmd_compare_run(int argc, char **argv)
         return command_misused(&command_compare, "give two models: the original, and the other");
     if (flags.has_kl_max && flags.kl_max < 0)
         return command_misused(&command_compare, "--max-kl takes 0 or more");
-    if (compare_models(argv + optind, &flags.measure, &summary, &err))
+    if (compare_models(argv + optind, &flags, &summary, &err))
         return command_fail(&command_compare, &err);
     if (!flags.measure.json)
         measure_print(&summary);

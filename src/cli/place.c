@@ -36,7 +36,7 @@ static const char usage[] =
     "                   it)\n"
     "  --cells N        tokens of all sequences together, in memory that they share where the\n"
     "                   devices can (default: --streams times the context)\n"
-    "  --kv TYPE        type of the KV cache: f16 (default), f32 or q8_0\n"
+    "  --kv TYPE        type of the KV cache: f16 (default), f32, q8_0 or q4_0\n"
     "  --goal GOAL      latency (each token as soon as possible), throughput (the most tokens of\n"
     "                   all streams; the default), or mix\n"
     "  --precision TYPE compute with weights of this type where it is smaller, such as q8_0 or\n"
@@ -95,7 +95,7 @@ static bool cmd_place_take_kv(const char *value, const char **kv)
     *kv = value;
     if (plan_kv_type_find(value, &type, NULL) == ERROR_NONE)
         return true;
-    command_misused(&command_place, "--kv takes f16, f32 or q8_0, not '%s'", value);
+    command_misused(&command_place, "--kv takes f16, f32, q8_0 or q4_0, not '%s'", value);
     return false;
 }
 

@@ -40,7 +40,7 @@ static const char usage[] =
     "                   mix: the least wait for a token where often one stream is alone\n"
     "  --busy P         of the mix: the part of the time that all streams are busy, 0 to 1\n"
     "                   (default 0.5)\n"
-    "  --kv TYPE        type of the KV cache: f16 (default), f32 or q8_0\n"
+    "  --kv TYPE        type of the KV cache: f16 (default), f32, q8_0 or q4_0\n"
     "  --precision TYPE weights of this type where it is smaller, as for medley place\n"
     "  --prompt N       prompt tokens whose prefill is forecast (default: half the context)\n"
     "  --without NODE   leave a machine out; may be repeated\n"
@@ -152,7 +152,7 @@ static bool take_kv(struct plan_args *args, const char *value)
 {
     if (plan_kv_type_find(value, &args->driver.kv_type, NULL) == ERROR_NONE)
         return true;
-    command_misused(self, "--kv takes f16, f32 or q8_0, not '%s'", value);
+    command_misused(self, "--kv takes f16, f32, q8_0 or q4_0, not '%s'", value);
     return false;
 }
 

@@ -40,12 +40,12 @@ static bool session_choose(const struct command *command, const struct option_ro
 static bool session_take_kv(const struct command *command, const struct option_row *row,
                             const char *value, void *flags)
 {
-    static const char *const words[] = {"f16", "f32", "q8_0"};
-    static const enum kv_type types[] = {KV_F16, KV_F32, KV_Q8_0};
-    unsigned chosen = 0;
-    const bool ok = session_choose(command, row, value, words, &chosen);
-    ((struct session_flags *)flags)->driver.kv_type = types[chosen];
-    return ok;
+    struct driver_options *driver = &((struct session_flags *)flags)->driver;
+    driver->kv_is_chosen = true;
+    if (plan_kv_type_find(value, &driver->kv_type, NULL) == ERROR_NONE)
+        return true;
+    command_misused(command, "%s takes f16, f32, q8_0 or q4_0, not '%s'", option_name(row), value);
+    return false;
 }
 
 static bool session_take_precision(const struct command *command, const struct option_row *row,
@@ -146,7 +146,7 @@ const struct option_row session_options[] = {
     {.name = "kv",
      .value = "TYPE",
      .standard = "f16",
-     .help = "type of the KV cache: %s (default), f32 or q8_0",
+     .help = "type of the KV cache: %s (default), f32, q8_0 or q4_0",
      .take = session_take_kv,
      WHERE},
     {.name = "precision",

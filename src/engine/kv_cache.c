@@ -19,6 +19,10 @@ enum ggml_type kv_ggml_type(enum kv_type type)
         return GGML_TYPE_F32;
     case KV_Q8_0:
         return GGML_TYPE_Q8_0;
+    case KV_Q4_0:
+        return GGML_TYPE_Q4_0;
+    case KV_TYPES:
+        break;
     }
     return GGML_TYPE_F16;
 }

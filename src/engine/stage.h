@@ -26,7 +26,7 @@ struct device;
 struct model;
 struct stage;
 
-enum kv_type { KV_F16, KV_F32, KV_Q8_0 };
+enum kv_type { KV_F16, KV_F32, KV_Q8_0, KV_Q4_0, KV_TYPES };
 enum flash_mode { FLASH_AUTO, FLASH_ON, FLASH_OFF }; /* auto: on where the device has it */
 
 /* Of so many cached values, whole blocks of the type. */

@@ -82,6 +82,10 @@ static enum attention_type attention_type_of(enum kv_type type)
         return ATTENTION_F32;
     case KV_Q8_0:
         return ATTENTION_Q8_0;
+    case KV_Q4_0:
+        return ATTENTION_Q4_0;
+    case KV_TYPES:
+        break;
     }
     return ATTENTION_F16;
 }

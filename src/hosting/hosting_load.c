@@ -134,7 +134,7 @@ static void part_after_open(uv_work_t *work, int status)
 
 static enum error_code part_make_plan(struct part *part, struct error *err)
 {
-    if (part->options.kv_type > KV_Q8_0)
+    if (part->options.kv_type >= KV_TYPES)
         return error_set(err, ERROR_UNSUPPORTED, "this version does not know KV cache type %d",
                          (int)part->options.kv_type);
     if (!model_precision_is_known(part->options.precision))

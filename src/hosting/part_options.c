@@ -14,6 +14,7 @@ struct driver_options part_options(const Cluster__Demand *demand, bool shares_ce
     struct driver_options options = {.n_slots = demand->streams,
                                      .context = demand->context_tokens,
                                      .kv_type = (enum kv_type)demand->kv_type,
+                                     .kv_is_chosen = demand->has_kv_type,
                                      .precision = (int)demand->precision,
                                      .precision_allowed = (int)demand->precision_allowed};
     if (demand->cells && shares_cells)

@@ -164,6 +164,8 @@ static size_t head_bytes(enum attention_type type, uint32_t dim)
         return dim * sizeof(float);
     case ATTENTION_Q8_0:
         return dim / 32 * 34;
+    case ATTENTION_Q4_0:
+        return dim / 32 * 18;
     }
     return 0;
 }

@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum attention_type { ATTENTION_F16, ATTENTION_F32, ATTENTION_Q8_0 }; /* of K and V */
+enum attention_type { ATTENTION_F16, ATTENTION_F32, ATTENTION_Q8_0, ATTENTION_Q4_0 }; /* of K, V */
 
 struct attention_form { /* what is the same for all batches */
     uint32_t n_head, n_head_kv, dim_k, dim_v;

@@ -18,7 +18,9 @@ enum {
     TILE_VECTORS = ATTENTION_TILE / LANES,
     LANE_VECTORS = ATTENTION_LANES / LANES,
     Q8_BLOCK = 32,
-    Q8_BYTES = 34
+    Q8_BYTES = 34,
+    Q4_BLOCK = 32,
+    Q4_BYTES = 18
 };
 
 ALWAYS_INLINE vec load(const float *from)
@@ -109,6 +111,19 @@ ALWAYS_INLINE void convert_q8(const char *from, uint32_t dim, float *to)
     }
 }
 
+/* The first half of a block is in the low four bits, the second in the high ones. */
+ALWAYS_INLINE void convert_q4(const char *from, uint32_t dim, float *to)
+{
+    for (uint32_t i = 0; i < dim; i += Q4_BLOCK, from += Q4_BYTES) {
+        const float scale = half(from);
+        const uint8_t *values = (const uint8_t *)from + 2;
+        for (uint32_t j = 0; j < Q4_BLOCK / 2; j++) {
+            to[i + j] = (float)((values[j] & 15) - 8) * scale;
+            to[i + Q4_BLOCK / 2 + j] = (float)((values[j] >> 4) - 8) * scale;
+        }
+    }
+}
+
 /* n cells as [n][width]; what is beyond `dim` is 0. */
 static void convert_tile(enum attention_type type, const char *cells, size_t step, uint32_t n,
                          uint32_t dim, uint32_t width, float *to)
@@ -123,6 +138,9 @@ static void convert_tile(enum attention_type type, const char *cells, size_t ste
             break;
         case ATTENTION_Q8_0:
             convert_q8(cells, dim, to);
+            break;
+        case ATTENTION_Q4_0:
+            convert_q4(cells, dim, to);
             break;
         }
         if (dim < width)

@@ -200,7 +200,7 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
     control_show_put_text(doc, object, "problem", problem);
     yyjson_mut_obj_add_uint(doc, object, "context", instance->demand->context_tokens);
     put_streams(daemon, doc, object, instance);
-    if (instance->demand->kv_type <= KV_Q8_0)
+    if (instance->demand->kv_type < KV_TYPES)
         yyjson_mut_obj_add_strcpy(doc, object, "kv",
                                   plan_kv_type((enum kv_type)instance->demand->kv_type).name);
     const uint32_t now = instance->current ? instance->current->precision : 0,

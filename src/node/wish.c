@@ -116,7 +116,7 @@ void wish_kept_text(const struct place_demand *wanted, const Cluster__Instance *
         wish_say(out, "--streams %u", wished->streams);
     if (wished->has_goal && wished->goal <= PLACEMENT_MIX && !wanted->has_goal)
         wish_say(out, "--goal %s", placement_goal_name((enum placement_goal)wished->goal));
-    if (wished->has_kv_type && wished->kv_type <= KV_Q8_0 && !wanted->has_kv_type)
+    if (wished->has_kv_type && wished->kv_type < KV_TYPES && !wanted->has_kv_type)
         wish_say(out, "--kv %s", plan_kv_type((enum kv_type)wished->kv_type).name);
     if (wished->cells && !wanted->cells)
         wish_say(out, "--cells %u", wished->cells);

@@ -22,6 +22,7 @@ static void put_options(const struct driver_options *options, struct buffer *out
     bytes_put(out, options->batch_rows, 4);
     bytes_put(out, options->queue_max, 4);
     bytes_put(out, options->kv_type, 1);
+    bytes_put(out, options->kv_is_chosen, 1);
     bytes_put(out, options->flash, 1);
     bytes_put(out, options->no_repack, 1);
     bytes_put(out, options->no_prefix_reuse, 1);
@@ -205,7 +206,8 @@ static void get_options(struct bytes_reader *reader, struct driver_options *opti
     options->context = bytes_get_u32(reader);
     options->batch_rows = bytes_get_u32(reader);
     options->queue_max = bytes_get_u32(reader);
-    options->kv_type = (enum kv_type)get_below(reader, 1, KV_Q8_0);
+    options->kv_type = (enum kv_type)get_below(reader, 1, KV_TYPES - 1);
+    options->kv_is_chosen = get_below(reader, 1, 1);
     options->flash = (enum flash_mode)get_below(reader, 1, FLASH_OFF);
     options->no_repack = get_below(reader, 1, 1);
     options->no_prefix_reuse = get_below(reader, 1, 1);

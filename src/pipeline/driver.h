@@ -49,6 +49,7 @@ struct driver_options {
                             least the context, which then is 2048 unless said */
     uint32_t queue_max;  /* requests waiting for a slot; 0: LIMIT_QUEUED_REQUESTS */
     enum kv_type kv_type;
+    bool kv_is_chosen; /* by the owner: no ladder changes it */
     enum flash_mode flash;
     bool no_repack;
     bool no_prefix_reuse;

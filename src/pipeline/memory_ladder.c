@@ -17,6 +17,8 @@ static const struct memory_terms steps[MEMORY_STEPS] = {
     {32, MEMORY_AS_PLACED, false, true, "caches that no request uses are given back", 0},
     {32, MEMORY_SMALL_CACHES, false, true, "KV caches as q8_0; what is under way is computed again",
      0},
+    {32, MEMORY_SMALLER_CACHES, false, true,
+     "KV caches as q4_0; what is under way is computed again", 0},
     {32, MEMORY_STREAMED, false, true, "weights from the disk, up to half of them", 0},
     {32, MEMORY_LOWER, false, true, "weights of the type that --allow-precision says", 0},
     {32, MEMORY_ON_CPU, false, true, "computed on the CPU", 0},

@@ -9,11 +9,12 @@
  *     2     an eighth                as placed                         yes
  *     3     a 32nd                   as placed                         yes
  *     4     a 32nd                   caches that nobody uses go        yes
- *     5     a 32nd                   KV caches of the smaller type     yes
- *     6     a 32nd                   and half of the weights streamed  yes
- *     7     a 32nd                   and weights of a smaller type     yes
- *     8     a 32nd                   on the CPU, weights as placed     yes
- *     9     a 32nd                   as in the last step               no
+ *     5     a 32nd                   KV caches as q8_0                 yes
+ *     6     a 32nd                   KV caches as q4_0                 yes
+ *     7     a 32nd                   and half of the weights streamed  yes
+ *     8     a 32nd                   and weights of a smaller type     yes
+ *     9     a 32nd                   on the CPU, weights as placed     yes
+ *     10    a 32nd                   as in the last step               no
  *
  * Steps whose form of the stages a driver lacks are passed over, and the fourth where caches are
  * not shared: only then memory of theirs can go.
@@ -23,18 +24,19 @@
  * nothing beyond step 4 is taken: a slow reply is better than one that is computed again, or none.
  * While stages change their form, nothing goes further down. Up: one step every two seconds, once
  * it has been calm for five, and to a larger form only where what it takes more is free beside the
- * mark; so after 21 s of calm all is as it was. Between short and calm is a band in which nothing
+ * mark; so after 23 s of calm all is as it was. Between short and calm is a band in which nothing
  * changes. Who was not looked at for 30 s and finds it calm begins at the top. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MEMORY_STEPS = 10, MEMORY_STEPS_OF_PRESSURE = 5 };
+enum { MEMORY_STEPS = 11, MEMORY_STEPS_OF_PRESSURE = 5 };
 
 enum memory_form { /* of a driver's stages */
                    MEMORY_AS_PLACED,
-                   MEMORY_SMALL_CACHES,
+                   MEMORY_SMALL_CACHES,   /* q8_0 */
+                   MEMORY_SMALLER_CACHES, /* q4_0 */
                    MEMORY_STREAMED,
                    MEMORY_LOWER, /* and nothing streamed: where its owner allows it */
                    MEMORY_ON_CPU,

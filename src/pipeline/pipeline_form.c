@@ -98,9 +98,11 @@ void pipeline_form_opened(struct pipeline_form *form)
         if (form->plan[i].device)
             memory_watch_add(watch, form->plan[i].device);
     }
-    if (!form->changes || options->kv_type == KV_Q8_0 || options->flash == FLASH_OFF ||
-        !heads_fit_small_caches(form->model))
+    if (!form->changes || options->kv_is_chosen || options->flash == FLASH_OFF ||
+        !heads_fit_small_caches(form->model)) {
         memory_watch_lacks(watch, MEMORY_SMALL_CACHES);
+        memory_watch_lacks(watch, MEMORY_SMALLER_CACHES);
+    }
     if (!form->changes || options->weights_max || !form_divide_weights(form))
         memory_watch_lacks(watch, MEMORY_STREAMED);
     form->can_lower = form->changes && model_is_smaller_at(form->model, options->precision_allowed,
@@ -154,7 +156,9 @@ static void form_fill(struct pipeline_form *form, enum memory_form next,
     const struct memory_ladder *ladder = &form->watch->ladder;
     *options = *form->options;
     memcpy(form->plans, form->plan, form->pipeline->n_stages * sizeof *form->plan);
-    if (next >= MEMORY_SMALL_CACHES && !ladder->lacks[MEMORY_SMALL_CACHES])
+    if (next >= MEMORY_SMALLER_CACHES && !ladder->lacks[MEMORY_SMALLER_CACHES])
+        options->kv_type = KV_Q4_0;
+    else if (next >= MEMORY_SMALL_CACHES && !ladder->lacks[MEMORY_SMALL_CACHES])
         options->kv_type = KV_Q8_0;
     options->precision = precision_due(form, next);
     const bool is_lower = options->precision != form->options->precision;
@@ -168,7 +172,7 @@ static void form_fill(struct pipeline_form *form, enum memory_form next,
 
 static bool keeps_weights(enum memory_form form)
 {
-    return form <= MEMORY_SMALL_CACHES;
+    return form <= MEMORY_SMALLER_CACHES;
 }
 
 static void form_pin(struct pipeline_form *form, enum memory_form next, int precision)

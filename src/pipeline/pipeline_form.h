@@ -1,5 +1,5 @@
 /* The forms that the stages of a pipeline on devices of this process take when memory is short
- * (memory_ladder.h), and when it is there again: KV caches of the smaller type, half of the weights
+ * (memory_ladder.h), and when it is there again: KV caches of smaller types, half of the weights
  * streamed, weights of a smaller type where the owner allows it, on the CPU. Weights of that type
  * also while a device is hot. A driver's (driver_form.h) and a runner's (runner.h).
  *

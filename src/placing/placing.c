@@ -68,7 +68,7 @@ enum error_code placing_cost_of_model(const Cluster__Demand *demand, const struc
     const struct driver_options given = placing_driver_options(demand, model);
     struct driver_options options;
     struct plan_compute compute;
-    if (demand->kv_type > KV_Q8_0)
+    if (demand->kv_type >= KV_TYPES)
         return error_set(err, ERROR_UNSUPPORTED, "this version does not know KV cache type %u",
                          demand->kv_type);
     enum error_code code = driver_options_fill(&given, model, &options, err);

@@ -106,21 +106,23 @@ static uint64_t common_bytes(const struct model *model)
 
 struct placement_kv_type plan_kv_type(enum kv_type type)
 {
-    static const struct placement_kv_type types[] = {
-        [KV_F16] = {"f16", 1, 2}, [KV_F32] = {"f32", 1, 4}, [KV_Q8_0] = {"q8_0", 32, 34}};
+    static const struct placement_kv_type types[] = {[KV_F16] = {"f16", 1, 2},
+                                                     [KV_F32] = {"f32", 1, 4},
+                                                     [KV_Q8_0] = {"q8_0", 32, 34},
+                                                     [KV_Q4_0] = {"q4_0", 32, 18}};
     return types[type];
 }
 
 enum error_code plan_kv_type_find(const char *name, enum kv_type *out, struct error *err)
 {
-    for (int type = KV_F16; type <= KV_Q8_0; type++) {
+    for (int type = KV_F16; type < KV_TYPES; type++) {
         if (strcmp(plan_kv_type((enum kv_type)type).name, name) == 0) {
             *out = (enum kv_type)type;
             return ERROR_NONE;
         }
     }
-    return error_set(err, ERROR_INVALID, "the KV cache's type is f16, f32 or q8_0, not '%.32s'",
-                     name);
+    return error_set(err, ERROR_INVALID,
+                     "the KV cache's type is f16, f32, q8_0 or q4_0, not '%.32s'", name);
 }
 
 static bool heads_allow(const struct model *model, enum kv_type type)

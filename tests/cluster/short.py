@@ -73,19 +73,19 @@ def scenario(world):
             check_equal(laptop.chat(PROMPT, model=NAME, max_tokens=40), wanted, "text")
             stage = first_stage(laptop)
             said.add(stage.get("memory_step", 0))
-            if 6 in said and not stage.get("memory_step"):
+            if 7 in said and not stage.get("memory_step"):
                 break
-            if stage.get("memory_step") == 6:
+            if stage.get("memory_step") == 7:
                 check("from the disk" in stage["memory_given"], stage)
                 check("short of memory" in laptop.medley("status").out, "status says nothing")
-                check_equal(step(tower), 6, "step in the metrics")
-        check(6 in said, f"steps seen: {said}")
+                check_equal(step(tower), 7, "step in the metrics")
+        check(7 in said, f"steps seen: {said}")
     with world.step("the events tell of the way down and up"):
         wait("all is back", lambda: told(laptop) and "free again" in told(laptop)[-1], 40)
         wait("it is as placed", lambda: not first_stage(laptop).get("memory_step"))
         found = told(laptop)
         world.say("\n".join(found))
-        check(any("is short" in text and "step 6" in text for text in found), found)
+        check(any("is short" in text and "step 7" in text for text in found), found)
         check(any("is less short" in text and "step 3" in text for text in found), found)
         check("is free again" in found[-1], found)
         check_equal(told(tower), found, "events on the other")

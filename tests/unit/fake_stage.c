@@ -116,8 +116,9 @@ void fake_set_room(uint32_t bytes)
 
 static bool has_room(const struct device *device, const struct stage_options *options)
 {
-    const uint32_t all = 1000 * options->n_layers,
-                   caches = options->kv_type == KV_Q8_0 ? all / 2 : all;
+    const uint32_t all = 1000 * options->n_layers, caches = options->kv_type == KV_Q4_0   ? all / 4
+                                                            : options->kv_type == KV_Q8_0 ? all / 2
+                                                                                          : all;
     const uint64_t weights = fake_weights(options);
     return strcmp(device_info(device)->id, "cpu") == 0 ||
            weights + caches <= atomic_load(&room_bytes);

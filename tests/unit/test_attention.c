@@ -32,7 +32,8 @@ static float drawn(uint64_t *draws)
 /* Rounds n values to the cache's type, in `bytes` and in place; the size. */
 static size_t put(enum attention_type type, float *values, size_t n, char *bytes)
 {
-    static const enum ggml_type types[] = {GGML_TYPE_F16, GGML_TYPE_F32, GGML_TYPE_Q8_0};
+    static const enum ggml_type types[] = {GGML_TYPE_F16, GGML_TYPE_F32, GGML_TYPE_Q8_0,
+                                           GGML_TYPE_Q4_0};
     const struct ggml_type_traits *traits = ggml_get_type_traits(types[type]);
     if (type == ATTENTION_F32) {
         memcpy(bytes, values, n * sizeof *values);
@@ -47,7 +48,7 @@ static void fill(const struct world *w, float *values, char *bytes, size_t cell,
                  uint64_t *draws)
 {
     memset(bytes, 0xff,
-           cell * w->room * SLOTS); /* NaN in what belongs to no sequence, as F16, F32 and Q8_0 */
+           cell * w->room * SLOTS); /* NaN in what belongs to no sequence, of any type */
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
         for (uint32_t i = 0; i < w->n; i++, values += n_values) {
             for (size_t d = 0; d < n_values; d++)
@@ -60,7 +61,10 @@ static void fill(const struct world *w, float *values, char *bytes, size_t cell,
 
 static size_t cell_bytes(enum attention_type type, size_t n)
 {
-    return type == ATTENTION_F16 ? 2 * n : type == ATTENTION_F32 ? 4 * n : n / 32 * 34;
+    return type == ATTENTION_F16    ? 2 * n
+           : type == ATTENTION_F32  ? 4 * n
+           : type == ATTENTION_Q8_0 ? n / 32 * 34
+                                    : n / 32 * 18;
 }
 
 static void world_init(struct world *w, const struct attention_form *form, uint32_t n, bool sinks)
@@ -185,6 +189,13 @@ static const struct example examples[] = {
       .softcap = 3,
       .type = ATTENTION_Q8_0},
      false},
+    {{.n_head = 4,
+      .n_head_kv = 2,
+      .dim_k = 64,
+      .dim_v = 32,
+      .scale = 0.125f,
+      .type = ATTENTION_Q4_0},
+     true},
     {{.n_head = 71,
       .n_head_kv = 1,
       .dim_k = 16,

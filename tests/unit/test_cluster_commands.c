@@ -523,7 +523,7 @@ static void test_place(void **state)
     EXPECT(2, "place demo --weights-memory 8apples", "--weights-memory");
     EXPECT(2, "place demo --score-weights speed=3", "--score-weights: weights are compute");
     EXPECT(2, "place demo --time-limit 61", "--time-limit");
-    EXPECT(2, "place demo --kv q4_k", "--kv takes f16, f32 or q8_0");
+    EXPECT(2, "place demo --kv q4_k", "--kv takes f16, f32, q8_0 or q4_0");
     EXPECT(2, "place demo --cells 0", "--cells");
     EXPECT(2, "place demo --goal speed", "--goal takes latency, throughput or mix");
     EXPECT(1, "place ./demo", "./demo: No such file");

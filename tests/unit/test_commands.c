@@ -266,7 +266,7 @@ static void test_wrong_words(void **state)
     expect_failure(2, "run " LLAMA "-p a --top-p 2", "top_p");
     expect_failure(2, "run " LLAMA "-p a --temp warm", "--temp takes a number");
     expect_failure(2, "run " LLAMA "-p a -n -1", "-n takes a whole number");
-    expect_failure(2, "run " LLAMA "-p a --kv q3", "--kv takes f16, f32 or q8_0");
+    expect_failure(2, "run " LLAMA "-p a --kv q3", "--kv takes f16, f32, q8_0 or q4_0");
     expect_failure(2, "run " LLAMA "-p a --nonsense", "--nonsense");
     expect_failure(2, "run " LLAMA "-p a --split 1,2",
                    "split '1,2' adds up to 3 layers; the model has 2");

@@ -166,6 +166,7 @@ static void test_no_pool_gives_nothing_back(void **state)
 
 static struct device *fallback;
 static int allowed; /* precision */
+static bool is_chosen;
 
 static void open_forms(struct world *world, uint32_t n_stages)
 {
@@ -175,6 +176,7 @@ static void open_forms(struct world *world, uint32_t n_stages)
                                         .context = CONTEXT,
                                         .batch_rows = 64,
                                         .precision_allowed = allowed,
+                                        .kv_is_chosen = is_chosen,
                                         .fallback = fallback});
 }
 
@@ -204,10 +206,10 @@ static void test_each_form_is_taken_when_memory_asks_for_it(void **state)
         uint32_t room;
         enum memory_form form;
         int allowed;
-    } cases[] = {{16000, MEMORY_AS_PLACED}, {12000, MEMORY_SMALL_CACHES},
-                 {8000, MEMORY_STREAMED},   {6000, MEMORY_ON_CPU},
-                 {6000, MEMORY_LOWER, 12},  {8000, MEMORY_STREAMED, 12},
-                 {100, MEMORY_ON_CPU, 12}};
+    } cases[] = {{16000, MEMORY_AS_PLACED},      {12000, MEMORY_SMALL_CACHES},
+                 {10000, MEMORY_SMALLER_CACHES}, {6000, MEMORY_STREAMED},
+                 {4000, MEMORY_ON_CPU},          {4000, MEMORY_LOWER, 12},
+                 {6000, MEMORY_STREAMED, 12},    {100, MEMORY_ON_CPU, 12}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct world world;
         allowed = cases[i].allowed;
@@ -222,6 +224,21 @@ static void test_each_form_is_taken_when_memory_asks_for_it(void **state)
         close_forms(&world);
     }
     allowed = 0;
+}
+
+/* Caches of a type that the owner chose stay as they are. */
+static void test_a_chosen_cache_is_left(void **state)
+{
+    (void)state;
+    struct world world;
+    is_chosen = true;
+    open_forms(&world, 1);
+    fake_set_room(12000);
+    submit_all(&world, 77);
+    check_all();
+    assert_int_equal(form_now(&world), MEMORY_STREAMED);
+    close_forms(&world);
+    is_chosen = false;
 }
 
 /* A hot device's wish is answered where that is allowed, and taken back with it; every reply is
@@ -258,7 +275,7 @@ static void test_hot_and_short(void **state)
     static const struct {
         uint32_t room;
         enum memory_form form;
-    } cases[] = {{8000, MEMORY_SMALL_CACHES}, {5000, MEMORY_ON_CPU}};
+    } cases[] = {{8000, MEMORY_SMALL_CACHES}, {5000, MEMORY_SMALLER_CACHES}, {3000, MEMORY_ON_CPU}};
     allowed = 12;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct world world;
@@ -348,6 +365,7 @@ int main(void)
         cmocka_unit_test(test_idle_caches_are_given_back),
         cmocka_unit_test(test_no_pool_gives_nothing_back),
         cmocka_unit_test(test_each_form_is_taken_when_memory_asks_for_it),
+        cmocka_unit_test(test_a_chosen_cache_is_left),
         cmocka_unit_test(test_lower_precision_while_a_device_is_hot),
         cmocka_unit_test(test_hot_and_short),
         cmocka_unit_test(test_back_up_when_memory_is_there_again),

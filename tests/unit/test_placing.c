@@ -262,9 +262,9 @@ static void the_type_of_the_cache_is_chosen(void **state)
     world_instance_of(&w, "j", CONTEXT, 1, KV_Q8_0);
     world_step(&w, "j");
     assert_string_equal(world_stages(&w, "j"), "node0/sim:a 7");
-    world_instance_of(&w, "k", CONTEXT, 1, KV_Q8_0 + 1);
+    world_instance_of(&w, "k", CONTEXT, 1, KV_TYPES);
     world_step(&w, "k");
-    assert_non_null(strstr(master_problem(&w.master, "k"), "does not know KV cache type 3"));
+    assert_non_null(strstr(master_problem(&w.master, "k"), "does not know KV cache type 4"));
     world_close(&w);
 }
 

@@ -211,7 +211,7 @@ static void wrong_words(void **state)
     EXPECT(2, DEMO "--goal mix --busy nan", "--busy takes a number");
     EXPECT(1, DEMO "--kv q8_0 --cluster examples/home-cluster.json",
            "needs heads of a multiple of 32 values");
-    EXPECT(2, DEMO "--kv q2", "--kv takes f16, f32 or q8_0, not 'q2'");
+    EXPECT(2, DEMO "--kv q2", "--kv takes f16, f32, q8_0 or q4_0, not 'q2'");
     EXPECT(2, DEMO "--policy best",
            "--policy takes memory, flops, equal, score or all, not 'best'");
     EXPECT(2, DEMO "--streams 0", "--streams takes a whole number from 1 to ");

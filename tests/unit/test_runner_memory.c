@@ -69,7 +69,8 @@ static void test_each_form_is_taken_on_the_machine_that_is_short(void **state)
         enum memory_form form;
     } cases[] = {{4 * PER_LAYER, MEMORY_AS_PLACED},
                  {4 * PER_LAYER / 4 * 3, MEMORY_SMALL_CACHES},
-                 {5600, MEMORY_STREAMED},
+                 {5000, MEMORY_SMALLER_CACHES},
+                 {4600, MEMORY_STREAMED},
                  {100, MEMORY_ON_CPU}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct far_world far;
@@ -115,14 +116,14 @@ static void test_forms_lose_no_token_whatever_others_take(void **state)
 {
     (void)state;
     static const char *const splits[] = {"1", "12", "121", "12"};
-    static const uint32_t rooms[] = {UINT32_MAX, 8000, 6000, 5600, 100};
+    static const uint32_t rooms[] = {UINT32_MAX, 8000, 6000, 5000, 4600, 100};
     uint32_t n_changes = 0;
     for (uint64_t seed = 0; seed < TRACES; seed++) {
         struct far_world far;
         open_far(&far, splits[seed % 4]);
         submit_all(&far, 7000 * seed);
         for (uint64_t turn = 0; turn < 8; turn++) {
-            fake_set_room(rooms[turn ? random_at(seed, turn) % 5 : 4]);
+            fake_set_room(rooms[turn ? random_at(seed, turn) % 6 : 5]);
             usleep(1000 * (useconds_t)(turn ? random_at(~seed, turn) % 400 : 1200));
         }
         check_all();

@@ -86,7 +86,7 @@ static struct stage *open_stage(const struct model *model, enum kv_type kv, cons
     struct error err = {0};
     device_set_threads(cpu, way->n_threads);
     const enum error_code code = stage_open(cpu, model, &options, &stage, &err);
-    if (code == ERROR_UNSUPPORTED && kv == KV_Q8_0)
+    if (code == ERROR_UNSUPPORTED && (kv == KV_Q8_0 || kv == KV_Q4_0))
         return NULL; /* heads that are no whole blocks */
     if (code)
         fail_msg("%s", err.text);
@@ -237,11 +237,12 @@ static void test_all_models(void **state)
 
 int main(void)
 {
-    static enum kv_type types[] = {KV_F16, KV_F32, KV_Q8_0};
+    static enum kv_type types[] = {KV_F16, KV_F32, KV_Q8_0, KV_Q4_0};
     const struct CMUnitTest tests[] = {
         {.name = "f16 cache", .test_func = test_all_models, .initial_state = &types[0]},
         {.name = "f32 cache", .test_func = test_all_models, .initial_state = &types[1]},
         {.name = "q8_0 cache", .test_func = test_all_models, .initial_state = &types[2]},
+        {.name = "q4_0 cache", .test_func = test_all_models, .initial_state = &types[3]},
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -7,7 +7,7 @@ const more = (required, optional = {}) => ({ type: 'object', required: Object.ke
 const some = (properties) => more({}, Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, orNull(schema)])));
 
 const stage = more({ node: text, device: text, n_layers: count });
-const demand = { context: count, streams: count, kv: only('f16', 'f32', 'q8_0'), goal: text };
+const demand = { context: count, streams: count, kv: only('f16', 'f32', 'q8_0', 'q4_0'), goal: text };
 const stages = list(stage);
 
 const times = ['queue_ms', 'prefill_ms', 'decode_ms', 'slowest_stage_ms', 'back_ms', 'ttft_ms', 'total_ms', 'decode_tokens_per_s', 'prefill_tokens_per_s',
