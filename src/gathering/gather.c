@@ -15,7 +15,9 @@ struct gather_part { /* a unit's state */
 };
 
 struct gather_node {
-    bool is_lost, must_order, has_header;
+    bool is_lost, must_order;
+    bool headers[GATHER_FILES]; /* those that count */
+    uint32_t n_headers;
     uint64_t bytes, hashed; /* of its units: all; those that count */
     uint64_t here, bytes_per_s;
     uint64_t moved_ns; /* it got on then, last */
@@ -24,8 +26,8 @@ struct gather_node {
 
 struct gather {
     const struct gather_unit *units;
-    uint32_t n_units, n_nodes, n_here; /* n_here: of units but the header */
-    struct digest whole;
+    uint32_t n_units, n_files, n_nodes, n_here; /* n_here: of units but headers */
+    const struct digest *wholes;
     struct gather_part *parts;
     struct gather_node nodes[GATHER_NODES];
     uint32_t round, suspect;
@@ -39,6 +41,16 @@ struct gather {
 static uint64_t gather_bytes_of(const struct gather *gather, uint32_t unit)
 {
     return gather->units[unit].end - gather->units[unit].offset;
+}
+
+bool gather_is_header(const struct gather_unit *units, uint32_t unit)
+{
+    return unit == 0 || units[unit].file != units[unit - 1].file;
+}
+
+static bool gather_is_everybodys(const struct gather *gather, uint32_t unit)
+{
+    return gather_is_header(gather->units, unit);
 }
 
 static bool gather_is_known(const struct gather *gather, uint32_t node)
@@ -100,7 +112,7 @@ static void gather_give_all(struct gather *gather)
     for (uint32_t unit = 1; unit < gather->n_units; unit++) {
         uint32_t best = GATHER_ANYBODY;
         double best_s = 0;
-        if (gather->parts[unit].owner != GATHER_ANYBODY)
+        if (gather->parts[unit].owner != GATHER_ANYBODY || gather_is_everybodys(gather, unit))
             continue;
         for (uint32_t i = 0; i < gather->n_nodes; i++) {
             const struct gather_node *node = &gather->nodes[i];
@@ -127,18 +139,34 @@ static bool gather_has_node(const struct gather *gather)
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
+/* Whether the unit begins a file, the next one, or goes on where the one before ends. */
+static bool gather_follows(const struct gather_unit *units, uint32_t i)
+{
+    if (gather_is_header(units, i))
+        return units[i].offset == 0 && units[i].file == (i ? units[i - 1].file + 1 : 0);
+    return units[i - 1].end == units[i].offset;
+}
+
 static bool gather_covers(const struct gather_options *options)
 {
     bool holds = options->n_units >= 2 && options->n_units <= GATHER_UNITS && options->n_nodes &&
-                 options->n_nodes <= GATHER_NODES && options->units[0].offset == 0;
+                 options->n_nodes <= GATHER_NODES;
     for (uint32_t i = 0; holds && i < options->n_units; i++) {
         const struct gather_unit *unit = &options->units[i];
         holds = unit->size && unit->end > unit->offset && unit->size <= unit->end - unit->offset &&
-                (i == 0 || options->units[i - 1].end == unit->offset) &&
-                (i == 0 || options->owners[i] == GATHER_ANYBODY ||
+                unit->file < GATHER_FILES && gather_follows(options->units, i) &&
+                (gather_is_header(options->units, i) || options->owners[i] == GATHER_ANYBODY ||
                  options->owners[i] < options->n_nodes);
     }
     return holds;
+}
+
+static uint64_t gather_header_bytes(const struct gather *gather)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < gather->n_units; i++)
+        bytes += gather_is_everybodys(gather, i) ? gather_bytes_of(gather, i) : 0;
+    return bytes;
 }
 
 enum error_code gather_new(const struct gather_options *options, uint64_t now_ns,
@@ -146,7 +174,7 @@ enum error_code gather_new(const struct gather_options *options, uint64_t now_ns
 {
     *out = NULL;
     if (!gather_covers(options))
-        return error_set(err, ERROR_INVALID, "the model's parts do not make up its file");
+        return error_set(err, ERROR_INVALID, "the model's parts do not make up its files");
     struct gather *gather = mem_new(sizeof *gather);
     if (gather)
         gather->parts = mem_new_array(options->n_units, sizeof *gather->parts);
@@ -157,20 +185,21 @@ enum error_code gather_new(const struct gather_options *options, uint64_t now_ns
     gather->units = options->units;
     gather->n_units = options->n_units;
     gather->n_nodes = options->n_nodes;
-    gather->whole = options->whole;
+    gather->n_files = options->units[options->n_units - 1].file + 1;
+    gather->wholes = options->wholes;
     gather->suspect = GATHER_ANYBODY;
     gather->moved_ns = gather->shared_ns = now_ns;
     digest_chain_begin(&gather->chain);
     for (uint32_t i = 0; i < gather->n_nodes; i++)
         gather->nodes[i] = (struct gather_node){
             .must_order = true,
-            .bytes = gather_bytes_of(gather, 0),
+            .bytes = gather_header_bytes(gather),
             .moved_ns = now_ns,
             .peer_bytes_per_s = options->peer_bytes_per_s ? options->peer_bytes_per_s[i] : 0};
     for (uint32_t i = 0; i < gather->n_units; i++)
         gather->parts[i].owner = GATHER_ANYBODY;
     for (uint32_t i = 1; i < gather->n_units; i++) {
-        if (options->owners[i] != GATHER_ANYBODY)
+        if (options->owners[i] != GATHER_ANYBODY && !gather_is_everybodys(gather, i))
             gather_give(gather, i, options->owners[i]);
     }
     gather_give_all(gather);
@@ -202,7 +231,8 @@ bool gather_again(struct gather *gather, uint64_t now_ns)
     for (uint32_t i = 0; i < gather->n_nodes; i++) {
         struct gather_node *node = &gather->nodes[i];
         node->must_order = true;
-        node->has_header = false;
+        memset(node->headers, 0, sizeof node->headers);
+        node->n_headers = 0;
         node->here = node->hashed = 0;
         node->moved_ns = now_ns;
     }
@@ -213,21 +243,33 @@ bool gather_again(struct gather *gather, uint64_t now_ns)
 
 static bool gather_is_chainable(const struct gather *gather, uint32_t node, uint32_t unit)
 {
-    return unit ? gather->parts[unit].owner == node && gather->parts[unit].is_here
-                : gather->nodes[node].has_header;
+    return gather_is_everybodys(gather, unit)
+               ? gather->nodes[node].headers[gather->units[unit].file]
+               : gather->parts[unit].owner == node && gather->parts[unit].is_here;
 }
 
-/* How far the node can add to the state. */
+/* Whether another can add the header, and goes on with what follows it. */
+static bool gather_leaves_header(const struct gather *gather, uint32_t node, uint32_t header)
+{
+    const uint32_t file = gather->units[header].file;
+    if (header + 1 == gather->n_units || gather->units[header + 1].file != file)
+        return false;
+    const uint32_t next = gather->parts[header + 1].owner;
+    return next != GATHER_ANYBODY && next != node && gather->nodes[next].headers[file];
+}
+
+/* How far the node can add to the state, which is of one file. */
 static uint32_t gather_chain_end(const struct gather *gather, uint32_t node, uint32_t first)
 {
     uint32_t end = first;
     uint64_t bytes = 0;
     while (!gather->nodes[node].is_lost && end < gather->n_units && bytes < GATHER_CHAIN_BYTES &&
+           gather->units[end].file == gather->units[first].file &&
            gather_is_chainable(gather, node, end))
         bytes += gather_bytes_of(gather, end++);
-    const uint32_t next = end == 1 ? gather->parts[1].owner : GATHER_ANYBODY;
-    if (next != GATHER_ANYBODY && next != node && gather->nodes[next].has_header)
-        return first; /* the header is better added by who goes on with it */
+    if (end == first + 1 && gather_is_everybodys(gather, first) &&
+        gather_leaves_header(gather, node, first))
+        return first;
     return end;
 }
 
@@ -262,7 +304,7 @@ static void gather_help(struct gather *gather, uint32_t helper, uint32_t slow)
         const struct gather_part *part = &gather->parts[unit];
         const double bytes = (double)gather_bytes_of(gather, unit);
         if (part->owner != slow || part->is_here)
-            continue;
+            continue; /* headers have no owner */
         const double helped_s =
             gather_needs_s(gather, helper) + bytes / gather_speed(gather, helper) + bytes / way;
         if (helped_s > 0.8 * gather_needs_s(gather, slow))
@@ -309,7 +351,7 @@ static void gather_look(struct gather *gather, uint64_t now_ns)
     for (uint32_t i = 0; i < gather->n_nodes; i++) {
         struct gather_node *node = &gather->nodes[i];
         const bool chains = gather->chain_end > gather->chain_at && gather->chain_node == i;
-        const bool waits = node->hashed < node->bytes || !node->has_header;
+        const bool waits = node->hashed < node->bytes || node->n_headers < gather->n_files;
         if (node->is_lost || (!waits && !chains))
             continue;
         const uint64_t since_ns =
@@ -345,7 +387,7 @@ struct gather_action gather_next(struct gather *gather, uint64_t now_ns)
 bool gather_is_of(const struct gather *gather, uint32_t node, uint32_t unit)
 {
     assert(node < gather->n_nodes && unit < gather->n_units);
-    return unit == 0 || gather->parts[unit].owner == node;
+    return gather_is_everybodys(gather, unit) || gather->parts[unit].owner == node;
 }
 
 uint64_t gather_wake_ns(const struct gather *gather, uint64_t now_ns)
@@ -398,7 +440,9 @@ bool gather_hashed(struct gather *gather, uint64_t now_ns, uint32_t node, uint32
         return false;
     struct gather_node *has = &gather->nodes[node];
     struct gather_part *part = &gather->parts[unit];
-    if (unit ? part->owner != node || part->is_here : has->has_header)
+    const uint32_t file = gather->units[unit].file;
+    const bool is_header = gather_is_everybodys(gather, unit);
+    if (is_header ? has->headers[file] : part->owner != node || part->is_here)
         return false; /* given to another meanwhile, or said twice */
     gather_moved(gather, now_ns, node);
     if (!gather_agree(gather, node, unit, digest)) {
@@ -406,11 +450,12 @@ bool gather_hashed(struct gather *gather, uint64_t now_ns, uint32_t node, uint32
         return true;
     }
     has->hashed += gather_bytes_of(gather, unit);
-    if (unit) {
+    if (is_header) {
+        has->headers[file] = true;
+        has->n_headers++;
+    } else {
         part->is_here = true;
         gather->n_here++;
-    } else {
-        has->has_header = true;
     }
     return true;
 }
@@ -426,9 +471,10 @@ bool gather_chained(struct gather *gather, uint64_t now_ns, uint32_t node, uint3
     gather_moved(gather, now_ns, node);
     gather->chain = *chain;
     gather->chain_at = end;
-    if (end == gather->n_units) {
+    if (end == gather->n_units || gather_is_everybodys(gather, end)) { /* a file ends there */
         digest_chain_end(chain, &digest);
-        gather->is_wrong |= !digest_equal(&digest, &gather->whole);
+        gather->is_wrong |= !digest_equal(&digest, &gather->wholes[gather->units[first].file]);
+        digest_chain_begin(&gather->chain);
     }
     return true;
 }
@@ -460,10 +506,10 @@ enum gather_status gather_status(const struct gather *gather)
         return GATHER_FAILED;
     if (gather->is_wrong)
         return GATHER_WRONG;
-    if (gather->n_here + 1 < gather->n_units || gather->chain_at < gather->n_units)
+    if (gather->n_here + gather->n_files < gather->n_units || gather->chain_at < gather->n_units)
         return GATHER_RUNNING;
     for (uint32_t i = 0; i < gather->n_nodes; i++) {
-        if (!gather->nodes[i].is_lost && !gather->nodes[i].has_header)
+        if (!gather->nodes[i].is_lost && gather->nodes[i].n_headers < gather->n_files)
             return GATHER_RUNNING;
     }
     return GATHER_DONE;

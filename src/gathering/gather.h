@@ -1,16 +1,16 @@
-/* Gathering: machines of a cluster fetch one model's file together, each some of its parts, from a
- * hub that gives one SHA-256 for the whole. Who fetches what, whose turn it is to hash, and what
- * follows when one is lost. A pure state machine; gather_work.h does what it says.
+/* Gathering: machines of a cluster fetch a model's files together, each some of their parts, from a
+ * hub that gives one SHA-256 for each whole file. Who fetches what, whose turn it is to hash, and
+ * what follows when one is lost. A pure state machine; gather_work.h does what it says.
  *
- * Units. The file is cut into units: unit 0 is the header, the others are its tensors in order of
- * their places, each with the padding behind it. So units cover the file. The header goes to every
- * node; every other unit has one owner.
+ * Units. Each file is cut into units: its first is the header, the others are its tensors in order
+ * of their places, each with the padding behind it. So units cover the files, one file after the
+ * other. Headers go to every node; every other unit has one owner.
  *
  * The chain. A unit counts when its owner has all of its bytes and has said its SHA-256. The hash
  * of the whole file is made beside that: whoever owns the next units adds them to the state of
- * SHA-256 (trust/digest_chain.h), which travels from owner to owner in the file's order. What comes
- * out has to be the hub's. Otherwise nothing that was gathered counts, and gather_again() begins
- * anew, once.
+ * SHA-256 (trust/digest_chain.h), which travels from owner to owner in the file's order; with the
+ * next file it begins anew. What comes out has to be the hub's. Otherwise nothing that was gathered
+ * counts, and gather_again() begins anew, once.
  *
  * Losses. What a node had or was to have is given to the others, as their speeds allow. A unit
  * whose bytes were in the chain and that another fetches again has to have the SHA-256 that was
@@ -30,6 +30,7 @@
 enum {
     GATHER_NODES = 64,
     GATHER_UNITS = 16384,
+    GATHER_FILES = 128, /* of one model */
     GATHER_ROUNDS = 2,
     GATHER_STALL_MS = 20 * 1000,     /* no byte, while others get on: it is lost */
     GATHER_PATIENCE_MS = 180 * 1000, /* no byte of anybody: it has failed */
@@ -43,15 +44,16 @@ enum {
 
 struct gather_unit {
     uint64_t offset, size; /* of the header or the tensor; never empty */
-    uint64_t end;          /* where the next unit begins, or the file ends */
+    uint64_t end;          /* where the file's next unit begins, or it ends */
+    uint32_t file;
 };
 
 struct gather_options {
     const struct gather_unit *units; /* the caller's, as long as the gathering */
     uint32_t n_units;
-    struct digest whole; /* the hub's */
+    const struct digest *wholes; /* of each file, the hub's; the caller's, too */
     uint32_t n_nodes;
-    const uint32_t *owners; /* of each unit: a node, or GATHER_ANYBODY; [0] is not looked at */
+    const uint32_t *owners; /* of each unit: a node, or GATHER_ANYBODY; a header's is not used */
     /* How fast each node gets from others what another has fetched for it; 0: not known, and then
      * nobody helps it. NULL: of none. */
     const uint64_t *peer_bytes_per_s;
@@ -59,7 +61,7 @@ struct gather_options {
 
 struct gather;
 
-/* ERROR_INVALID: units that do not cover a file, too many, or no node. */
+/* ERROR_INVALID: units that do not cover files, too many, or no node. */
 enum error_code gather_new(const struct gather_options *options, uint64_t now_ns,
                            struct gather **out, struct error *err);
 void gather_free(struct gather *gather); /* NULL is fine */
@@ -69,12 +71,14 @@ enum gather_kind { GATHER_NOTHING, GATHER_ORDER, GATHER_CHAIN };
 struct gather_action {
     enum gather_kind kind;
     uint32_t node;
-    uint32_t first, end; /* GATHER_CHAIN: units [first, end) are added to the state */
+    uint32_t first, end; /* GATHER_CHAIN: units [first, end), of one file, are added to the state */
     struct digest_chain chain;
 };
 /* GATHER_ORDER: tell the node which units are its own now (gather_is_of()). */
 struct gather_action gather_next(struct gather *gather, uint64_t now_ns);
 bool gather_is_of(const struct gather *gather, uint32_t node, uint32_t unit);
+/* Whether the unit is a file's header. */
+bool gather_is_header(const struct gather_unit *units, uint32_t unit);
 /* When to ask gather_next() though nothing happens. */
 uint64_t gather_wake_ns(const struct gather *gather, uint64_t now_ns);
 
@@ -91,7 +95,7 @@ void gather_lost(struct gather *gather, uint64_t now_ns, uint32_t node);
 /* ---- how it stands ---- */
 enum gather_status {
     GATHER_RUNNING,
-    GATHER_DONE,   /* every unit is somewhere, and the whole has the hub's hash */
+    GATHER_DONE,   /* every unit is somewhere, and each file has the hub's hash */
     GATHER_WRONG,  /* it has another, or two nodes have different bytes */
     GATHER_FAILED, /* nobody is left, or nothing comes */
 };
@@ -105,7 +109,7 @@ const struct digest *gather_digest(const struct gather *gather, uint32_t unit);
 uint32_t gather_suspect(const struct gather *gather);
 
 struct gather_progress {
-    uint64_t bytes, here; /* of its units, the header among them */
+    uint64_t bytes, here; /* of its units, headers among them */
     uint64_t bytes_per_s; /* 0: not known */
     bool is_lost;
 };

@@ -25,6 +25,7 @@ struct gather_work {
     struct gather_file file;
     struct pull_wish wish;
     char path[PATH_MAX];
+    uint32_t index; /* of the model's files */
     pthread_t puller, hasher;
     bool has_puller, has_hasher;
     pthread_mutex_t lock; /* guards what is below */
@@ -153,12 +154,24 @@ static void gather_on_pulled(void *arg, const struct pull_state *state, double b
     pthread_mutex_unlock(&work->lock);
 }
 
+/* Which of the model's files is meant: names of a hub say it. */
+static uint32_t gather_find_index(const struct hub_list *list)
+{
+    const struct hub_model_entry *model = &list->models[0];
+    for (uint32_t i = 0; i < model->n_files; i++) {
+        if (strcmp(list->files.files[model->files[i]].path, list->name.file) == 0)
+            return i;
+    }
+    return 0;
+}
+
 /* The hub's own list says what the file is, to this machine too. */
 static enum error_code gather_find(struct gather_work *work, struct hub_list *list,
                                    struct error *err)
 {
     struct hub_name name;
-    const struct hub_settings settings = {.stop = &work->wish.stop};
+    const struct hub_settings settings = {.stop = &work->wish.stop,
+                                          .connections = work->file.connections};
     const struct hub_file *file;
     char text[DIGEST_TEXT];
     enum error_code code = hub_name_parse(work->file.name, &name, err);
@@ -167,7 +180,9 @@ static enum error_code gather_find(struct gather_work *work, struct hub_list *li
     if (!code && list->n_models != 1)
         code = error_set(err, ERROR_INVALID, "%s means several models", work->file.name);
     if (!code)
-        code = hub_one_file(list, 0, &file, work->path, err);
+        work->index = gather_find_index(list);
+    if (!code)
+        code = hub_model_file(list, 0, work->index, &file, work->path, err);
     if (!code && (file->size != work->file.bytes ||
                   strcasecmp(file->sha256, digest_text(&work->file.whole, text)) != 0))
         code = error_set(err, ERROR_INVALID, "this machine's hub has another %s", file->path);
@@ -181,7 +196,7 @@ static void *gather_puller_main(void *arg)
     struct error err = {0};
     enum error_code code = gather_find(work, &list, &err);
     if (!code)
-        code = hub_pull_some(&list, 0, &work->wish, &err);
+        code = hub_pull_some(&list, 0, work->index, &work->wish, &err);
     if (code && !atomic_load(&work->wish.stop))
         gather_work_fail(work, &err);
     hub_list_deinit(&list);

@@ -1,5 +1,6 @@
-/* A machine's share of a gathering (gather.h): fetches units of one model's file from the hub with
+/* A machine's share of a gathering (gather.h) of one file: fetches units of it from the hub with
  * this machine's own client and token, says their SHA-256, and adds them to the hash of the whole.
+ * A model in several files has a work for each.
  *
  *     gather_work_open(&what, &work, &err)
  *     gather_work_order(work, units, n, &err)         again and again: what is its own now
@@ -25,7 +26,8 @@ enum { GATHER_NAME = 1024, GATHER_REPORT_UNITS = 256, GATHER_RANGES = 512 };
 struct gather_file {        /* what is gathered */
     char name[GATHER_NAME]; /* hf:ORG/REPO/FILE.gguf, or ollama:NAME:TAG of the usual registry */
     uint64_t bytes;
-    struct digest whole; /* the hub's SHA-256 */
+    struct digest whole;  /* the hub's SHA-256 */
+    uint32_t connections; /* 0: as usual */
 };
 /* A name that another machine may make this one ask for, and a size that a model may have. */
 enum error_code gather_file_check(const struct gather_file *file, struct error *err);

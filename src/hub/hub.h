@@ -50,12 +50,12 @@ enum error_code hub_pull(const struct hub_list *list, uint32_t model,
                          const struct pull_watch *watch, char path[PATH_MAX], struct hub_got *out,
                          struct error *err);
 
-/* Pieces of a model's one file, as pull_some() says; path: where it would be. ERROR_UNSUPPORTED:
- * the model has several files, or the hub gives no SHA-256 of it. */
-enum error_code hub_one_file(const struct hub_list *list, uint32_t model,
-                             const struct hub_file **out, char path[PATH_MAX], struct error *err);
-enum error_code hub_pull_some(const struct hub_list *list, uint32_t model, struct pull_wish *wish,
-                              struct error *err);
+/* Pieces of a model's file `index` (below its n_files), as pull_some() says; path: where it would
+ * be. ERROR_UNSUPPORTED: the hub gives no SHA-256 of it. */
+enum error_code hub_model_file(const struct hub_list *list, uint32_t model, uint32_t index,
+                               const struct hub_file **out, char path[PATH_MAX], struct error *err);
+enum error_code hub_pull_some(const struct hub_list *list, uint32_t model, uint32_t index,
+                              struct pull_wish *wish, struct error *err);
 
 /* The headers alone, as files of full size that take little of a temporary folder (TMPDIR): a model
  * that can be opened and planned for (model/model.h), but not run. */

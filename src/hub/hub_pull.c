@@ -174,29 +174,26 @@ enum error_code hub_pull(const struct hub_list *list, uint32_t model,
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-enum error_code hub_one_file(const struct hub_list *list, uint32_t model,
-                             const struct hub_file **out, char path[PATH_MAX], struct error *err)
+enum error_code hub_model_file(const struct hub_list *list, uint32_t model, uint32_t index,
+                               const struct hub_file **out, char path[PATH_MAX], struct error *err)
 {
-    assert(model < list->n_models);
-    const struct hub_model_entry *entry = &list->models[model];
-    const struct hub_file *file = &list->files.files[entry->files[0]];
+    assert(model < list->n_models && index < list->models[model].n_files);
+    const uint32_t at = list->models[model].files[index];
+    const struct hub_file *file = &list->files.files[at];
     *out = file;
-    if (entry->n_files != 1)
-        return error_set(err, ERROR_UNSUPPORTED, "%s is one of %u files", file->path,
-                         entry->n_files);
     if (!hub_is_sha256(file->sha256) || !file->size)
         return error_set(err, ERROR_UNSUPPORTED, "the hub gives no SHA-256 of %s", file->path);
-    return hub_file_path(list, list->folder, entry->files[0], path, err);
+    return hub_file_path(list, list->folder, at, path, err);
 }
 
-enum error_code hub_pull_some(const struct hub_list *list, uint32_t model, struct pull_wish *wish,
-                              struct error *err)
+enum error_code hub_pull_some(const struct hub_list *list, uint32_t model, uint32_t index,
+                              struct pull_wish *wish, struct error *err)
 {
     char url[HUB_URL_TEXT], path[PATH_MAX];
     const struct hub_file *file;
-    enum error_code code = hub_one_file(list, model, &file, path, err);
+    enum error_code code = hub_model_file(list, model, index, &file, path, err);
     if (!code)
-        code = hub_file_url(list, list->models[model].files[0], url, err);
+        code = hub_file_url(list, list->models[model].files[index], url, err);
     if (code)
         return code;
     const struct pull_order order = {.url = url,

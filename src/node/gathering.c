@@ -85,11 +85,8 @@ void gathering_close(struct gathering *gathering, void (*closed)(struct daemon *
         *at = ask->next;
         gather_ask_free(ask);
     }
-    for (struct gather_share *share = gathering->shares; share; share = share->next) {
-        gather_work_close(share->work, share->drops);
-        gather_work_close(share->dropped, true);
-        share->work = share->dropped = NULL; /* one that is kept is let go by weights_close() */
-    }
+    for (struct gather_share *share = gathering->shares; share; share = share->next)
+        gather_fetches_close(share); /* one that is kept is let go by weights_close() */
     uv_close((uv_handle_t *)&gathering->timer, gathering_on_closed);
 }
 

@@ -33,24 +33,57 @@ static void gather_ask_send(struct gather_ask *ask, uint32_t node, Node__Gather 
     buffer_deinit(&bytes);
 }
 
+/* What is gathered, said with orders; the two arrays are the caller's to free. */
+struct gather_naming {
+    Node__GatherFile *files, **list;
+};
+
+static bool gather_ask_name(struct gather_ask *ask, struct gather_naming *naming,
+                            Node__Gather *said)
+{
+    naming->files = mem_new_array(ask->n_files, sizeof *naming->files);
+    naming->list = mem_new_array(ask->n_files, sizeof *naming->list);
+    if (!naming->files || !naming->list)
+        return false;
+    for (uint32_t i = 0; i < ask->n_files; i++) {
+        Node__GatherFile *file = &naming->files[i];
+        node__gather_file__init(file);
+        file->name = ask->files[i].name;
+        file->has_bytes = file->has_sha256 = true;
+        file->bytes = ask->files[i].bytes;
+        file->sha256.data = ask->files[i].whole.bytes;
+        file->sha256.len = DIGEST_BYTES;
+        naming->list[i] = file;
+    }
+    said->files = naming->list;
+    said->n_files = ask->n_files;
+    return true;
+}
+
+static void gather_naming_free(struct gather_naming *naming)
+{
+    mem_free(naming->files);
+    mem_free(naming->list);
+}
+
 static void gather_ask_look(struct gather_ask *ask)
 {
+    struct gather_naming naming;
     ask->phase = ASK_LOOKS;
     ask->looks_ms = daemon_now_ms(ask->gathering->daemon);
     for (uint32_t i = 0; i < ask->n_nodes; i++) {
         Node__Gather said = NODE__GATHER__INIT;
-        said.name = ask->file.name;
-        said.has_looks = said.looks = said.has_bytes = said.has_sha256 = true;
-        said.bytes = ask->file.bytes;
-        said.sha256.data = ask->file.whole.bytes;
-        said.sha256.len = DIGEST_BYTES;
-        gather_ask_send(ask, i, &said);
+        said.has_looks = said.looks = true;
+        if (gather_ask_name(ask, &naming, &said))
+            gather_ask_send(ask, i, &said);
+        gather_naming_free(&naming);
     }
 }
 
 static void gather_ask_order(struct gather_ask *ask, uint32_t node)
 {
-    const uint32_t n_units = ask->manifest.n_parts;
+    const uint32_t n_units = ask->n_units;
+    struct gather_naming naming;
     Node__GatherUnit *units = mem_new_array(n_units, sizeof *units);
     Node__GatherUnit **list = mem_new_array(n_units, sizeof *list);
     Node__Gather said = NODE__GATHER__INIT;
@@ -60,20 +93,20 @@ static void gather_ask_order(struct gather_ask *ask, uint32_t node)
         Node__GatherUnit *unit = &units[said.n_units];
         node__gather_unit__init(unit);
         unit->has_index = unit->has_offset = unit->has_bytes = unit->has_end = true;
+        unit->has_file = true;
+        unit->has_part = ask->parts[i] != GATHER_NO_PART;
         unit->index = i;
         unit->offset = ask->units[i].offset;
         unit->bytes = ask->units[i].size;
         unit->end = ask->units[i].end;
+        unit->file = ask->units[i].file;
+        unit->part = ask->parts[i];
         list[said.n_units++] = unit;
     }
     said.units = list;
-    said.name = ask->file.name;
-    said.has_bytes = said.has_sha256 = true;
-    said.bytes = ask->file.bytes;
-    said.sha256.data = ask->file.whole.bytes;
-    said.sha256.len = DIGEST_BYTES;
-    if (said.n_units)
+    if (gather_ask_name(ask, &naming, &said) && said.n_units)
         gather_ask_send(ask, node, &said);
+    gather_naming_free(&naming);
     mem_free(list);
     mem_free(units);
 }
@@ -142,6 +175,10 @@ void gather_ask_free(struct gather_ask *ask)
         mem_free(ask->nodes[i].has);
     mem_free(ask->owners);
     mem_free(ask->units);
+    mem_free(ask->parts);
+    mem_free(ask->files);
+    mem_free(ask->wholes);
+    mem_free(ask->headers);
     mem_free(ask);
 }
 
@@ -163,7 +200,7 @@ static bool gather_ask_is_lost(const struct gather_ask *ask, uint32_t node)
 static void gather_ask_drop(struct gather_ask *ask, uint32_t node, const char *why)
 {
     snprintf(ask->nodes[node].problem, sizeof ask->nodes[node].problem, "%s", why);
-    log_line(LOG_INFO, "gather", "%s: going on without %s: %s", ask->file.name,
+    log_line(LOG_INFO, "gather", "%s: going on without %s: %s", ask->files[0].name,
              daemon_name_of(ask->gathering->daemon, ask->nodes[node].id), why);
     if (!ask->gather)
         return; /* it is left out from the beginning */
@@ -193,18 +230,22 @@ static void gather_ask_take_known(struct gather_ask *ask, const ProtobufCBinaryD
     }
 }
 
-/* Units of which all bytes are in the ranges, which are in order. */
+/* Units of the file of which all bytes are in the ranges, which are in order. */
 static void gather_ask_take_look(struct gather_ask *ask, uint32_t node, const Node__Gathered *said)
 {
     struct gather_node_of *of = &ask->nodes[node];
     size_t at = 0;
-    if (of->has_looked || !(of->has = mem_new_array(ask->manifest.n_parts, sizeof *of->has)))
+    if (said->file >= ask->n_files || of->looked[said->file] ||
+        (!of->has && !(of->has = mem_new_array(ask->n_units, sizeof *of->has))))
         return;
-    of->has_looked = true;
+    of->looked[said->file] = true;
+    of->has_looked = ++of->n_looked == ask->n_files;
     if (said->has_model)
         gather_ask_take_known(ask, &said->model);
-    for (uint32_t unit = 0; unit < ask->manifest.n_parts; unit++) {
+    for (uint32_t unit = 0; unit < ask->n_units; unit++) {
         const struct gather_unit *want = &ask->units[unit];
+        if (want->file != said->file)
+            continue;
         while (at < said->n_ranges && said->ranges[at]->to < want->end)
             at++;
         of->has[unit] = at < said->n_ranges && said->ranges[at]->from <= want->offset;
@@ -294,8 +335,17 @@ static void gather_ask_look_done(struct gather_ask *ask)
 static enum error_code gather_ask_manifest(struct gather_ask *ask, struct buffer *out,
                                            struct error *err)
 {
-    for (uint32_t i = 0; i < ask->manifest.n_parts; i++)
-        ask->manifest.parts[i].digest = *gather_digest(ask->gather, i);
+    if (ask->n_files > 1)
+        ask->manifest.parts[MANIFEST_HEADER].digest = ask->header;
+    for (uint32_t i = 0; i < ask->n_units; i++) {
+        const struct digest *digest = gather_digest(ask->gather, i);
+        if (ask->parts[i] != GATHER_NO_PART)
+            ask->manifest.parts[ask->parts[i]].digest = *digest;
+        else if (!digest_equal(digest, &ask->headers[ask->units[i].file]))
+            return error_set(err, ERROR_INVALID,
+                             "%s: the hub gave another header before; ask again",
+                             ask->files[ask->units[i].file].name);
+    }
     manifest_write(&ask->manifest, out);
     if (out->failed)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for a manifest");
@@ -315,7 +365,8 @@ static void gather_ask_keep(struct gather_ask *ask)
         gather_ask_over(ask, NULL, NULL, &err, false);
         return;
     }
-    log_line(LOG_INFO, "gather", "%s: all of it is here and has the hub's SHA-256", ask->file.name);
+    log_line(LOG_INFO, "gather", "%s: all of it is here and has the hub's SHA-256",
+             ask->files[0].name);
     for (uint32_t i = 0; i < ask->n_nodes; i++) {
         Node__Gather said = NODE__GATHER__INIT;
         ask->nodes[i].has_kept = false;
@@ -339,7 +390,9 @@ static void gather_ask_look_kept(struct gather_ask *ask)
 {
     const struct weights_facts *facts = gather_share_facts(ask->gathering, ask->id);
     struct error err;
-    const bool is_late = daemon_now_ms(ask->gathering->daemon) - ask->keeps_ms > GATHERING_KEEP_MS;
+    const uint64_t copying_ms = ask->n_files > 1 ? ask->bytes / (GATHERING_KEEP_BPS / 1000) : 0;
+    const bool is_late =
+        daemon_now_ms(ask->gathering->daemon) - ask->keeps_ms > GATHERING_KEEP_MS + copying_ms;
     for (uint32_t i = 0; i < ask->n_nodes; i++) {
         if (gather_progress(ask->gather, i).is_lost || ask->nodes[i].has_kept)
             continue;
@@ -348,8 +401,8 @@ static void gather_ask_look_kept(struct gather_ask *ask)
         return;
     }
     if (!facts) {
-        error_set(&err, ERROR_IO, "this machine could not keep its part of %s: %s", ask->file.name,
-                  ask->nodes[0].problem);
+        error_set(&err, ERROR_IO, "this machine could not keep its part of %s: %s",
+                  ask->files[0].name, ask->nodes[0].problem);
         gather_ask_over(ask, NULL, NULL, &err, false);
         return;
     }
@@ -363,19 +416,19 @@ static void gather_ask_wrong(struct gather_ask *ask)
     if (gather_again(ask->gather, clock_now_ns())) {
         log_line(LOG_WARN, "gather",
                  "%s: what came does not have the hub's SHA-256: all of it is fetched again",
-                 ask->file.name);
+                 ask->files[0].name);
         return;
     }
     error_set(&err, ERROR_INVALID,
               "%s: what came does not have the SHA-256 that the hub says, twice; it was removed",
-              ask->file.name);
+              ask->files[0].name);
     gather_ask_over(ask, NULL, NULL, &err, true);
 }
 
 static void gather_ask_failed(struct gather_ask *ask)
 {
     struct error err;
-    error_set(&err, ERROR_IO, "%s: no machine could fetch it: %s", ask->file.name,
+    error_set(&err, ERROR_IO, "%s: no machine could fetch it: %s", ask->files[0].name,
               ask->nodes[0].problem[0] ? ask->nodes[0].problem : "nothing comes");
     gather_ask_over(ask, NULL, NULL, &err, false);
 }
@@ -395,7 +448,7 @@ static void gather_ask_go_on(struct gather_ask *ask)
     case GATHER_DONE:
         if (gather_suspect(ask->gather) != GATHER_ANYBODY)
             log_line(
-                LOG_WARN, "gather", "%s: %s had wrong bytes before", ask->file.name,
+                LOG_WARN, "gather", "%s: %s had wrong bytes before", ask->files[0].name,
                 daemon_name_of(ask->gathering->daemon, ask->nodes[gather_suspect(ask->gather)].id));
         gather_ask_keep(ask);
         break;
@@ -420,7 +473,7 @@ static double gather_ask_forecast(const struct gather_ask *ask, bool *is_measure
         const double s = (double)(of.bytes - of.here) / (ask->header_bytes_per_s + 1);
         left_s = !of.is_lost && s > left_s ? s : left_s;
     }
-    return left_s + (double)ask->file.bytes / GATHER_HASH_BPS;
+    return left_s + (double)ask->bytes / GATHER_HASH_BPS;
 }
 
 static void gather_ask_show(struct gather_ask *ask)
@@ -434,8 +487,8 @@ static void gather_ask_show(struct gather_ask *ask)
     seen = (struct gathering_seen){.state = ask->phase <= ASK_LOOKS     ? "asking the hub"
                                             : ask->phase == ASK_FETCHES ? "fetching"
                                                                         : "keeping",
-                                   .file = ask->file.name,
-                                   .bytes = ask->file.bytes,
+                                   .file = ask->n_files ? ask->files[0].name : "",
+                                   .bytes = ask->bytes,
                                    .forecast_s = -1};
     if (ask->gather && ask->phase == ASK_FETCHES)
         seen.forecast_s = gather_ask_forecast(ask, &seen.is_forecast_measured);

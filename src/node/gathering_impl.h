@@ -22,10 +22,22 @@ enum {
     GATHERING_MANIFEST_BYTES = 3 << 20, /* of a message */
 };
 
+#define GATHERING_KEEP_BPS UINT64_C(50000000) /* and so much more time, where files are copied */
+#define GATHER_NO_PART UINT32_MAX             /* one of several files' headers */
+
 struct gather_own { /* a unit of a share */
     struct gather_wanted wanted;
+    uint32_t part; /* of the manifest, or GATHER_NO_PART */
     bool has_digest, is_kept;
     struct digest digest;
+};
+
+struct gather_fetch { /* one file of a share */
+    struct gather_file file;
+    struct gather_work *work;    /* NULL: none now */
+    struct gather_work *dropped; /* one whose bytes were wrong, on its way out */
+    uint64_t here, bytes_per_s;
+    char released[PATH_MAX]; /* where its bytes are */
 };
 
 /* What this node fetches for an asker. */
@@ -35,15 +47,14 @@ struct gather_share {
     char asker[NODE_ID_TEXT];
     uint64_t id;
     uint32_t round;
-    struct gather_file file;
+    struct gather_fetch *fetches; /* of each file */
+    uint32_t n_fetches;
     struct gather_own *own; /* in the order of their indexes */
     uint32_t n_own;
-    struct gather_work *work;    /* NULL: none now */
-    struct gather_work *dropped; /* one whose bytes were wrong, on its way out */
-    bool must_order;             /* the work has not been told of `own` */
-    bool looks;                  /* it is to say what is here since earlier */
-    struct manifest manifest;    /* n_parts: what is right is to be kept */
-    bool is_keeping;             /* weights_adopt() is under way */
+    bool must_order;          /* the works have not been told of `own` */
+    bool looks;               /* it is to say what is here since earlier */
+    struct manifest manifest; /* n_parts: what is right is to be kept */
+    bool is_keeping;          /* weights_adopt() is under way */
     bool has_kept, has_ended, drops, was_told_problem;
     uint64_t told_ms, told_here;
     struct error problem;
@@ -60,8 +71,12 @@ struct gather_prepared {
     /* the answer */
     struct error err;
     char path[PATH_MAX]; /* a file that is here */
-    struct gather_file file;
-    struct model *model; /* of the headers */
+    struct gather_file *files;
+    uint32_t n_files;
+    struct model *model;           /* of the headers */
+    struct digest header;          /* of several files: of the one header that is made of theirs */
+    uint64_t *header_bytes;        /* of each file */
+    struct digest *header_digests; /* of several files: of each file's */
     struct hub_headers headers;
     double header_bytes_per_s;
 };
@@ -69,7 +84,9 @@ struct gather_prepared {
 struct gather_node_of { /* a node of an ask, by the gathering's numbers */
     char id[NODE_ID_TEXT];
     bool has_kept, has_looked;
-    uint8_t *has; /* has_looked: of each unit, whether all of it was there */
+    uint32_t n_looked; /* files of which it has said what is there */
+    bool looked[GATHER_FILES];
+    uint8_t *has; /* n_looked: of each unit, whether all of it was there */
     char problem[200];
 };
 
@@ -81,9 +98,16 @@ struct gather_ask {
     struct place_demand wanted;
     char actor[AUDIT_WHO_TEXT];
     struct gather_prepared *prepared; /* until it has answered */
-    struct gather_file file;
+    struct gather_file *files;
+    uint32_t n_files;
+    uint64_t bytes;           /* of all files */
+    struct digest *wholes;    /* of each file */
+    struct digest header;     /* of several files: as in gather_prepared … */
+    struct digest *headers;   /* … */
     struct manifest manifest; /* without digests until all is there */
     struct gather_unit *units;
+    uint32_t n_units;
+    uint32_t *parts;                          /* of each unit: the manifest's, or GATHER_NO_PART */
     char known[LIMIT_CLUSTER_TEXT_BYTES + 1]; /* "": the cluster does not have it yet */
     struct gather *gather;                    /* NULL: not yet */
     double header_bytes_per_s;
@@ -105,6 +129,26 @@ struct gathering {
 };
 
 void gathering_wake(struct gathering *gathering);
+
+/* gathering_files.c: what a share fetches of each file. */
+enum error_code gather_fetches_read(const Node__Gather *said, struct gather_fetch **out,
+                                    uint32_t *n, struct error *err);
+/* Units of `own` that are wanted are its work's order. */
+enum error_code gather_fetch_order(struct gather_share *share, uint32_t file, struct error *err);
+struct gather_fetch *gather_fetch_of(struct gather_share *share, uint32_t unit); /* NULL: none */
+bool gather_has_work(const struct gather_share *share);
+bool gather_has_dropped(const struct gather_share *share);
+void gather_release_all(struct gather_share *share);
+void gather_drop_all(struct gather_share *share); /* what came is wrong */
+/* Works that are on their way out; ends: all others, too. */
+void gather_fetches_end(struct gather_share *share, bool ends);
+void gather_fetches_close(struct gather_share *share); /* waits for their threads */
+/* Bytes that are here of what the works fetch, and how fast they come. */
+uint64_t gather_fetches_here(const struct gather_share *share);
+uint64_t gather_fetches_speed(const struct gather_share *share);
+/* By what the hub says of its files, what was gathered. */
+void gather_share_name(const struct gather_share *share, char out[static DIGEST_TEXT]);
+struct gather_own *gather_own_find(const struct gather_share *share, uint32_t index);
 
 /* gathering_share.c */
 void gather_share_take(struct gathering *gathering, const char *asker, const Node__Gather *said);

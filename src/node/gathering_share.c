@@ -39,21 +39,9 @@ static void gather_share_fail(struct gather_share *share, const struct error *wh
         return;
     share->was_told_problem = true;
     said.problem = share->problem.text;
-    log_line(LOG_WARN, "gather", "%s: %s", share->file.name, share->problem.text);
+    log_line(LOG_WARN, "gather", "%s: %s", share->n_fetches ? share->fetches[0].file.name : "",
+             share->problem.text);
     gather_share_send(share, &said);
-}
-
-static struct gather_own *gather_own_find(struct gather_share *share, uint32_t index)
-{
-    uint32_t low = 0, high = share->n_own;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (share->own[middle].wanted.index < index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < share->n_own && share->own[low].wanted.index == index ? &share->own[low] : NULL;
 }
 
 static uint64_t gather_kept_bytes(const struct gather_share *share)
@@ -69,6 +57,7 @@ static uint64_t gather_kept_bytes(const struct gather_share *share)
 /* A report of the work, as a message. */
 struct gather_telling {
     Node__GatherSum sums[GATHER_REPORT_UNITS], *list[GATHER_REPORT_UNITS];
+    uint8_t digests[GATHER_REPORT_UNITS][DIGEST_BYTES];
     Node__GatherStep step;
     uint8_t chain[DIGEST_CHAIN_BYTES];
     Node__GatherRange ranges[GATHER_RANGES], *range_list[GATHER_RANGES];
@@ -103,11 +92,12 @@ static void gather_put_step(struct gather_telling *telling, const struct gather_
     said->step = &telling->step;
 }
 
-static void gather_share_tell(struct gather_share *share, struct gather_report *report)
+static void gather_share_tell(struct gather_share *share, uint32_t file,
+                              const struct gather_report *report)
 {
     static struct gather_telling telling; /* the loop's */
     Node__Gathered said = NODE__GATHERED__INIT;
-    const uint64_t here = report->here + gather_kept_bytes(share);
+    const uint64_t here = gather_fetches_here(share) + gather_kept_bytes(share);
     const uint64_t since_ms = daemon_now_ms(share->gathering->daemon) - share->told_ms;
     if (!report->n_sums && !report->has_step && !report->has_looked &&
         (since_ms < GATHERING_TELL_MS || (here == share->told_here && since_ms < 1000)))
@@ -115,18 +105,21 @@ static void gather_share_tell(struct gather_share *share, struct gather_report *
     share->told_here = here;
     said.has_here_bytes = said.has_bytes_per_s = true;
     said.here_bytes = here;
-    said.bytes_per_s = report->bytes_per_s;
+    said.bytes_per_s = gather_fetches_speed(share);
     for (uint32_t i = 0; i < report->n_sums; i++) {
         Node__GatherSum *sum = &telling.sums[i];
         node__gather_sum__init(sum);
         sum->has_index = sum->has_sha256 = true;
         sum->index = report->sums[i].index;
-        sum->sha256.data = report->sums[i].digest.bytes;
+        memcpy(telling.digests[i], report->sums[i].digest.bytes, DIGEST_BYTES);
+        sum->sha256.data = telling.digests[i];
         sum->sha256.len = DIGEST_BYTES;
         telling.list[i] = sum;
     }
     said.sums = telling.list;
     said.n_sums = report->n_sums;
+    said.has_file = report->has_looked;
+    said.file = file;
     if (report->has_looked)
         gather_put_ranges(&telling, report, &said);
     if (report->has_looked && share->was_known) {
@@ -141,14 +134,16 @@ static void gather_share_tell(struct gather_share *share, struct gather_report *
 
 /* ---- what was gathered before ---------------------------------------------------------------- */
 
-/* STATE/gathered/SHA-256 OF THE FILE: the model's identity, in letters. */
+/* STATE/gathered/SHA-256 OF THE FILE, or of several files' SHA-256: the model's identity, in
+ * letters. */
 static enum error_code gather_known_path(const struct gather_share *share, char out[PATH_MAX],
                                          struct error *err)
 {
     char folder[PATH_MAX], name[DIGEST_TEXT];
     const enum error_code code =
         durable_path(share->gathering->daemon->folder, "gathered", "", folder, err);
-    return code ? code : durable_path(folder, digest_text(&share->file.whole, name), "", out, err);
+    gather_share_name(share, name);
+    return code ? code : durable_path(folder, name, "", out, err);
 }
 
 static void gather_share_remember(const struct gather_share *share)
@@ -192,7 +187,8 @@ static void on_share_adopted(void *arg, const struct weights_facts *facts, const
     if (!err) {
         share->facts = *facts;
         for (uint32_t i = 0; i < share->n_own; i++)
-            share->own[i].is_kept |= share->own[i].has_digest;
+            share->own[i].is_kept |=
+                share->own[i].has_digest && share->own[i].part != GATHER_NO_PART;
         gather_share_remember(share);
     }
     manifest_deinit(&share->manifest);
@@ -204,6 +200,17 @@ static void on_share_adopted(void *arg, const struct weights_facts *facts, const
         gather_tell_kept(share);
 }
 
+static bool gather_own_is_right(const struct gather_share *share, const struct gather_own *own)
+{
+    const struct manifest_part *part =
+        own->part < share->manifest.n_parts ? &share->manifest.parts[own->part] : NULL;
+    if (own->part == GATHER_NO_PART && share->n_fetches > 1)
+        return own->has_digest; /* all files' make one header, which is checked when it is made */
+    return own->has_digest && part && part->size == own->wanted.unit.size &&
+           (share->n_fetches > 1 || part->offset == own->wanted.unit.offset) &&
+           digest_equal(&part->digest, &own->digest);
+}
+
 /* Those of its own that are what the manifest says; ERROR_INVALID: one is not. */
 static enum error_code gather_share_right(const struct gather_share *share, struct part_set *out,
                                           uint32_t *n, struct error *err)
@@ -212,23 +219,20 @@ static enum error_code gather_share_right(const struct gather_share *share, stru
     *n = 0;
     for (uint32_t i = 0; i < share->n_own && !code; i++) {
         const struct gather_own *own = &share->own[i];
-        const uint32_t index = own->wanted.index;
-        const struct manifest_part *part =
-            index < share->manifest.n_parts ? &share->manifest.parts[index] : NULL;
         if (own->is_kept)
             continue;
-        if (!own->has_digest || !part || part->offset != own->wanted.unit.offset ||
-            part->size != own->wanted.unit.size || !digest_equal(&part->digest, &own->digest))
+        if (!gather_own_is_right(share, own))
             code = error_set(err, ERROR_INVALID, "the manifest is not of what is here");
         else
-            part_set_add(out, index);
+            part_set_add(out, own->part == GATHER_NO_PART ? MANIFEST_HEADER : own->part);
         *n += !code;
     }
     return code;
 }
 
-static void gather_share_adopt(struct gather_share *share, const char *part)
+static void gather_share_adopt(struct gather_share *share)
 {
+    const char *paths[GATHER_FILES];
     struct part_set has = {0};
     struct error err;
     uint32_t n;
@@ -236,9 +240,11 @@ static void gather_share_adopt(struct gather_share *share, const char *part)
         gather_share_fail(share, &err);
         manifest_deinit(&share->manifest);
     } else {
+        for (uint32_t i = 0; i < share->n_fetches; i++)
+            paths[i] = share->fetches[i].released;
         share->is_keeping = true;
-        weights_adopt(share->gathering->daemon->weights, &share->manifest, &has, part,
-                      on_share_adopted, share);
+        weights_adopt(share->gathering->daemon->weights, &share->manifest, &has, paths,
+                      share->n_fetches, on_share_adopted, share);
     }
     part_set_deinit(&has);
 }
@@ -251,7 +257,7 @@ static void gather_share_keep(struct gather_share *share, const ProtobufCBinaryD
     if (share->manifest.n_parts || share->is_keeping)
         return; /* said twice */
     enum error_code code = manifest_read(bytes->data, bytes->len, &share->manifest, &err);
-    if (!code && share->manifest.size != share->file.bytes)
+    if (!code && share->n_fetches == 1 && share->manifest.size != share->fetches[0].file.bytes)
         code = error_set(&err, ERROR_INVALID, "the manifest is of another file");
     if (!code)
         code = gather_share_right(share, &has, &n, &err);
@@ -259,8 +265,8 @@ static void gather_share_keep(struct gather_share *share, const ProtobufCBinaryD
     if (code) {
         manifest_deinit(&share->manifest);
         gather_share_fail(share, &err);
-    } else if (share->work) {
-        gather_work_release(share->work);
+    } else if (gather_has_work(share)) {
+        gather_release_all(share);
     } else {
         manifest_deinit(&share->manifest);
         gather_tell_kept(share);
@@ -269,14 +275,19 @@ static void gather_share_keep(struct gather_share *share, const ProtobufCBinaryD
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
-static enum error_code gather_share_read(const Node__Gather *said, struct gather_own *own,
-                                         struct error *err)
+static enum error_code gather_share_read(const struct gather_share *share, const Node__Gather *said,
+                                         struct gather_own *own, struct error *err)
 {
     for (size_t i = 0; i < said->n_units; i++) {
         const Node__GatherUnit *unit = said->units[i];
         if (i && unit->index <= said->units[i - 1]->index)
             return error_set(err, ERROR_INVALID, "an order out of order");
-        own[i].wanted = (struct gather_wanted){unit->index, {unit->offset, unit->bytes, unit->end}};
+        if (unit->file >= share->n_fetches)
+            return error_set(err, ERROR_INVALID, "an order of file %u of %u", unit->file + 1,
+                             share->n_fetches);
+        own[i].wanted =
+            (struct gather_wanted){unit->index, {unit->offset, unit->bytes, unit->end, unit->file}};
+        own[i].part = unit->has_part ? unit->part : GATHER_NO_PART;
     }
     return ERROR_NONE;
 }
@@ -290,7 +301,7 @@ static enum error_code gather_share_order(struct gather_share *share, const Node
     struct gather_own *own = mem_new_array(said->n_units + 1, sizeof *own);
     if (!own)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory to gather");
-    const enum error_code code = gather_share_read(said, own, err);
+    const enum error_code code = gather_share_read(share, said, own, err);
     if (code) {
         mem_free(own);
         return code;
@@ -299,7 +310,8 @@ static enum error_code gather_share_order(struct gather_share *share, const Node
         const struct gather_own *old = gather_own_find(share, own[i].wanted.index);
         const struct gather_unit *unit = &own[i].wanted.unit;
         if (old && old->wanted.unit.offset == unit->offset && old->wanted.unit.size == unit->size &&
-            old->wanted.unit.end == unit->end)
+            old->wanted.unit.end == unit->end && old->wanted.unit.file == unit->file &&
+            old->part == own[i].part)
             own[i] = *old;
     }
     mem_free(share->own);
@@ -322,8 +334,7 @@ static enum error_code gather_share_step_of(const Node__GatherStep *said, struct
 static void gather_share_again(struct gather_share *share, uint32_t round)
 {
     share->round = round;
-    share->dropped = share->work;
-    share->work = NULL;
+    gather_drop_all(share);
     share->must_order = true;
     for (uint32_t i = 0; i < share->n_own; i++)
         share->own[i].has_digest = share->own[i].is_kept = false;
@@ -354,20 +365,13 @@ static struct gather_share *gather_share_make(struct gathering *gathering, const
         return NULL;
     }
     snprintf(share->asker, sizeof share->asker, "%s", asker);
-    snprintf(share->file.name, sizeof share->file.name, "%s", said->name ? said->name : "");
     share->gathering = gathering;
     share->id = said->id;
-    share->file.bytes = said->bytes;
     share->next = gathering->shares;
     gathering->shares = share;
-    if (said->sha256.len == DIGEST_BYTES)
-        memcpy(share->file.whole.bytes, said->sha256.data, DIGEST_BYTES);
+    gather_fetches_read(said, &share->fetches, &share->n_fetches, &err);
     if (n >= GATHERING_SHARES_MAX)
         error_set(&err, ERROR_BUSY, "this machine gathers %u models already", n);
-    else if (said->sha256.len != DIGEST_BYTES)
-        error_set(&err, ERROR_INVALID, "a model without a SHA-256 is not gathered");
-    else
-        gather_file_check(&share->file, &err);
     if (err.code)
         gather_share_fail(share, &err);
     else
@@ -392,17 +396,19 @@ void gather_share_take(struct gathering *gathering, const char *asker, const Nod
     }
     if (share->problem.code)
         return;
-    if (said->round > share->round && !share->dropped && !share->is_keeping)
+    if (said->round > share->round && !gather_has_dropped(share) && !share->is_keeping)
         gather_share_again(share, said->round);
     if (said->looks)
         share->looks = share->must_order = true;
     enum error_code code = said->n_units ? gather_share_order(share, said, &err) : ERROR_NONE;
-    if (!code && said->step && !share->work)
+    const struct gather_fetch *fetch =
+        said->step ? gather_fetch_of(share, said->step->first) : NULL;
+    if (!code && said->step && !(fetch && fetch->work))
         code = error_set(&err, ERROR_INVALID, "a step of the hash before anything is here");
     if (!code && said->step)
         code = gather_share_step_of(said->step, &step, &err);
     if (!code && said->step)
-        code = gather_work_chain(share->work, &step, &err);
+        code = gather_work_chain(fetch->work, &step, &err);
     if (code)
         gather_share_fail(share, &err);
     else if (said->has_manifest)
@@ -411,22 +417,15 @@ void gather_share_take(struct gathering *gathering, const char *asker, const Nod
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Units that are kept need no work. */
+/* Of several files the headers are wanted again with whatever is: they show the files as one. */
 static enum error_code gather_share_begin(struct gather_share *share, struct error *err)
 {
-    struct gather_wanted *wanted = mem_new_array((size_t)share->n_own + 1, sizeof *wanted);
-    uint32_t n = 0;
-    enum error_code code =
-        wanted ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "not enough memory to gather");
-    for (uint32_t i = 0; i < share->n_own && !code; i++) {
-        if (!share->own[i].is_kept)
-            wanted[n++] = share->own[i].wanted;
-    }
-    if (!code && !share->work && (n || share->looks))
-        code = gather_work_open(&share->file, &share->work, err);
-    if (!code && share->work)
-        code = gather_work_order(share->work, wanted, n, err);
-    mem_free(wanted);
+    bool is_wanted = share->looks || gather_has_work(share);
+    enum error_code code = ERROR_NONE;
+    for (uint32_t i = 0; i < share->n_own; i++)
+        is_wanted |= !share->own[i].is_kept && share->own[i].part != GATHER_NO_PART;
+    for (uint32_t i = 0; i < share->n_fetches && is_wanted && !code; i++)
+        code = gather_fetch_order(share, i, err);
     share->must_order = share->looks = false;
     return code;
 }
@@ -442,36 +441,49 @@ static void gather_share_note(struct gather_share *share, const struct gather_re
     }
 }
 
-static void gather_share_look(struct gather_share *share)
+/* False: it cannot go on. */
+static bool gather_share_look_at(struct gather_share *share, uint32_t file)
 {
     static struct gather_report report; /* the loop's */
-    if (!share->work)
-        return;
-    gather_work_poll(share->work, &report);
+    struct gather_fetch *fetch = &share->fetches[file];
+    gather_work_poll(fetch->work, &report);
     gather_share_note(share, &report);
     if (report.problem.code) {
         gather_share_fail(share, &report.problem);
-        return;
+        return false;
     }
-    gather_share_tell(share, &report);
+    fetch->here = report.here;
+    fetch->bytes_per_s = report.bytes_per_s;
+    gather_share_tell(share, file, &report);
     if (!report.is_released)
-        return;
-    gather_work_close(share->work, false); /* its threads have ended */
-    share->work = NULL;
-    gather_share_adopt(share, report.part);
+        return true;
+    gather_work_close(fetch->work, false); /* its threads have ended */
+    fetch->work = NULL;
+    memcpy(fetch->released, report.part, sizeof fetch->released);
+    return true;
+}
+
+static void gather_share_look(struct gather_share *share)
+{
+    bool had_work = false, goes_on = true;
+    for (uint32_t i = 0; i < share->n_fetches && goes_on; i++) {
+        if (!share->fetches[i].work)
+            continue;
+        had_work = true;
+        goes_on = gather_share_look_at(share, i);
+    }
+    if (had_work && goes_on && !gather_has_work(share))
+        gather_share_adopt(share);
 }
 
 void gather_share_step(struct gather_share *share)
 {
     struct error err;
-    if (share->dropped && gather_work_end(share->dropped, true))
-        share->dropped = NULL;
-    if (share->has_ended || share->problem.code) {
-        if (share->work && gather_work_end(share->work, share->drops))
-            share->work = NULL;
+    const bool is_over = share->has_ended || share->problem.code;
+    gather_fetches_end(share, is_over);
+    if (is_over)
         return;
-    }
-    if (share->must_order && !share->dropped && !share->is_keeping &&
+    if (share->must_order && !gather_has_dropped(share) && !share->is_keeping &&
         gather_share_begin(share, &err))
         gather_share_fail(share, &err);
     else
@@ -485,14 +497,15 @@ void gather_share_leave(struct gather_share *share)
 
 bool gather_share_is_over(const struct gather_share *share)
 {
-    return share->has_ended && !share->work && !share->dropped && !share->is_keeping;
+    return share->has_ended && !gather_has_work(share) && !gather_has_dropped(share) &&
+           !share->is_keeping;
 }
 
 void gather_share_free(struct gather_share *share)
 {
-    gather_work_close(share->work, share->drops);
-    gather_work_close(share->dropped, true);
+    gather_fetches_close(share);
     manifest_deinit(&share->manifest);
+    mem_free(share->fetches);
     mem_free(share->own);
     mem_free(share);
 }

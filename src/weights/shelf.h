@@ -32,6 +32,10 @@
 #include "weights/manifest.h"
 #include "weights/part_set.h"
 
+#include <limits.h>
+
+struct gguf_file;
+
 struct shelf;
 struct shelf_model;
 
@@ -96,6 +100,11 @@ enum error_code shelf_model_keep(struct shelf_model *model, const uint32_t *part
 bool shelf_adopt(struct shelf *shelf, const struct manifest *manifest, const char *path);
 enum error_code shelf_model_adopt(struct shelf_model *model, const struct part_set *parts,
                                   const char *path, struct error *err);
+/* The same of a model in several files, shown as one: file by file, each emptied when its parts are
+ * recorded, so that room for a second copy of the largest is enough. `paths`: of the files. */
+enum error_code shelf_model_adopt_files(struct shelf_model *model, const struct part_set *parts,
+                                        const struct gguf_file *joined, char (*paths)[PATH_MAX],
+                                        struct error *err);
 
 /* Gives parts back to the disk. No stage may be reading them. */
 enum error_code shelf_model_drop(struct shelf_model *model, const struct part_set *parts,

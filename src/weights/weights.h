@@ -74,10 +74,10 @@ void weights_add_file(struct weights *weights, const char *path,
                       void *arg);
 
 /* Parts of a model that came another way (docs/weights.md, "Gathering"), verified: at their places
- * in the file `path`, which goes. `has` has the manifest's parts; both are copied. `done` as above.
+ * in the model's files, which go. `has` has the manifest's parts; all are copied. `done` as above.
  */
 void weights_adopt(struct weights *weights, const struct manifest *manifest,
-                   const struct part_set *has, const char *path,
+                   const struct part_set *has, const char *const *paths, uint32_t n_paths,
                    void (*done)(void *arg, const struct weights_facts *facts,
                                 const struct error *err),
                    void *arg);

@@ -2,8 +2,14 @@
 #include "weights/weights_state.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
+#include "model/gguf_file.h"
 
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 struct weights_adopting {
@@ -12,11 +18,38 @@ struct weights_adopting {
     struct manifest manifest;
     struct buffer bytes; /* the manifest's */
     struct part_set has;
-    char path[PATH_MAX];
+    char (*paths)[PATH_MAX];
+    uint32_t n_paths;
     struct weights_shelved found; /* the entry's while this runs */
     void (*done)(void *arg, const struct weights_facts *facts, const struct error *err);
     void *arg;
 };
+
+/* Files of which some parts are there, and the headers. */
+static enum error_code weights_adopt_files(struct weights_adopting *adopting, struct error *err)
+{
+    int files[LIMIT_MODEL_PARTS];
+    struct gguf_file *joined = NULL;
+    enum error_code code = ERROR_NONE;
+    uint32_t n = 0;
+    for (; n < adopting->n_paths; n++) {
+        files[n] = open(adopting->paths[n], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (files[n] < 0)
+            break;
+    }
+    if (n < adopting->n_paths) {
+        code = error_set(err, ERROR_IO, "%s: %s", adopting->paths[n], strerror(errno));
+        while (n)
+            close(files[--n]);
+        return code;
+    }
+    code = gguf_file_open_descriptors(files, n, adopting->paths[0], &joined, err);
+    if (!code)
+        code = shelf_model_adopt_files(adopting->found.shelf, &adopting->has, joined,
+                                       adopting->paths, err);
+    gguf_file_close(joined);
+    return code;
+}
 
 static void run_adopt(struct weights_job *job)
 {
@@ -26,12 +59,15 @@ static void run_adopt(struct weights_job *job)
     bool is_taken = false;
     enum error_code code = ERROR_NONE;
     if (!found->shelf) {
-        is_taken = shelf_adopt(shelf, &adopting->manifest, adopting->path);
+        is_taken =
+            adopting->n_paths == 1 && shelf_adopt(shelf, &adopting->manifest, adopting->paths[0]);
         code =
             weights_shelved_open(shelf, &adopting->entry->id, &adopting->bytes, found, &job->err);
     }
-    if (!code)
-        code = shelf_model_adopt(found->shelf, &adopting->has, is_taken ? NULL : adopting->path,
+    if (!code && adopting->n_paths > 1)
+        code = weights_adopt_files(adopting, &job->err);
+    else if (!code)
+        code = shelf_model_adopt(found->shelf, &adopting->has, is_taken ? NULL : adopting->paths[0],
                                  &job->err);
     for (uint32_t i = 0; i < adopting->manifest.n_parts && !code; i++) {
         if (part_set_has(shelf_model_has(found->shelf), i))
@@ -39,8 +75,8 @@ static void run_adopt(struct weights_job *job)
     }
     if (!code && !found->model && !found->is_dead && part_set_has(&found->has, MANIFEST_HEADER))
         weights_shelved_open_header(found);
-    if (!code && !is_taken)
-        unlink(adopting->path);
+    for (uint32_t i = 0; i < adopting->n_paths && !code && !is_taken; i++)
+        unlink(adopting->paths[i]);
 }
 
 static void weights_adopting_free(struct weights_adopting *adopting)
@@ -48,6 +84,7 @@ static void weights_adopting_free(struct weights_adopting *adopting)
     manifest_deinit(&adopting->manifest);
     buffer_deinit(&adopting->bytes);
     part_set_deinit(&adopting->has);
+    mem_free(adopting->paths);
     mem_free(adopting);
 }
 
@@ -74,9 +111,17 @@ static void adopt_done(struct weights_job *job)
 
 static enum error_code weights_adopting_fill(struct weights_adopting *adopting,
                                              const struct manifest *manifest,
-                                             const struct part_set *has, struct error *err)
+                                             const struct part_set *has, const char *const *paths,
+                                             uint32_t n_paths, struct error *err)
 {
+    assert(n_paths && n_paths <= LIMIT_MODEL_PARTS);
     enum error_code code = part_set_init(&adopting->has, manifest->n_parts, err);
+    adopting->paths = mem_new_array(n_paths, sizeof *adopting->paths);
+    if (!code && !adopting->paths)
+        code = error_set(err, ERROR_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < n_paths && !code; i++)
+        snprintf(adopting->paths[i], PATH_MAX, "%s", paths[i]);
+    adopting->n_paths = n_paths;
     for (uint32_t i = 0; i < manifest->n_parts && !code; i++) {
         if (part_set_has(has, i))
             part_set_add(&adopting->has, i);
@@ -90,7 +135,7 @@ static enum error_code weights_adopting_fill(struct weights_adopting *adopting,
 }
 
 void weights_adopt(struct weights *weights, const struct manifest *manifest,
-                   const struct part_set *has, const char *path,
+                   const struct part_set *has, const char *const *paths, uint32_t n_paths,
                    void (*done)(void *, const struct weights_facts *, const struct error *),
                    void *arg)
 {
@@ -98,8 +143,9 @@ void weights_adopt(struct weights *weights, const struct manifest *manifest,
     struct digest identity;
     struct weights_entry *entry = NULL;
     struct weights_adopting *adopting = mem_new(sizeof *adopting);
-    enum error_code code = adopting ? weights_adopting_fill(adopting, manifest, has, &err)
-                                    : error_set(&err, ERROR_NO_MEMORY, "out of memory");
+    enum error_code code =
+        adopting ? weights_adopting_fill(adopting, manifest, has, paths, n_paths, &err)
+                 : error_set(&err, ERROR_NO_MEMORY, "out of memory");
     if (!code)
         code = manifest_identity(manifest, &identity, &err);
     if (!code && (weights_is_closing(weights) || !(entry = weights_make(weights, &identity))))
@@ -116,7 +162,6 @@ void weights_adopt(struct weights *weights, const struct manifest *manifest,
     adopting->entry = entry;
     adopting->done = done;
     adopting->arg = arg;
-    snprintf(adopting->path, sizeof adopting->path, "%s", path);
     adopting->found = entry->here;
     entry->here = (struct weights_shelved){0};
     entry->is_busy = true;

@@ -1,5 +1,6 @@
 """Three machines fetch a model from a hub together, each its own layers; wrong bytes count for
-nothing; a machine that dies on the way is done without; what was fetched before a stop is kept."""
+nothing; a machine that dies on the way is done without; what was fetched before a stop is kept.
+All of it also for a model that lies in several files."""
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ from namespaces import ip
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "hub"))
 from hub_server import Hub  # noqa: E402
+from split_gguf import split  # noqa: E402
 
 SYNTH = os.environ["MEDLEY_SYNTH"]
 PLACE = ("-c", "256", "--streams", "1", "--json")
@@ -26,13 +28,15 @@ class Models:
         self.world, self.hub = world, Hub(address="10.77.0.254")
         os.environ["HF_ENDPOINT"] = self.hub.url
 
-    def add(self, repo, layers):
+    def add(self, repo, layers, files=1, **how):
         path = self.world.folder / f"{layers}.gguf"
         words = ["--embd", "256", "--ff", "512", "--heads", "8", "--kv-heads", "4", "--vocab", "4096"]
         subprocess.run(
             [SYNTH, "--type", "f16", "--layers", str(layers), *words, "--context", "512", path], check=True
         )
-        self.hub.files[f"org/{repo}"] = {f"{repo}-F16.gguf": path.read_bytes()}
+        parts = split(path.read_bytes(), files, **how) if files > 1 else [path.read_bytes()]
+        tails = [f"-{i + 1:05}-of-{files:05}" if files > 1 else "" for i in range(files)]
+        self.hub.files[f"org/{repo}"] = {f"{repo}-F16{tail}.gguf": part for tail, part in zip(tails, parts)}
         path.unlink()
         return f"hf:org/{repo}:F16", f"synthetic {layers}x256 f16"
 
@@ -41,7 +45,7 @@ class Models:
             self.hub.sent, self.hub.sent_to = 0, {}
 
     def size(self, repo):
-        return len(self.hub.files[f"org/{repo}"][f"{repo}-F16.gguf"])
+        return sum(len(part) for part in self.hub.files[f"org/{repo}"].values())
 
 
 def gathered(text):
@@ -53,6 +57,54 @@ def gathered(text):
 
 def is_half_there(hub, size):
     return hub.sent > HEADER + size // 2
+
+
+def in_several_files(world, models, nodes):
+    """Headers are looked at once by who asks, and come once to each: a file of keys alone is all header."""
+    hub = models.hub
+    laptop, tower, mini = nodes
+    with world.step("a model in three files: each machine fetches its own layers of them"):
+        word, name = models.add("parts", 25, files=3)
+        size = models.size("parts")
+        models.count_anew()
+        said = gathered(laptop.medley("place", word, *PLACE).out)
+        check(said and said[-1]["bytes"] == size, f"{said}")
+        check(len(hub.sent_to) == 3, f"who fetched: {hub.sent_to}")
+        check(max(hub.sent_to.values()) < 0.75 * size + 3 * HEADER, f"a share each: {hub.sent_to}")
+        check(hub.sent < 1.2 * size + 3 * HEADER, f"nothing twice: {hub.sent} of {size}")
+        models.count_anew()
+        tower.medley("place", word, *PLACE)
+        check(hub.sent < 3 * HEADER + 1000, f"what was gathered before is known: {hub.sent}")
+    with world.step("it answers, and the files pulled as a whole are the same model"):
+        text = laptop.chat("Hello.", model=name, max_tokens=8)
+        n_models = len(laptop.status()["models"])
+        laptop.medley("pull", word)
+        laptop.medley("place", word, *PLACE)
+        check(tower.chat("Hello.", model=name, max_tokens=8) == text, "another answer")
+        check(len(laptop.status()["models"]) == n_models, f"{laptop.status()['models']}")
+        laptop.medley("unload", name)
+    with world.step("wrong bytes of one file count for nothing"):
+        word, name = models.add("wrong", 26, files=3, first_is_empty=True)
+        hub.faults.wrong_at = models.size("wrong") * 2 // 10
+        tower.medley("place", word, *PLACE)
+        check(tower.log_text().count("all of it is fetched again") == 2, "they were found")
+        check(laptop.chat("Hello.", model=name, max_tokens=2) is not None, "it answers")
+        laptop.medley("unload", name)
+    with world.step("a machine that is killed on the way is done without"):
+        word, name = models.add("lost", 27, files=2)
+        models.count_anew()
+        hub.faults.rate = 1 << 20
+        place = laptop.popen("place", word, *PLACE, stdout=subprocess.PIPE, text=True)
+        wait("half of it is there", lambda: is_half_there(hub, models.size("lost")), 60)
+        before = laptop.log_text().count(TOGETHER)
+        mini.kill()
+        hub.faults.rate = 0
+        wait("the others have all of it", lambda: laptop.log_text().count(TOGETHER) > before, 30)
+        mini.start()
+        out, _ = place.communicate(timeout=60 * PATIENCE)
+        check(place.returncode == 0, f"it is placed: {out}")
+        check("lost-F16-00001-of-00002.gguf: going on without mini" in laptop.log_text(), "without it")
+        laptop.medley("unload", name)
 
 
 def scenario(world):
@@ -121,6 +173,8 @@ def scenario(world):
             node.wait_until({name: "up" for name in names}, 20)
         laptop.medley("place", word, *PLACE)
         check(hub.sent < 1.3 * size + 2 * HEADER, f"nothing twice: {hub.sent} of {size}")
+        laptop.medley("unload", name)
+    in_several_files(world, models, nodes)
     with world.step("what a hub does not have is said"):
         failed = laptop.medley("place", "hf:org/none", ok=False)
         check("org/none" in failed.err, f"{failed}")

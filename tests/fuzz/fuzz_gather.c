@@ -1,6 +1,6 @@
 /* What other nodes say while a model is gathered: the state of a hash as any bytes, then events in
  * any order for nodes and units that may not be. It is done only when every unit is said to be at a
- * node that is there, and the whole has the hub's hash. */
+ * node that is there, and each of two files has the hub's hash. */
 #include "fuzz.h"
 
 #include "gathering/gather.h"
@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNITS = 4, NODES = 3, EVENT_BYTES = 4, SECOND_NS = 1000000000 };
+enum { UNITS = 5, NODES = 3, EVENT_BYTES = 4, SECOND_NS = 1000000000 };
 
-static const uint8_t file[40] = "a file of forty bytes, in four units.";
-static const struct gather_unit units[UNITS] = {{0, 7, 8}, {8, 8, 16}, {16, 1, 30}, {30, 10, 40}};
+static const uint8_t file[40] = "two files of twenty bytes, five units.";
+static const struct gather_unit units[UNITS] = {
+    {0, 7, 8, 0}, {8, 8, 16, 0}, {16, 1, 20, 0}, {0, 5, 10, 1}, {10, 10, 20, 1}};
+enum { FILE_BYTES = 20 };
 
 static void check_chain(const uint8_t *data, size_t size)
 {
@@ -38,6 +40,8 @@ static void check_state(struct gather *gather)
     }
     for (uint32_t unit = 1; gather_status(gather) == GATHER_DONE && unit < UNITS; unit++) {
         uint32_t n = 0;
+        if (gather_is_header(units, unit))
+            continue;
         for (uint32_t node = 0; node < NODES; node++)
             n += gather_is_of(gather, node, unit) && !gather_progress(gather, node).is_lost;
         FUZZ_CHECK(n == 1 && gather_digest(gather, unit));
@@ -53,7 +57,7 @@ static void say_chained(struct gather *gather, const struct gather_action *step,
     if (step->kind != GATHER_CHAIN)
         return;
     const uint64_t from = units[step->first].offset, to = units[step->end - 1].end;
-    digest_chain_add(&chain, file + from, to - from);
+    digest_chain_add(&chain, file + units[step->first].file * FILE_BYTES + from, to - from);
     chain.words[0] ^= event[3] == 255;
     gather_chained(gather, now_ns, event[1] < 250 ? step->node : event[1], step->first,
                    step->end + (event[2] == 255), &chain);
@@ -90,14 +94,16 @@ static void say(struct gather *gather, struct gather_action *step, uint64_t now_
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const uint32_t owners[UNITS] = {0, 0, 1, GATHER_ANYBODY};
+    static const uint32_t owners[UNITS] = {0, 0, 1, 0, GATHER_ANYBODY};
+    struct digest wholes[2];
     struct gather_options options = {
-        .units = units, .n_units = UNITS, .n_nodes = NODES, .owners = owners};
+        .units = units, .n_units = UNITS, .wholes = wholes, .n_nodes = NODES, .owners = owners};
     struct gather_action step = {0};
     struct gather *gather;
     uint64_t now_ns = 1;
     check_chain(data, size < DIGEST_CHAIN_BYTES ? size : DIGEST_CHAIN_BYTES);
-    digest_of(file, sizeof file, &options.whole, NULL);
+    for (int i = 0; i < 2; i++)
+        digest_of(file + i * FILE_BYTES, FILE_BYTES, &wholes[i], NULL);
     if (gather_new(&options, now_ns, &gather, NULL))
         abort();
     for (; size >= EVENT_BYTES; size -= EVENT_BYTES, data += EVENT_BYTES) {

@@ -12,7 +12,14 @@
 
 #include <cmocka.h>
 
-enum { UNITS_MAX = 40, NODES_MAX = 6, FILE_MAX = UNITS_MAX * 6000, STEP_MS = 100, SEEDS = 300 };
+enum {
+    UNITS_MAX = 40,
+    NODES_MAX = 6,
+    FILE_MAX = UNITS_MAX * 6000,
+    FILES_MAX = 4,
+    STEP_MS = 100,
+    SEEDS = 300
+};
 #define MS UINT64_C(1000000)
 
 /* ---- the chain ------------------------------------------------------------------------------- */
@@ -102,6 +109,8 @@ struct gather_world {
     uint64_t seed, draws, now_ms;
     uint8_t file[FILE_MAX];
     struct gather_unit units[UNITS_MAX];
+    uint64_t begins[FILES_MAX + 1]; /* of each model file, among the bytes of all */
+    struct digest wholes[FILES_MAX];
     uint32_t n_units, n_nodes, owners[UNITS_MAX];
     uint64_t peer_speeds[NODES_MAX], fetched, wrong_ms;
     struct gather_machine machines[NODES_MAX];
@@ -114,19 +123,38 @@ static uint64_t draw(struct gather_world *w, uint64_t n)
     return random_at(w->seed, w->draws++) % n;
 }
 
+static uint64_t unit_place(const struct gather_world *w, uint32_t unit)
+{
+    return w->begins[w->units[unit].file] + w->units[unit].offset;
+}
+
+/* One file of most; files that are a header alone are among the others. */
+static void make_units(struct gather_world *w)
+{
+    const bool is_one = draw(w, 3) == 0;
+    uint64_t at = 0;
+    uint32_t file = 0;
+    for (uint32_t i = 0; i < w->n_units; i++) {
+        const uint64_t size = 1 + draw(w, 5000), padding = draw(w, 32);
+        if (i && !is_one && file + 1 < FILES_MAX && draw(w, 6) == 0)
+            w->begins[++file] = at;
+        const uint64_t offset = at - w->begins[file];
+        w->units[i] = (struct gather_unit){offset, size, offset + size + padding, file};
+        w->owners[i] = draw(w, 4) ? (uint32_t)draw(w, w->n_nodes) : GATHER_ANYBODY;
+        at += size + padding;
+        w->begins[file + 1] = at;
+    }
+    fill(w->file, at, w->seed);
+    for (uint32_t i = 0; i <= file; i++)
+        digest_of(w->file + w->begins[i], w->begins[i + 1] - w->begins[i], &w->wholes[i], NULL);
+}
+
 static void make_world(struct gather_world *w, uint64_t seed)
 {
     *w = (struct gather_world){.seed = seed};
-    uint64_t at = 0;
     w->n_units = 2 + (uint32_t)draw(w, UNITS_MAX - 1);
     w->n_nodes = 1 + (uint32_t)draw(w, NODES_MAX);
-    for (uint32_t i = 0; i < w->n_units; i++) {
-        const uint64_t size = 1 + draw(w, 5000), padding = draw(w, 32);
-        w->units[i] = (struct gather_unit){at, size, at + size + padding};
-        w->owners[i] = draw(w, 4) ? (uint32_t)draw(w, w->n_nodes) : GATHER_ANYBODY;
-        at += size + padding;
-    }
-    fill(w->file, at, seed);
+    make_units(w);
     for (uint32_t i = 0; i < w->n_nodes; i++) {
         w->machines[i].speed = 500 + (double)draw(w, 20000);
         w->peer_speeds[i] = draw(w, 3) ? 100000 : 0;
@@ -135,12 +163,12 @@ static void make_world(struct gather_world *w, uint64_t seed)
         else if (i && draw(w, 5) == 0)
             w->machines[i].stands_ms = 1 + draw(w, 10000);
     }
-    struct gather_options options = {.units = w->units,
-                                     .n_units = w->n_units,
-                                     .n_nodes = w->n_nodes,
-                                     .owners = w->owners,
-                                     .peer_bytes_per_s = w->peer_speeds};
-    digest_of(w->file, at, &options.whole, NULL);
+    const struct gather_options options = {.units = w->units,
+                                           .n_units = w->n_units,
+                                           .wholes = w->wholes,
+                                           .n_nodes = w->n_nodes,
+                                           .owners = w->owners,
+                                           .peer_bytes_per_s = w->peer_speeds};
     assert_int_equal(gather_new(&options, 0, &w->gather, NULL), ERROR_NONE);
 }
 
@@ -173,9 +201,9 @@ static void machine_fetch(struct gather_world *w, struct gather_machine *machine
         machine->budget -= (double)bytes;
         machine->has[i] = true;
         w->fetched += bytes;
-        memcpy(machine->bytes + unit->offset, w->file + unit->offset, bytes);
+        memcpy(machine->bytes + unit_place(w, i), w->file + unit_place(w, i), bytes);
         if (machine->round < w->wrong_rounds && draw(w, 6) == 0) {
-            machine->bytes[unit->offset + draw(w, bytes)] ^= 1;
+            machine->bytes[unit_place(w, i) + draw(w, bytes)] ^= 1;
             w->n_wrong++;
         }
     }
@@ -194,7 +222,7 @@ static void machine_tell(struct gather_world *w, uint32_t node)
         here += unit->end - unit->offset;
         if (machine->said[i] || draw(w, 3) == 0)
             continue;
-        digest_of(machine->bytes + unit->offset, unit->size, &digest, NULL);
+        digest_of(machine->bytes + unit_place(w, i), unit->size, &digest, NULL);
         machine->said[i] = true;
         gather_hashed(w->gather, w->now_ms * MS, node, i, &digest);
         assert_false(gather_hashed(w->gather, w->now_ms * MS, node, i, &digest)); /* twice */
@@ -212,7 +240,8 @@ static void machine_chain(struct gather_world *w, uint32_t node)
     machine->step.kind = GATHER_NOTHING;
     for (uint32_t i = step.first; i < step.end; i++) {
         assert_true(machine->has[i]);
-        digest_chain_add(&step.chain, machine->bytes + w->units[i].offset,
+        assert_int_equal(w->units[i].file, w->units[step.first].file);
+        digest_chain_add(&step.chain, machine->bytes + unit_place(w, i),
                          w->units[i].end - w->units[i].offset);
     }
     const struct digest_chain shorter = {.length = 1};
@@ -269,7 +298,7 @@ static void check_done(const struct gather_world *w)
         const struct gather_unit *unit = &w->units[i];
         struct digest expected;
         uint32_t n = 0;
-        digest_of(w->file + unit->offset, unit->size, &expected, NULL);
+        digest_of(w->file + unit_place(w, i), unit->size, &expected, NULL);
         assert_true(digest_equal(&expected, gather_digest(w->gather, i)));
         for (uint32_t node = 0; node < w->n_nodes; node++) {
             if (!gather_is_of(w->gather, node, i) || gather_progress(w->gather, node).is_lost)
@@ -277,10 +306,10 @@ static void check_done(const struct gather_world *w)
             n++;
             assert_false(w->machines[node].is_dead);
             assert_true(w->machines[node].has[i]);
-            assert_memory_equal(w->machines[node].bytes + unit->offset, w->file + unit->offset,
-                                unit->end - unit->offset);
+            assert_memory_equal(w->machines[node].bytes + unit_place(w, i),
+                                w->file + unit_place(w, i), unit->end - unit->offset);
         }
-        assert_true(i ? n == 1 : n >= 1);
+        assert_true(gather_is_header(w->units, i) ? n >= 1 : n == 1);
     }
 }
 
@@ -339,18 +368,20 @@ static void an_idle_one_helps_a_slow_one(void **state)
         w->n_nodes = 2;
         w->n_units = 31;
         for (uint32_t i = 0; i < w->n_units; i++) {
-            w->units[i] = (struct gather_unit){i * 1000, 1000, i * 1000 + 1000};
+            w->units[i] = (struct gather_unit){i * 1000, 1000, i * 1000 + 1000, 0};
             w->owners[i] = i % 2;
         }
         w->machines[0] = (struct gather_machine){.speed = 5000};
         w->machines[1] = (struct gather_machine){.speed = 500};
         w->peer_speeds[0] = w->peer_speeds[1] = helps ? 10000 : 0;
-        struct gather_options options = {.units = w->units,
-                                         .n_units = w->n_units,
-                                         .n_nodes = 2,
-                                         .owners = w->owners,
-                                         .peer_bytes_per_s = w->peer_speeds};
-        digest_of(w->file, 31000, &options.whole, NULL);
+        const struct gather_options options = {.units = w->units,
+                                               .n_units = w->n_units,
+                                               .wholes = w->wholes,
+                                               .n_nodes = 2,
+                                               .owners = w->owners,
+                                               .peer_bytes_per_s = w->peer_speeds};
+        w->begins[0] = 0;
+        digest_of(w->file, 31000, &w->wholes[0], NULL);
         assert_int_equal(gather_new(&options, 0, &w->gather, NULL), ERROR_NONE);
         assert_int_equal(run_world(w), GATHER_DONE);
         check_done(w);
@@ -367,8 +398,10 @@ static void what_holds_no_file_together_is_refused(void **state)
     (void)state;
     struct gather *gather;
     const uint32_t owners[3] = {0};
-    struct gather_unit units[3] = {{0, 5, 8}, {8, 8, 16}, {16, 1, 20}};
-    struct gather_options options = {.units = units, .n_units = 3, .n_nodes = 1, .owners = owners};
+    struct gather_unit units[3] = {{0, 5, 8, 0}, {8, 8, 16, 0}, {16, 1, 20, 0}};
+    const struct digest wholes[2] = {{{0}}};
+    struct gather_options options = {
+        .units = units, .n_units = 3, .wholes = wholes, .n_nodes = 1, .owners = owners};
     assert_int_equal(gather_new(&options, 0, &gather, NULL), ERROR_NONE);
     const struct digest digest = {{0}};
     const struct digest_chain chain = {.length = 20};
@@ -383,6 +416,11 @@ static void what_holds_no_file_together_is_refused(void **state)
     units[1].size = 9; /* beyond its end */
     assert_int_equal(gather_new(&options, 0, &gather, NULL), ERROR_INVALID);
     units[1].size = 8;
+    units[2].file = 1; /* a second file that does not begin at its begin */
+    assert_int_equal(gather_new(&options, 0, &gather, NULL), ERROR_INVALID);
+    units[2] = (struct gather_unit){0, 1, 4, 2}; /* a third without a second */
+    assert_int_equal(gather_new(&options, 0, &gather, NULL), ERROR_INVALID);
+    units[2] = (struct gather_unit){16, 1, 20, 0};
     options.n_nodes = GATHER_NODES + 1;
     assert_int_equal(gather_new(&options, 0, &gather, NULL), ERROR_INVALID);
 }
