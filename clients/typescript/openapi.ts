@@ -101,6 +101,199 @@ export interface paths {
             };
         };
     };
+    "/v1/files": {
+        /** The files of this client, the newest first */
+        get: {
+            parameters: {
+                query?: {
+                    limit?: number;
+                    after?: string;
+                    purpose?: string;
+                };
+            };
+            responses: {
+                /** @description Done */
+                200: {
+                    content: {
+                        "application/json": {
+                            /** @constant */
+                            object: "list";
+                            data: components["schemas"]["File"][];
+                            has_more: boolean;
+                        };
+                    };
+                };
+                503: components["responses"]["Error"];
+                "4XX": components["responses"]["Error"];
+            };
+        };
+        /** Keeps a file of requests for a batch */
+        post: {
+            requestBody: {
+                content: {
+                    "multipart/form-data": components["schemas"]["FileForm"];
+                };
+            };
+            responses: {
+                /** @description Done */
+                200: {
+                    content: {
+                        "application/json": components["schemas"]["File"];
+                    };
+                };
+                503: components["responses"]["Error"];
+                "4XX": components["responses"]["Error"];
+            };
+        };
+    };
+    "/v1/files/{id}": {
+        /** One of them */
+        get: {
+            parameters: {
+                path: {
+                    id: string;
+                };
+            };
+            responses: {
+                /** @description Done */
+                200: {
+                    content: {
+                        "application/json": components["schemas"]["File"];
+                    };
+                };
+                503: components["responses"]["Error"];
+                "4XX": components["responses"]["Error"];
+            };
+        };
+        /** Deletes it */
+        delete: {
+            parameters: {
+                path: {
+                    id: string;
+                };
+            };
+            responses: {
+                /** @description Done */
+                200: {
+                    content: {
+                        "application/json": {
+                            id: string;
+                            /** @constant */
+                            object: "file";
+                            /** @constant */
+                            deleted: true;
+                        };
+                    };
+                };
+                503: components["responses"]["Error"];
+                "4XX": components["responses"]["Error"];
+            };
+        };
+    };
+    "/v1/files/{id}/content": {
+        /** What is in it */
+        get: {
+            parameters: {
+                path: {
+                    id: string;
+                };
+            };
+            responses: {
+                /** @description Done */
+                200: {
+                    content: {
+                        "application/jsonl": string;
+                    };
+                };
+                503: components["responses"]["Error"];
+                "4XX": components["responses"]["Error"];
+            };
+        };
+    };
+    "/v1/batches": {
+        /** The batches of this client, the newest first */
+        get: {
+            parameters: {
+                query?: {
+                    limit?: number;
+                    after?: string;
+                };
+            };
+            responses: {
+                /** @description Done */
+                200: {
+                    content: {
+                        "application/json": {
+                            /** @constant */
+                            object: "list";
+                            data: components["schemas"]["Batch"][];
+                            has_more: boolean;
+                        };
+                    };
+                };
+                503: components["responses"]["Error"];
+                "4XX": components["responses"]["Error"];
+            };
+        };
+        /** Works on a file of requests while nobody else asks for anything */
+        post: {
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["BatchRequest"];
+                };
+            };
+            responses: {
+                /** @description Done */
+                200: {
+                    content: {
+                        "application/json": components["schemas"]["Batch"];
+                    };
+                };
+                503: components["responses"]["Error"];
+                "4XX": components["responses"]["Error"];
+            };
+        };
+    };
+    "/v1/batches/{id}": {
+        /** One of them */
+        get: {
+            parameters: {
+                path: {
+                    id: string;
+                };
+            };
+            responses: {
+                /** @description Done */
+                200: {
+                    content: {
+                        "application/json": components["schemas"]["Batch"];
+                    };
+                };
+                503: components["responses"]["Error"];
+                "4XX": components["responses"]["Error"];
+            };
+        };
+    };
+    "/v1/batches/{id}/cancel": {
+        /** Ends it: what it has answered stays */
+        post: {
+            parameters: {
+                path: {
+                    id: string;
+                };
+            };
+            responses: {
+                /** @description Done */
+                200: {
+                    content: {
+                        "application/json": components["schemas"]["Batch"];
+                    };
+                };
+                503: components["responses"]["Error"];
+                "4XX": components["responses"]["Error"];
+            };
+        };
+    };
     "/v1/rerank": {
         /** A score of each document */
         post: {
@@ -1751,6 +1944,69 @@ export interface components {
         };
         Tokens: {
             tokens: number[];
+        };
+        File: {
+            id: string;
+            /** @constant */
+            object: "file";
+            bytes: number;
+            created_at: number;
+            expires_at: number;
+            filename: string;
+            /** @enum {unknown} */
+            purpose: "batch" | "batch_output";
+            /** @constant */
+            status: "processed";
+            status_details: null;
+        };
+        FileForm: {
+            /** @constant */
+            purpose: "batch";
+            file: string;
+        };
+        BatchRequest: {
+            input_file_id: string;
+            /** @enum {unknown} */
+            endpoint: "/v1/chat/completions" | "/v1/completions" | "/v1/embeddings";
+            completion_window: string;
+            metadata?: Record<string, never> | null;
+        };
+        Batch: {
+            id: string;
+            /** @constant */
+            object: "batch";
+            endpoint: string;
+            input_file_id: string;
+            completion_window: string;
+            /** @enum {unknown} */
+            status: "in_progress" | "completed" | "failed" | "expired" | "cancelled";
+            errors: {
+                /** @constant */
+                object: "list";
+                data: {
+                    code: string;
+                    param: null;
+                    line: number | null;
+                    message: string;
+                }[];
+            } | null;
+            output_file_id: string | null;
+            error_file_id: string | null;
+            created_at: number;
+            expires_at: number;
+            in_progress_at: number | null;
+            finalizing_at: number | null;
+            completed_at: number | null;
+            failed_at: number | null;
+            expired_at: number | null;
+            cancelling_at: number | null;
+            cancelled_at: number | null;
+            request_counts: {
+                total: number;
+                completed: number;
+                failed: number;
+            };
+            metadata: Record<string, never> | null;
         };
         DetokenizeRequest: {
             tokens: number[];

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "api/client.h"
+#include "api/sessions.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,9 +31,12 @@ struct connection {
     struct lws *wsi;     /* NULL: not adopted yet, or never */
     enum { CONNECTION_NEW, CONNECTION_UNBORN, CONNECTION_OVER } unadopted; /* where there is none */
     struct exchange *exchange;                                             /* NULL: between two */
-    struct greeter *greeter;              /* it is not known yet what it speaks … */
-    struct rpc_connection *rpc;           /* … or it speaks gRPC; else both are NULL */
-    bool is_inner;                        /* a call's, within this process (rpc_way.h) */
+    struct greeter *greeter;    /* it is not known yet what it speaks … */
+    struct rpc_connection *rpc; /* … or it speaks gRPC; else both are NULL */
+    bool is_inner;              /* a call's, within this process (rpc_way.h) */
+    bool is_batch;              /* a line's of a batch (batches.h), inner as well … */
+    bool acts_for_token;        /* … and on behalf of a token that is not shown */
+    struct browser_session acts_for;
     char arrived[CONNECTION_ADDRESS_MAX]; /* of the last two: at which address it came in */
 };
 

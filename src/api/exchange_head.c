@@ -119,9 +119,13 @@ void exchange_write_head(struct exchange *exchange, const char *content_type, ui
 
 bool exchange_argument(const struct exchange *exchange, const char *name, char *out, size_t size)
 {
-    char key[32];
+    char key[32], found[256]; /* libwebsockets needs room for the name as well */
     snprintf(key, sizeof key, "%s=", name);
     out[0] = '\0';
     /* What does not fit is refused: cut off it would be another one. */
-    return lws_get_urlarg_by_name_safe(exchange->wsi, key, out, (int)size) > 0 && out[0];
+    if (lws_get_urlarg_by_name_safe(exchange->wsi, key, found, sizeof found) <= 0 ||
+        strlen(found) >= size)
+        return false;
+    memcpy(out, found, strlen(found) + 1);
+    return out[0];
 }

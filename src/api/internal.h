@@ -19,6 +19,7 @@ struct access_grant;
 struct exchange;
 struct live_stream;
 struct api_listener;
+struct batches;
 struct lws;
 struct lws_context;
 struct loop_watch;
@@ -72,6 +73,7 @@ struct api_server {
     struct server_tls *tls;                      /* NULL: plain HTTP */
     const char *more_names[LIMIT_API_HOSTS + 1]; /* of its certificate: --host; ended by NULL */
     struct response_store *responses;
+    struct batches *batches;
     struct server_timer *token_timer;
     bool watches_tokens;
     struct server_timer *record_timer;

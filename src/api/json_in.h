@@ -28,6 +28,7 @@ const struct json_field *embeddings_request_fields(void);
 const struct json_field *tokenize_request_fields(void);
 const struct json_field *detokenize_request_fields(void);
 const struct json_field *rerank_request_fields(void);
+const struct json_field *batch_request_fields(void);
 
 /* Parses the body, which must be one JSON object, and reads every field of it by the table (at most
  * 64 rows, ended by one without a name). On failure the document is freed and *doc is NULL. */

@@ -237,6 +237,9 @@ enum error_code listener_take_inner(struct api_server *server, int fd,
                          "wait for one to end");
     }
     connection->is_inner = true;
+    connection->is_batch = outer->is_batch;
+    connection->acts_for_token = outer->acts_for_token;
+    connection->acts_for = outer->acts_for;
     memcpy(connection->arrived, outer->arrived, sizeof connection->arrived);
     return listener_give(server, connection, fd)
                ? ERROR_NONE

@@ -1,8 +1,10 @@
 #include "api/routes.h"
 
 #include "api/access.h"
+#include "api/batches.h"
 #include "api/bridge.h"
 #include "api/exchange.h"
+#include "api/files.h"
 #include "api/internal.h"
 #include "api/json_out.h"
 #include "api/page.h"
@@ -156,6 +158,9 @@ static void health_handle(struct exchange *exchange)
 /* A client that may generate may also see what with. */
 enum { SEES_MODELS = ACCESS_READ | ACCESS_GENERATE };
 
+enum { KEEPS_FILES = ACCESS_GENERATE };
+
+/* Of two rows that match, the later counts. */
 static const struct route routes[] = {
     {METHOD_GET, "/v1/models", SEES_MODELS, models_handle},
     {METHOD_GET, "/v1/models/…", SEES_MODELS, model_handle},
@@ -163,6 +168,15 @@ static const struct route routes[] = {
     {METHOD_POST, "/v1/completions", ACCESS_GENERATE, completion_handle},
     {METHOD_POST, "/v1/embeddings", ACCESS_GENERATE, embeddings_handle},
     {METHOD_POST, "/v1/rerank", ACCESS_GENERATE, rerank_handle},
+    {METHOD_POST, "/v1/files", KEEPS_FILES, files_upload_handle},
+    {METHOD_GET, "/v1/files", KEEPS_FILES, files_list_handle},
+    {METHOD_GET, "/v1/files/…", KEEPS_FILES, files_get_handle},
+    {METHOD_DELETE, "/v1/files/…", KEEPS_FILES, files_delete_handle},
+    {METHOD_GET, "/v1/files/…/content", KEEPS_FILES, files_content_handle},
+    {METHOD_POST, "/v1/batches", KEEPS_FILES, batches_create_handle},
+    {METHOD_GET, "/v1/batches", KEEPS_FILES, batches_list_handle},
+    {METHOD_GET, "/v1/batches/…", KEEPS_FILES, batches_get_handle},
+    {METHOD_POST, "/v1/batches/…/cancel", KEEPS_FILES, batches_cancel_handle},
     {METHOD_POST, "/v1/responses", ACCESS_GENERATE, responses_handle, API_SHAPE_OPENAI},
     {METHOD_POST, "/v1/messages", ACCESS_GENERATE, anthropic_handle, API_SHAPE_ANTHROPIC},
     {METHOD_POST, "/v1/messages/count_tokens", ACCESS_GENERATE, anthropic_count_handle,
@@ -240,8 +254,12 @@ static bool routes_matches(const struct route *route, const char *path)
     const char *dots = strstr(route->path, "…");
     if (!dots)
         return strcmp(route->path, path) == 0;
-    size_t prefix = (size_t)(dots - route->path);
-    return strncmp(route->path, path, prefix) == 0 && path[prefix];
+    const size_t prefix = (size_t)(dots - route->path);
+    const char *tail = dots + strlen("…"), *rest = path + prefix;
+    if (strncmp(route->path, path, prefix) != 0 || !rest[0])
+        return false;
+    const char *slash = strchr(rest, '/');
+    return !tail[0] || (slash && slash > rest && strcmp(slash, tail) == 0);
 }
 
 /* By the methods of a path: bit 0 GET, bit 1 POST, bit 2 DELETE. */
@@ -276,6 +294,13 @@ bool route_is_private(const struct route *route)
 {
     static const char before[] = "/api/";
     return route && strncmp(route->path, before, sizeof before - 1) == 0;
+}
+
+bool route_computes(const struct route *route)
+{
+    return route && route->method == METHOD_POST && route->scopes == ACCESS_GENERATE &&
+           strncmp(route->path, "/v1/files", 9) != 0 &&
+           strncmp(route->path, "/v1/batches", 11) != 0;
 }
 
 bool route_is_bridge(const struct route *route)

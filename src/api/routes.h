@@ -20,7 +20,7 @@ enum http_method {
 
 struct route {
     enum http_method method; /* a GET route answers HEAD too */
-    const char *path;        /* ending in "/…": with anything but nothing after the slash */
+    const char *path;        /* "…" stands for one name, or at the end for any rest */
     uint32_t scopes;         /* any of these (enum access_scope); 0: for everybody */
     void (*handle)(struct exchange *exchange);
     enum api_shape shape; /* of its errors */
@@ -38,3 +38,5 @@ const struct route *route_find(enum http_method method, const char *path, const 
 bool route_is_private(const struct route *route);
 /* A private one whose bodies have BRIDGE_BODY_BYTES at most: not those that generate. */
 bool route_is_bridge(const struct route *route);
+/* Whether models compute for it; NULL: no. */
+bool route_computes(const struct route *route);

@@ -1,5 +1,6 @@
 #include "api/server.h"
 
+#include "api/batches.h"
 #include "api/exchange_impl.h"
 #include "api/listen.h"
 #include "api/listener.h"
@@ -203,6 +204,7 @@ static void server_free(struct api_server *server)
     access_free(server->access);
     sessions_free(server->sessions);
     response_store_free(server->responses);
+    batches_free(server->batches);
     mem_free(server);
 }
 
@@ -330,6 +332,7 @@ enum error_code api_server_open(void *uv_loop, const struct api_options *options
         return error_wrap(err, "api");
     }
     server->loop_watch = loop_watch_open(uv_loop, &server->metrics);
+    server->batches = batches_open(server, options->tls.state_folder);
     *out = server;
     return ERROR_NONE;
 }
@@ -370,6 +373,7 @@ void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void
     live_end_all(server);
     bridge_end_all(server);
     rpc_stop_all(server);
+    batches_stop(server->batches);
     watch_again(server);
     lws_cancel_service(
         server->lws); /* a timer set outside of its callbacks is seen at the next event */
@@ -382,6 +386,7 @@ void api_server_close(struct api_server *server)
     assert(!server->n_jobs);
     inbox_silence(&server->inbox);
     rpc_close_all(server);
+    batches_close(server->batches);
     lws_sul_cancel(&server->timer->entry);
     listener_stop(server);
     loop_watch_close(server->loop_watch);

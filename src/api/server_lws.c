@@ -1,5 +1,6 @@
 #include "api/server_lws.h"
 
+#include "api/batches.h"
 #include "api/exchange_impl.h"
 #include "api/listener.h"
 #include "api/server_session.h"
@@ -335,6 +336,10 @@ static bool server_lws_check_token(struct exchange *exchange, struct access_refu
     char *key = copy_header(wsi, "x-api-key:", 256);
     if (!authorization[0] && !key)
         server_lws_read_session(exchange);
+    if (exchange->connection->acts_for_token) {
+        exchange->session = exchange->connection->acts_for;
+        exchange->has_session = true;
+    }
     const bool let_in =
         access_begin(exchange->server->access, &exchange->client, authorization, key,
                      exchange->has_session ? &exchange->session : NULL,
@@ -385,6 +390,8 @@ static int on_request(struct api_server *server, struct connection *connection, 
         exchange->body_expected = expected; /* known: lingering ends with it */
         return 0;
     }
+    if (route_computes(exchange->route) && !connection->is_batch)
+        batches_yield(server->batches);
     if (!server_lws_check_token(exchange, &refusal)) {
         server_lws_refuse_token(exchange, &refusal);
         return 0;

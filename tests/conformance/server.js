@@ -19,9 +19,9 @@ function run(args, env = process.env) {
 }
 
 // {port, base, client, model, stop}. The server must end with status 0: a sanitizer's report would change that.
-async function start({ file = model, slots = 8, context = 512, args = [], apiKey = 'none' } = {}) {
+async function start({ file = model, slots = 8, context = 512, args = [], apiKey = 'none', env = process.env } = {}) {
   const server = run(['serve', file, '--api', '127.0.0.1:0', '--devices', devices,
-    '--slots', String(slots), '--context', String(context), ...args]);
+    '--slots', String(slots), '--context', String(context), ...args], env);
   const line = /listening on http:\/\/127\.0\.0\.1:(\d+)/;
   const port = await new Promise((resolve, reject) => {
     server.child.stdout.on('data', () => {

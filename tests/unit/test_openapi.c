@@ -35,11 +35,14 @@ static int openapi_tear_down(void **state)
     return 0;
 }
 
-/* "/v1/models/{name}" is "/v1/models/…" in the table. */
+/* "/v1/files/{id}/content" is "/v1/files/…/content" in the table. */
 static bool path_is_of(const char *path, const char *route)
 {
-    const size_t fixed = strcspn(path, "{");
-    return strncmp(path, route, fixed) == 0 && strcmp(route + fixed, path[fixed] ? "…" : "") == 0;
+    static const char name[] = "…";
+    const size_t fixed = strcspn(path, "{"), named = path[fixed] ? sizeof name - 1 : 0;
+    const char *rest = path[fixed] ? strchr(path, '}') + 1 : path + fixed;
+    return strncmp(path, route, fixed) == 0 && strncmp(route + fixed, name, named) == 0 &&
+           strcmp(route + fixed + named, rest) == 0;
 }
 
 static yyjson_val *operation_of(const struct route *route)
@@ -155,6 +158,7 @@ static void test_fields_are_those_that_are_read(void **state)
     check_fields("CompletionRequest", generation_request_fields(), GENERATION_COMPLETION);
     check_fields("EmbeddingsRequest", embeddings_request_fields(), 0);
     check_fields("RerankRequest", rerank_request_fields(), 0);
+    check_fields("BatchRequest", batch_request_fields(), 0);
     check_fields("TokenizeRequest", tokenize_request_fields(), 0);
     check_fields("DetokenizeRequest", detokenize_request_fields(), 0);
 }

@@ -21,6 +21,7 @@ function operation(route) {
   const error = { $ref: `#/components/responses/${route.error ?? 'Error'}` };
   return {
     summary: route.summary, ...parametersOf(route),
+    ...(route.form ? { requestBody: { required: true, content: { 'multipart/form-data': { schema: route.form } } } } : {}),
     ...(route.body ? { requestBody: { required: true, content: { 'application/json': { schema: route.body } } } } : {}),
     responses: { ...(route.answer ? { 200: { description: 'Done', content } } : { 501: error }), '4XX': error, 503: error },
     security: route.scope.length ? [{}, { token: [] }] : [],

@@ -58,6 +58,9 @@ const textLogprobs = orNull(answer({ tokens: list(text), token_logprobs: list(or
 const call = answer({ id: text, type: only('function'), function: answer({ name: text, arguments: text }) });
 const head = (object) => ({ id: text, object: only(object), created: count, model: text });
 
+// At most 168 hours.
+const windowText = { type: 'string', pattern: '^[1-9][0-9]{0,5}[hms]$' };
+
 export const schemas = {
   Error: answer({ error: answer({ message: text, text, type: orNull(text), param: orNull(text), code: orNull(text) }) }),
   Model: answer({ id: text, object: only('model'), created: count, owned_by: text }),
@@ -113,11 +116,25 @@ export const schemas = {
     usage: answer({ prompt_tokens: count, total_tokens: count }) }),
   TokenizeRequest: request({ content: text }, { model: text, add_special: flag, parse_special: flag }),
   Tokens: answer({ tokens: list(count) }),
+  File: answer({ id: text, object: only('file'), bytes: count, created_at: count, expires_at: count, filename: text, purpose: only('batch', 'batch_output'),
+    status: only('processed'), status_details: { type: 'null' } }),
+  FileForm: { type: 'object', required: ['purpose', 'file'], additionalProperties: false,
+    properties: { purpose: only('batch'), file: { type: 'string', contentMediaType: 'application/jsonl' } } },
+  BatchRequest: request({ input_file_id: text, endpoint: only('/v1/chat/completions', '/v1/completions', '/v1/embeddings'), completion_window: windowText },
+    { metadata: anyObject }),
+  Batch: answer({ id: text, object: only('batch'), endpoint: text, input_file_id: text, completion_window: text,
+    status: only('in_progress', 'completed', 'failed', 'expired', 'cancelled'),
+    errors: orNull(answer({ object: only('list'), data: list(answer({ code: text, param: { type: 'null' }, line: orNull(count), message: text })) })),
+    output_file_id: orNull(text), error_file_id: orNull(text), created_at: count, expires_at: count,
+    ...Object.fromEntries(['in_progress', 'finalizing', 'completed', 'failed', 'expired', 'cancelling', 'cancelled'].map((name) => [`${name}_at`, orNull(count)])),
+    request_counts: answer({ total: count, completed: count, failed: count }), metadata: orNull(anyObject) }),
   DetokenizeRequest: request({ tokens: tokenIds }, { model: text }),
   DetokenizedText: answer({ content: text }),
 };
 
 const models = { 'application/json': answer({ object: only('list'), data: list(ref('Model')) }) };
+const listOf = (name) => ({ 'application/json': answer({ object: only('list'), data: list(ref(name)), has_more: flag }) });
+const page = { limit: integer(1, 9999999), after: text };
 export const routes = [
   { method: 'get', path: '/v1/models', scope: ['read', 'generate'], summary: 'The models that can be asked for', answer: models },
   { method: 'get', path: '/v1/models/{name}', scope: ['read', 'generate'], summary: 'One of them', answer: { 'application/json': ref('Model') } },
@@ -126,6 +143,17 @@ export const routes = [
   { method: 'post', path: '/v1/completions', scope: ['generate'], summary: 'How a text goes on', body: ref('CompletionRequest'),
     answer: { 'application/json': ref('Completion'), 'text/event-stream': ref('CompletionChunk') } },
   { method: 'post', path: '/v1/embeddings', scope: ['generate'], summary: 'A vector of each text', body: ref('EmbeddingsRequest'), answer: { 'application/json': ref('Embeddings') } },
+  { method: 'post', path: '/v1/files', scope: ['generate'], summary: 'Keeps a file of requests for a batch', form: ref('FileForm'), answer: { 'application/json': ref('File') } },
+  { method: 'get', path: '/v1/files', scope: ['generate'], summary: 'The files of this client, the newest first', query: { ...page, purpose: text }, answer: listOf('File') },
+  { method: 'get', path: '/v1/files/{id}', scope: ['generate'], summary: 'One of them', answer: { 'application/json': ref('File') } },
+  { method: 'delete', path: '/v1/files/{id}', scope: ['generate'], summary: 'Deletes it',
+    answer: { 'application/json': answer({ id: text, object: only('file'), deleted: only(true) }) } },
+  { method: 'get', path: '/v1/files/{id}/content', scope: ['generate'], summary: 'What is in it', answer: { 'application/jsonl': text } },
+  { method: 'post', path: '/v1/batches', scope: ['generate'], summary: 'Works on a file of requests while nobody else asks for anything',
+    body: ref('BatchRequest'), answer: { 'application/json': ref('Batch') } },
+  { method: 'get', path: '/v1/batches', scope: ['generate'], summary: 'The batches of this client, the newest first', query: page, answer: listOf('Batch') },
+  { method: 'get', path: '/v1/batches/{id}', scope: ['generate'], summary: 'One of them', answer: { 'application/json': ref('Batch') } },
+  { method: 'post', path: '/v1/batches/{id}/cancel', scope: ['generate'], summary: 'Ends it: what it has answered stays', answer: { 'application/json': ref('Batch') } },
   { method: 'post', path: '/v1/rerank', scope: ['generate'], summary: 'A score of each document', body: ref('RerankRequest'), answer: { 'application/json': ref('Rerank') } },
   { method: 'post', path: '/tokenize', scope: ['generate'], summary: 'The tokens of a text', body: ref('TokenizeRequest'), answer: { 'application/json': ref('Tokens') } },
   { method: 'post', path: '/detokenize', scope: ['generate'], summary: 'The text of tokens', body: ref('DetokenizeRequest'), answer: { 'application/json': ref('DetokenizedText') } },
