@@ -5,6 +5,7 @@
 #include "cli/devices_calibration.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the table ------------------------------------------------------------------------- */
@@ -155,6 +156,19 @@ static void print_missing_sensors(const struct devices_view *view)
     }
 }
 
+/* What ./dev has found of the host's driver and shows in its private root (tools/dev/driver.sh). */
+static void print_host_driver(void)
+{
+    const char *text = getenv("MEDLEY_HOST_DRIVER");
+    if (text && *text)
+        printf("\nGPU drivers of the host, outside this root:\n");
+    for (const char *line = text ? text : ""; *line;) {
+        int length = (int)strcspn(line, "\n");
+        printf("  %.*s\n", length, line);
+        line += length + (line[length] == '\n');
+    }
+}
+
 static void print_registry_problem(const struct gpu *gpu)
 {
     if (gpu_registry_problem(gpu)[0])
@@ -171,5 +185,6 @@ void devices_print_text(const struct devices_view *view)
     print_rejected(view->gpu);
     print_missing_backends(view->gpu);
     print_missing_sensors(view);
+    print_host_driver();
     print_registry_problem(view->gpu);
 }

@@ -206,6 +206,8 @@ root_enter() {
   for path in LD_PRELOAD LD_LIBRARY_PATH LIBRARY_PATH PYTHONPATH PYTHONHOME; do
     args+=(--unsetenv "$path")
   done
+  driver_find
+  args+=("${driver_args[@]}")
   [ "$(id -u)" != 0 ] || args+=(--cap-add ALL)
   for path in /etc/resolv.conf /etc/npmrc "$HOME/.npmrc" /etc/ssl/certs; do
     [ ! -e "$path" ] || args+=(--ro-bind "$(readlink -f "$path")" "$path")

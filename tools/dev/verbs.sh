@@ -22,6 +22,7 @@ usage: ./dev VERB [...]
   release [--check]        a bundle for other Linux systems, in build/release-files; --check installs
                            it in bare roots of four Debians (minutes; --sign KEY signs it)
   service-check            `medley service` under a real systemd, in namespaces of its own (root)
+  driver-check             a made-up GPU driver on a made-up host, used in the private root
   train-demo               train models/demo.gguf anew (tools/demo-model)
   install                  put `medley` on the path
   clean [--all]            remove build/; with --all also the private roots and caches
