@@ -1,7 +1,9 @@
 #include "gpu/backends.h"
 
+#include "gpu/plugin_package.h"
 #include "gpu/plugins.h"
 
+#include <ggml.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@ static const struct backend backends[] = {
         .name = "cuda",
         .registry = {"CUDA"},
         .stem = "cuda",
+        .package = "libggml0-backend-cuda",
         .device_files = "/dev/nvidia[0-9]*",
         .needs = "an NVIDIA GPU and its driver (libcuda.so.1)",
         .mend_plugin = "sudo apt install libggml0-backend-cuda (contrib; of the same version as "
@@ -31,6 +34,7 @@ static const struct backend backends[] = {
         .name = "hip",
         .registry = {"ROCm", "HIP"},
         .stem = "hip",
+        .package = "libggml0-backend-hip",
         .device_files = "/dev/kfd",
         .needs = "an AMD GPU with the amdgpu driver and ROCm",
         .mend_plugin = "sudo apt install libggml0-backend-hip, else build ggml with -DGGML_HIP=ON",
@@ -42,6 +46,7 @@ static const struct backend backends[] = {
         .name = "vulkan",
         .registry = {"Vulkan"},
         .stem = "vulkan",
+        .package = "libggml0-backend-vulkan",
         .device_files = "/dev/dri/renderD*",
         .needs = "a GPU with a Vulkan driver",
         .mend_plugin = "sudo apt install libggml0-backend-vulkan",
@@ -129,6 +134,24 @@ ggml_backend_reg_t backend_registry(const struct backend *backend)
             return reg;
     }
     return NULL;
+}
+
+bool backend_fits(const struct backend *backend, char *reason, size_t size)
+{
+    const char *folder = plugins_folder();
+    char words[96];
+    const bool is_packaged = backend->package && (strncmp(folder, "/usr/lib/", 9) == 0 ||
+                                                  strncmp(folder, "/lib/", 5) == 0);
+    if (!is_packaged || backend_registry(backend) || !plugin_is_there(backend->stem) ||
+        plugin_package_fits("/var/lib/dpkg/status", backend->package, ggml_version(), words,
+                            sizeof words))
+        return true;
+    snprintf(reason, size, "%s%s; mend: sudo apt install %s of ggml's version", words,
+             strcmp(backend->name, "vulkan") == 0
+                 ? ""
+                 : ": the vulkan backend serves its GPUs meanwhile",
+             backend->package);
+    return false;
 }
 
 bool backend_load(const struct backend *backend, char *reason, size_t size)

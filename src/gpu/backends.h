@@ -9,6 +9,7 @@ struct backend {
     const char *name;            /* Medley's: --backend takes it, ids begin with it */
     const char *registry[2];     /* ggml's names for it */
     const char *stem;            /* of the plugin's file: libggml-STEM.so */
+    const char *package;         /* Debian's, of the plugin; NULL: none */
     const char *device_files;    /* a pattern of files that it must be able to open; NULL: none */
     const char *needs;           /* in one phrase, what must be on the machine besides the plugin */
     const char *mend_plugin;     /* when the plugin is not there */
@@ -25,6 +26,10 @@ void backend_names(char *text, size_t size);          /* "cuda, hip, …" for me
 
 /* What ggml has registered for it; NULL while it is not loaded. */
 ggml_backend_reg_t backend_registry(const struct backend *backend);
+
+/* False: its plugin is a package of another version than ggml, and must not be loaded; `reason`
+ * says both versions, what serves meanwhile, and the mend. */
+bool backend_fits(const struct backend *backend, char *reason, size_t size);
 
 /* Loads the backend's plugin unless it is there already. On failure `reason` says what is
  * missing and how to mend it. */

@@ -133,10 +133,12 @@ static uint32_t vet_backends(struct gpu *gpu, const char *const *chain,
                              struct vet *vets)
 {
     uint32_t n = 0;
+    char unused[256]; /* list_backend() says it */
     for (uint32_t i = 0; options->prober && chain[i]; i++) {
         const struct backend *backend = backend_find(chain[i]);
         if (strcmp(backend->name, "cpu") == 0 || !gpu_find_is_wanted(backend, options) ||
-            backend_registry(backend) || !plugin_is_there(backend->stem))
+            backend_registry(backend) || !plugin_is_there(backend->stem) ||
+            !backend_fits(backend, unused, sizeof unused))
             continue;
         struct vet *vet = &vets[n++];
         *vet = (struct vet){0};
@@ -173,7 +175,8 @@ static void list_backend(struct gpu *gpu, const struct backend *backend,
         return;
     }
     plugins_forget_error();
-    if (!backend_load(backend, status->reason, sizeof status->reason))
+    if (!backend_fits(backend, status->reason, sizeof status->reason) ||
+        !backend_load(backend, status->reason, sizeof status->reason))
         return;
     uint32_t count = device_impl_ggml.list(backend);
     for (uint32_t i = 0; i < count; i++) {

@@ -1,5 +1,6 @@
 /* Why a backend has no device: every reason that can be given, and that it names its mend. */
 #include "gpu/backends.h"
+#include "gpu/plugin_package.h"
 #include "gpu/plugins.h"
 
 #include <setjmp.h>
@@ -126,6 +127,36 @@ static void test_every_backend_says_how_to_mend_it(void **state)
     }
 }
 
+static void assert_package(const char *status, const char *package, bool fits)
+{
+    char path[] = "/tmp/medley-status-XXXXXX", reason[256] = "";
+    const int file = mkstemp(path);
+    assert_true(file >= 0 && write(file, status, strlen(status)) == (ssize_t)strlen(status));
+    close(file);
+    assert_int_equal(plugin_package_fits(path, package, "0.27.0", reason, sizeof reason), fits);
+    unlink(path);
+    assert_string_equal(reason, fits ? "" : "its plugin is of ggml 0.26.0, ggml here is 0.27.0");
+}
+
+static void test_a_plugin_of_another_version(void **state)
+{
+    (void)state;
+    static const char *const installed =
+        "Package: a\nStatus: install ok installed\nVersion: 0.26.0-1\n\n"
+        "Package: b\nStatus: install ok installed\nVersion: 1:0.27.0+ds-2~bpo13+1\n\n"
+        "Package: c\nStatus: deinstall ok config-files\nVersion: 0.26.0-1\n\n"
+        "Package: d\nDescription: x\n Version: 9\nStatus: install ok installed\n"
+        "Version: 2:0.26.0~rc1-3";
+    assert_package(installed, "a", false);
+    assert_package(installed, "b", true);
+    assert_package(installed, "c", true);  /* removed: nothing is known */
+    assert_package(installed, "d", false); /* the last, without a line's end */
+    assert_package(installed, "e", true);
+    assert_package("", "a", true);
+    char reason[64] = "";
+    assert_true(plugin_package_fits("/nowhere/status", "a", "0.27.0", reason, sizeof reason));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +165,7 @@ int main(void)
         cmocka_unit_test(test_a_driver_that_is_too_old),
         cmocka_unit_test(test_a_device_file_that_may_not_be_used),
         cmocka_unit_test(test_errors_of_ggml_are_remembered),
+        cmocka_unit_test(test_a_plugin_of_another_version),
         cmocka_unit_test(test_every_backend_says_how_to_mend_it),
     };
     return cmocka_run_group_tests_name("backends", tests, NULL, NULL);
