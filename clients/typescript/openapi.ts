@@ -1013,9 +1013,24 @@ export interface paths {
                         model?: string | null;
                         context?: number | null;
                         streams?: number | null;
+                        cells?: number | null;
                         /** @enum {unknown} */
                         kv?: "f16" | "f32" | "q8_0" | "q4_0" | null;
                         goal?: string | null;
+                        precision?: string | null;
+                        allow_precision?: string | null;
+                        weights_memory?: (string | number) | null;
+                        score_weights?: string | null;
+                        time_limit_s?: number | null;
+                        rope?: ({
+                            /** @enum {unknown} */
+                            scaling?: "none" | "linear" | "yarn";
+                            scale?: number;
+                            base?: number;
+                            original_tokens?: number;
+                        } & {
+                            [key: string]: unknown;
+                        }) | null;
                         without?: string[] | null;
                         with?: Record<string, never>[] | null;
                         layers?: ({
@@ -1051,9 +1066,24 @@ export interface paths {
                         model?: string | null;
                         context?: number | null;
                         streams?: number | null;
+                        cells?: number | null;
                         /** @enum {unknown} */
                         kv?: "f16" | "f32" | "q8_0" | "q4_0" | null;
                         goal?: string | null;
+                        precision?: string | null;
+                        allow_precision?: string | null;
+                        weights_memory?: (string | number) | null;
+                        score_weights?: string | null;
+                        time_limit_s?: number | null;
+                        rope?: ({
+                            /** @enum {unknown} */
+                            scaling?: "none" | "linear" | "yarn";
+                            scale?: number;
+                            base?: number;
+                            original_tokens?: number;
+                        } & {
+                            [key: string]: unknown;
+                        }) | null;
                         idle_s?: number | null;
                         layers?: ({
                             node: string;

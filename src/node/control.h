@@ -101,6 +101,10 @@ const char *control_text(yyjson_val *root, const char *key);
 /* A type of weights (model/weight_type.h), as enum ggml_type; 0: not there, or as stored. False:
  * there is none of that name. */
 bool control_weight_type(yyjson_val *root, const char *key, uint32_t *type, struct error *err);
+/* What the request wants of an instance: all that `place` takes. False: it makes no sense, and the
+ * conversation has ended with an error. control_wanted.c */
+bool control_take_wanted(struct conversation *conversation, yyjson_val *request,
+                         struct place_demand *wanted);
 /* A whole number of the request, at most `max`; missing or null: `otherwise`. False: it is none,
  * and the conversation has ended with an error. */
 bool control_number(struct conversation *conversation, yyjson_val *root, const char *key,

@@ -13,6 +13,7 @@
 #include "model/model_precision.h"
 #include "node/catalogue.h"
 #include "node/lead.h"
+#include "node/wish.h"
 #include "placing/placing.h"
 #include "plan/plan_devices.h"
 #include "report/report.h"
@@ -324,53 +325,14 @@ static enum error_code plan_take_layers(struct plan_job *job, yyjson_val *list, 
     return ERROR_NONE;
 }
 
-static bool plan_take_kv(struct conversation *conversation, yyjson_val *request,
-                         Cluster__Demand *out)
+/* As `place` would ask for it, but for what is wished already; a context of 0: nobody gave one.
+ * Parts of it are the wanted ones'. */
+static void plan_make_demand(const struct place_demand *wanted, Cluster__Demand *out)
 {
-    const char *name = control_text(request, "kv");
-    enum kv_type type = KV_F16;
-    struct error err = {0};
-    if (name && plan_kv_type_find(name, &type, &err)) {
-        control_fail(conversation, &err);
-        return false;
-    }
-    out->has_kv_type = name != NULL;
-    out->kv_type = type;
-    if (control_weight_type(request, "precision", &out->precision, &err))
-        out->has_precision = out->precision != 0;
-    else
-        control_fail(conversation, &err);
-    return !err.code;
-}
-
-/* As `place` would ask for it; a context of 0: nobody gave one. False: the conversation has ended
- * with an error. */
-static bool plan_take_demand(struct conversation *conversation, yyjson_val *request,
-                             Cluster__Demand *out)
-{
-    uint64_t context, streams;
-    struct error err;
-    const char *goal = control_text(request, "goal");
-    if (!control_number(conversation, request, "context", LIMIT_CONTEXT, 0, &context) ||
-        !control_number(conversation, request, "streams", LIMIT_SEQUENCES, PLAN_STREAMS, &streams))
-        return false;
+    wish_of(wanted, NULL, out);
     out->has_goal = out->has_context_tokens = out->has_streams = true;
-    out->goal = PLACEMENT_THROUGHPUT;
-    out->context_tokens = (uint32_t)context;
-    out->streams = (uint32_t)streams;
-    if (!plan_take_kv(conversation, request, out))
-        return false;
-    for (int at = PLACEMENT_LATENCY; goal && at <= PLACEMENT_MIX; at++) {
-        if (strcmp(goal, placement_goal_name((enum placement_goal)at)) == 0) {
-            out->goal = (uint32_t)at;
-            return true;
-        }
-    }
-    if (!goal)
-        return true;
-    error_set(&err, ERROR_INVALID, "`goal` is latency, throughput or mix, not '%.32s'", goal);
-    control_fail(conversation, &err);
-    return false;
+    out->goal = wanted->has_goal ? wanted->goal : PLACEMENT_THROUGHPUT;
+    out->streams = wanted->streams ? wanted->streams : PLAN_STREAMS;
 }
 
 static enum error_code plan_fill_model(struct plan_job *job, const struct model *model,
@@ -389,6 +351,9 @@ static enum error_code plan_fill_model(struct plan_job *job, const struct model 
     job->ask.demand.replicas = true;
     job->ask.demand.goal = (enum placement_goal)demand->goal;
     job->ask.demand.busy = demand->goal == PLACEMENT_MIX ? 0.5 : 0;
+    job->ask.demand.weights = job->ask.weights = placing_weights(demand->score_weights);
+    if (demand->time_limit_s)
+        job->ask.limit_s = demand->time_limit_s;
     job->ask.kv_types = plan_kv_types(model, options.kv_type);
     if (!code)
         code = model_at_precision(model, options.precision, &model, err);
@@ -405,7 +370,10 @@ static uint32_t plan_context(struct plan_job *job, const struct model *model,
         return demand->context_tokens;
     if (instance && part_whole_streams(instance->demand) == demand->streams)
         return instance->demand->context_tokens;
-    return is_by_hand ? placing_context_usual(model)
+    const uint32_t usual = placing_context_usual(model);
+    if (demand->cells) /* one stream has no more than all share */
+        return demand->cells < usual ? demand->cells : usual;
+    return is_by_hand ? usual
                       : placing_context(&job->cluster, job->daemon->options.wire, model, demand);
 }
 
@@ -495,7 +463,8 @@ static void plan_begin(struct conversation *conversation, const Cluster__Model *
 void control_plan(struct conversation *conversation, yyjson_val *request)
 {
     const char *name = control_text(request, "model");
-    Cluster__Demand demand = CLUSTER__DEMAND__INIT;
+    struct place_demand wanted;
+    Cluster__Demand demand;
     struct error err;
     if (!control_require_member(conversation))
         return;
@@ -508,6 +477,12 @@ void control_plan(struct conversation *conversation, yyjson_val *request)
         control_fail(conversation, &err);
         return;
     }
-    if (plan_take_demand(conversation, request, &demand))
-        plan_begin(conversation, model, &demand, request);
+    if (!control_take_wanted(conversation, request, &wanted))
+        return;
+    if (daemon_check_wanted(conversation->daemon, model, NULL, &wanted, &err)) {
+        control_fail(conversation, &err);
+        return;
+    }
+    plan_make_demand(&wanted, &demand);
+    plan_begin(conversation, model, &demand, request);
 }

@@ -258,10 +258,9 @@ static enum error_code models_check_rope(struct daemon *daemon, const Cluster__M
     return code;
 }
 
-/* What is asked for now, with what is kept. */
-static enum error_code models_check_reach(struct daemon *daemon, const Cluster__Model *model,
-                                          const Cluster__Instance *before,
-                                          const struct place_demand *wanted, struct error *err)
+enum error_code daemon_check_wanted(struct daemon *daemon, const Cluster__Model *model,
+                                    const Cluster__Instance *before,
+                                    const struct place_demand *wanted, struct error *err)
 {
     Cluster__Demand wish;
     wish_of(wanted, before, &wish);
@@ -287,7 +286,7 @@ enum error_code daemon_want(struct daemon *daemon, const char *name,
         return error_set(err, ERROR_NOT_FOUND,
                          "the cluster has no model '%s'; `medley add FILE` adds it", name);
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model->name);
-    if (wanted && models_check_reach(daemon, model, instance, wanted, err))
+    if (wanted && daemon_check_wanted(daemon, model, instance, wanted, err))
         return err->code;
     const char *actor = wanted ? wanted->actor : NULL;
     if (instance && daemon_keeps(daemon, instance, wanted)) {

@@ -224,6 +224,11 @@ struct place_demand {
 /* The instance of a model, wanted from now on. ERROR_NOT_FOUND: no such model. */
 enum error_code daemon_want(struct daemon *daemon, const char *model,
                             const struct place_demand *wanted, struct error *err);
+/* Whether the model can be what is asked for, with what is kept of an instance before (NULL: there
+ * was none): its context, its rotations, its cells. */
+enum error_code daemon_check_wanted(struct daemon *daemon, const Cluster__Model *model,
+                                    const Cluster__Instance *before,
+                                    const struct place_demand *wanted, struct error *err);
 bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *wanted);
 /* daemon_want() keeps the instance as it is; else it makes it anew. */
 bool daemon_keeps(const struct daemon *daemon, const Cluster__Instance *instance,

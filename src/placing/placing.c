@@ -38,7 +38,7 @@ uint32_t placing_streams(const Cluster__Demand *demand, const struct placement_m
                                                                 : part_whole_streams(demand);
 }
 
-static struct placement_weights placing_weights(const Cluster__ScoreWeights *said)
+struct placement_weights placing_weights(const Cluster__ScoreWeights *said)
 {
     return said ? (struct placement_weights){said->compute / 1e3, said->memory / 1e3,
                                              said->network / 1e3, said->thermal / 1e3,

@@ -152,6 +152,9 @@ bool placing_stream_of(const struct cluster *cluster, const struct placement_pro
                        struct plan_stream_placement *out);
 uint64_t placing_disk_of(const struct cluster *cluster, uint32_t device); /* bytes per second */
 
+/* What parts of a score weigh; NULL: as usual, zeroed. */
+struct placement_weights placing_weights(const Cluster__ScoreWeights *said);
+
 /* Where a model would be placed of which only the header is somewhere, and that the state does not
  * know: on what is free now. A context of 0 becomes the one that would be chosen. ERROR_NOT_FOUND:
  * nowhere, as a whole. Time as of placing_context(). */

@@ -106,6 +106,25 @@ def device_of(node):
     return next(n["devices"][0]["id"] for n in good(get(node, "/api/nodes"))["nodes"] if n["self"])
 
 
+def plans_as_place(laptop):
+    """What `place` takes, `plan` takes, too."""
+    beyond = {"model": MODEL, "context": 1024, "streams": 1}
+    refused = post(laptop, "plan", beyond)
+    check("--rope-scaling" in str(refused.lines), refused.lines)
+    rope = {"scaling": "linear", "scale": 4}
+    check_equal(good(post(laptop, "plan", {**beyond, "rope": rope}))["possible"], True, "stretched")
+    weights = good(post(laptop, "plan", {"model": MODEL}))["model"]["weight_bytes"]
+    little = {"model": MODEL, "context": 256, "streams": 1, "without": ["tower"]}
+    answer = good(post(laptop, "plan", {**little, "weights_memory": weights * 8 // 10}))
+    check_equal(answer["possible"], False, "a part of the weights")
+    check(answer["streamed"]["n_layers"] > 0, answer)
+    check_equal(good(post(laptop, "plan", {**little, "weights_memory": "1GiB"}))["possible"], True, "all of them")
+    shared = good(post(laptop, "plan", {"model": MODEL, "streams": 4, "cells": 256}))
+    check_equal(shared["possible"], True, "shared cells")
+    scored = {"score_weights": "memory=60", "time_limit_s": 1, "allow_precision": "q4_k"}
+    check_equal(good(post(laptop, "plan", {"model": MODEL, **scored}))["possible"], True, "a score")
+
+
 def plans(laptop, tower):
     theirs, ours = device_of(tower), device_of(laptop)
     begin = time.monotonic()
@@ -140,8 +159,11 @@ def plans(laptop, tower):
         check(word in answer["problem"], answer)
     answer = good(post(laptop, "plan", {"model": MODEL, "without": ["laptop", "tower"]}))
     check_equal(answer["possible"], False, answer)
+    plans_as_place(laptop)
     for body in (
         {"model": "none"}, {}, {"model": MODEL, "goal": "speed"}, {"model": MODEL, "context": -1},
+        {"model": MODEL, "rope": {"scaling": "round"}}, {"model": MODEL, "weights_memory": "lots"},
+        {"model": MODEL, "weights_memory": "2MiB", "precision": "q8_0"},
         {"model": MODEL, "without": ["attic"]}, {"model": MODEL, "with": [{"node": "tower"}]},
         {"model": MODEL, "layers": [{"node": "tower", "device": theirs, "n_layers": 0}]},
     ):
