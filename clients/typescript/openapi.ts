@@ -570,15 +570,21 @@ export interface paths {
         };
     };
     "/api/pull": {
-        /** Not there */
+        /** Brings a model of Ollama's registry, or of a hub, here */
         post: {
             requestBody: {
                 content: {
-                    "application/json": Record<string, never>;
+                    "application/json": components["schemas"]["OllamaPullRequest"];
                 };
             };
             responses: {
-                501: components["responses"]["OllamaError"];
+                /** @description Done */
+                200: {
+                    content: {
+                        "application/json": components["schemas"]["OllamaPull"];
+                        "application/x-ndjson": components["schemas"]["OllamaPull"] | components["schemas"]["OllamaError"];
+                    };
+                };
                 503: components["responses"]["OllamaError"];
                 "4XX": components["responses"]["OllamaError"];
             };
@@ -2698,6 +2704,24 @@ export interface components {
                 expires_at: string;
                 size_vram: number;
             }[];
+        };
+        OllamaPullRequest: {
+            model: string;
+            name?: string | null;
+            stream?: boolean | null;
+            /** @enum {unknown} */
+            insecure?: false | null;
+        } | {
+            name: string;
+            stream?: boolean | null;
+            /** @enum {unknown} */
+            insecure?: false | null;
+        };
+        OllamaPull: {
+            status: string;
+            digest?: string;
+            total?: number;
+            completed?: number;
         };
         OllamaShowRequest: {
             model: string;

@@ -61,15 +61,16 @@ static uint64_t batch_way_length(const char *head, const char *end)
 
 static unsigned batch_way_read_answer(const struct buffer *answer, struct text *body)
 {
-    const char *end = memmem(answer->data ? answer->data : "", answer->size, "\r\n\r\n", 4);
+    const char *data = answer->data ? answer->data : "";
+    const char *end = memmem(data, answer->size, "\r\n\r\n", 4);
     *body = (struct text){0};
     if (answer->failed)
         return BATCH_LANE_TOO_LARGE;
-    if (!end || strncmp(answer->data, "HTTP/1.1 ", 9) != 0)
+    if (!end || strncmp(data, "HTTP/1.1 ", 9) != 0)
         return BATCH_LANE_CUT_OFF;
-    *body = (struct text){end + 4, answer->size - (size_t)(end + 4 - answer->data)};
-    const uint64_t length = batch_way_length(answer->data, end + 2);
-    return length && length == body->size ? (unsigned)strtoul(answer->data + 9, NULL, 10)
+    *body = (struct text){end + 4, answer->size - (size_t)(end + 4 - data)};
+    const uint64_t length = batch_way_length(data, end + 2);
+    return length && length == body->size ? (unsigned)strtoul(data + 9, NULL, 10)
                                           : BATCH_LANE_CUT_OFF;
 }
 

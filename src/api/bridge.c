@@ -142,8 +142,7 @@ static void bridge_on_ended(void *self)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* Who asks, for the record of who did what. */
-static void bridge_name_actor(const struct exchange *exchange, char *out, size_t size)
+void bridge_name_actor(const struct exchange *exchange, char *out, size_t size)
 {
     const struct access_grant *grant = exchange_grant(exchange);
     if (grant->id)

@@ -31,6 +31,8 @@ struct api_bridge { /* zeroed: there is nothing to ask */
     void *self;
 };
 
+/* Who asks, for the record of who did what. */
+void bridge_name_actor(const struct exchange *exchange, char *out, size_t size);
 void bridge_handle(struct exchange *exchange);  /* the routes' handler */
 void bridge_end_all(struct api_server *server); /* while the server stops: nobody waits for them */
 

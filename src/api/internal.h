@@ -74,6 +74,7 @@ struct api_server {
     const char *more_names[LIMIT_API_HOSTS + 1]; /* of its certificate: --host; ended by NULL */
     struct response_store *responses;
     struct batches *batches;
+    const char *puller; /* the program, see server.h; NULL: none */
     struct server_timer *token_timer;
     bool watches_tokens;
     struct server_timer *record_timer;
@@ -124,7 +125,6 @@ void ollama_show_handle(struct exchange *exchange);       /* /api/show */
 void ollama_version_handle(struct exchange *exchange);    /* /api/version */
 void ollama_embed_handle(struct exchange *exchange);      /* /api/embed */
 void ollama_embeddings_handle(struct exchange *exchange); /* /api/embeddings */
-void ollama_missing_handle(struct exchange *exchange);    /* what it has not */
 void responses_handle(struct exchange *exchange);         /* /v1/responses */
 void llama_completion_handle(struct exchange *exchange);  /* /completion */
 void llama_infill_handle(struct exchange *exchange);      /* /infill */

@@ -122,14 +122,3 @@ void ollama_show_handle(struct exchange *exchange)
     }
     yyjson_doc_free(doc);
 }
-
-/* What other parts of a node do otherwise. */
-void ollama_missing_handle(struct exchange *exchange)
-{
-    struct api_error err;
-    api_error_set(&err, 501, "invalid_request_error", "not_implemented",
-                  "%s is not supported: 'medley pull' on the machine brings a model there, and "
-                  "'medley place' to the cluster",
-                  exchange_path(exchange).data);
-    exchange_fail(exchange, &err);
-}

@@ -7,6 +7,7 @@
 #include "api/files.h"
 #include "api/internal.h"
 #include "api/json_out.h"
+#include "api/ollama_pull.h"
 #include "api/page.h"
 #include "api/response_json.h"
 #include "api/server_session.h"
@@ -189,7 +190,7 @@ static const struct route routes[] = {
     {METHOD_GET, "/api/version", SEES_MODELS, ollama_version_handle, API_SHAPE_OLLAMA},
     {METHOD_POST, "/api/embed", ACCESS_GENERATE, ollama_embed_handle, API_SHAPE_OLLAMA},
     {METHOD_POST, "/api/embeddings", ACCESS_GENERATE, ollama_embeddings_handle, API_SHAPE_OLLAMA},
-    {METHOD_POST, "/api/pull", ACCESS_MODELS, ollama_missing_handle, API_SHAPE_OLLAMA},
+    {METHOD_POST, "/api/pull", ACCESS_MODELS, ollama_pull_handle, API_SHAPE_OLLAMA},
     {METHOD_POST, "/completion", ACCESS_GENERATE, llama_completion_handle, API_SHAPE_OPENAI},
     {METHOD_POST, "/infill", ACCESS_GENERATE, llama_infill_handle, API_SHAPE_OPENAI},
     {METHOD_POST, "/apply-template", ACCESS_GENERATE, llama_template_handle, API_SHAPE_OPENAI},

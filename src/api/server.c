@@ -5,6 +5,7 @@
 #include "api/listen.h"
 #include "api/listener.h"
 #include "api/loop_watch.h"
+#include "api/ollama_pull.h"
 #include "api/preparer.h"
 #include "api/responses.h"
 #include "api/rpc.h"
@@ -263,6 +264,7 @@ static enum error_code server_init(struct api_server *server, const struct api_o
     server->more_metrics = options->metrics;
     server->live = options->live;
     server->bridge = options->bridge;
+    server->puller = options->puller;
     server->node_id = options->node_id;
     server->node_name = options->node_name;
     server->sessions = sessions_new();
@@ -372,6 +374,7 @@ void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void
     server->stopped_arg = arg;
     live_end_all(server);
     bridge_end_all(server);
+    ollama_pull_end_all(server);
     rpc_stop_all(server);
     batches_stop(server->batches);
     watch_again(server);

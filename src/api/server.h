@@ -61,6 +61,7 @@ struct api_options {
     bool shares_prefixes; /* what one token's prompts left in the caches serves all */
     bool serves_page;     /* the dashboard, at / */
     struct api_metrics_source metrics;
+    const char *puller;     /* pulls models as `PULLER pull NAME --json`; NULL: nothing does */
     const char *traces_url; /* where requests go as traces (traces.h); NULL: nowhere */
     bool requires_token;    /* on the loopback, too, and before there is one */
     uint32_t waiting_ms;    /* a stream with nothing to say gets a sign of life so often; 0: 5 s */

@@ -158,6 +158,7 @@ static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct erro
     up->flags.api_options.models = up_models_of(up->models);
     up->flags.api_options.live = daemon_live_feed(up->daemon);
     up->flags.api_options.tls.state_folder = up->folder;
+    up->flags.api_options.puller = "/proc/self/exe";
     up->flags.api_options.tls.node_name = daemon_own_name(up->daemon);
     up->flags.api_options.tls.source = daemon_api_source(up->daemon);
     up->flags.api_options.access = up_access_of(up->daemon);

@@ -16,11 +16,11 @@ function freePort() {
 }
 
 // {base, stop}
-async function startNode() {
+async function startNode({ env = {} } = {}) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'medley-node-'));
   fs.copyFileSync(model, path.join(folder, 'demo.gguf'));
   const node = run(['up', '--new', '--name', 'studio', '-t', '1', '--no-discovery', '--devices', devices, '--listen', `127.0.0.1:${await freePort()}`, '--api', '127.0.0.1:0'],
-    { ...process.env, MEDLEY_STATE_DIR: path.join(folder, 'state'), HOME: folder });
+    { ...process.env, MEDLEY_STATE_DIR: path.join(folder, 'state'), HOME: folder, ...env });
   const line = /http:\/\/127\.0\.0\.1:(\d+)/; // the API's
   const port = await new Promise((resolve, reject) => {
     for (const name of ['stdout', 'stderr'])

@@ -91,7 +91,7 @@ test('errors are texts', async () => {
     assert.equal(got, status);
     assert.match(json.error, text);
   }
-  await assert.rejects(echoed.pull({ model: 'x' }), /not supported/);
+  await assert.rejects(echoed.pull({ model: 'x' }), /pulls none/);
 });
 
 test('what a page of another origin, or no JSON, gets', async () => {
