@@ -38,6 +38,7 @@ extern const struct command command_forget;
 extern const struct command command_place;
 extern const struct command command_unload;
 extern const struct command command_service;
+extern const struct command command_doctor;
 extern const struct command command_drain;
 extern const struct command command_lend;
 extern const struct command command_token;

@@ -50,6 +50,7 @@ static const struct command *const commands[] = {
     &command_embed,
     &command_rerank,
     &command_devices,
+    &command_doctor,
     &command_top,
     &command_heat,
     &command_inspect,
