@@ -5,7 +5,8 @@
 test_build() { # NAME -> builds it
   case $1 in
     release) build_in release ;;
-    asan) build_in asan -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false ;;
+    asan) build_in asan -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false \
+      -Dc_args=-g1 ;; # lines and functions, which is what their reports show
   esac
 }
 
