@@ -320,7 +320,8 @@ static enum error_code session_load(struct session *session, const struct sessio
     }
     if (session->plan.stream.n_streamed)
         driver.weights_max = session->plan.stream.weights_max;
-    if (!flags->sim_file && !flags->devices) /* whoever names devices wants no other */
+    driver.weights_may_grow = !flags->driver.weights_max; /* which is its owner's word */
+    if (!flags->sim_file && !flags->devices)              /* whoever names devices wants no other */
         driver.fallback = gpu_find(session->gpu, "cpu");
     if (!code) {
         session_share_cells(session, flags, &driver);

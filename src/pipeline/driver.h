@@ -53,10 +53,12 @@ struct driver_options {
     enum flash_mode flash;
     bool no_repack;
     bool no_prefix_reuse;
-    uint64_t weights_max; /* bytes of a stage's weights in its device's memory; 0: all. The rest is
-                             streamed from the file (engine/stage.h) */
-    int precision;        /* enum ggml_type of the weights where that is smaller than the file's; 0:
-                             as stored (engine/stage.h) */
+    uint64_t weights_max;  /* bytes of a stage's weights in its device's memory; 0: all. The rest is
+                              streamed from the file (engine/stage.h) */
+    bool weights_may_grow; /* that limit, and those of stages, are for want of memory: once there is
+                              room, all weights go there */
+    int precision; /* enum ggml_type of the weights where that is smaller than the file's; 0:
+                      as stored (engine/stage.h) */
     int precision_allowed;    /* another type that is smaller still, for which the owner has given
                                  leave when memory is short or a device is hot; 0: none */
     struct rope_stretch rope; /* the model's; a device's process has to do it again */

@@ -7,7 +7,7 @@
 #define STALL_CALM 0.01
 
 static const uint64_t down_ns = 500 * MS_NS, up_ns = 2000 * MS_NS, calm_ns = 5000 * MS_NS,
-                      forgotten_ns = 30000 * MS_NS;
+                      forgotten_ns = 30000 * MS_NS, regrow_ns = 20000 * MS_NS;
 
 static const struct memory_terms steps[MEMORY_STEPS] = {
     {1, MEMORY_AS_PLACED, false, false, "micro-batches as long as configured", 0},
@@ -71,8 +71,14 @@ static void ladder_down(struct memory_ladder *ladder, const struct memory_sign *
         last--;
     while (next < last && !step_is_there(ladder, next))
         next++;
-    if (ladder->step < last && !waits && !sign->is_changing)
+    if (waits || sign->is_changing)
+        return;
+    if (ladder->is_grown && (ladder->step >= last || form_of(ladder, next) != MEMORY_AS_PLACED)) {
+        ladder->is_grown = false;
+        ladder->shrunk_ns = ladder->changed_ns = sign->now_ns;
+    } else if (ladder->step < last) {
         ladder_set(ladder, next, sign->now_ns);
+    }
 }
 
 /* A larger form is not tried where there is no room for it. */
@@ -84,13 +90,26 @@ static bool ladder_has_room(const struct memory_ladder *ladder, uint32_t next,
            sign->free_bytes >= sign->more_bytes + 2 * sign->low_bytes;
 }
 
+static void ladder_grow(struct memory_ladder *ladder, const struct memory_sign *sign)
+{
+    const bool rests = ladder->shrunk_ns && sign->now_ns - ladder->shrunk_ns < regrow_ns;
+    if (!ladder->can_grow || ladder->is_grown || rests || !sign->can_hold)
+        return;
+    ladder->is_grown = true;
+    ladder->changed_ns = sign->now_ns;
+}
+
 static void ladder_up(struct memory_ladder *ladder, const struct memory_sign *sign)
 {
     if (!ladder->calm_ns)
         ladder->calm_ns = sign->now_ns;
-    if (!ladder->step || sign->is_changing || sign->now_ns - ladder->calm_ns < calm_ns ||
+    if (sign->is_changing || sign->now_ns - ladder->calm_ns < calm_ns ||
         sign->now_ns - ladder->changed_ns < up_ns)
         return;
+    if (!ladder->step) {
+        ladder_grow(ladder, sign);
+        return;
+    }
     uint32_t next = ladder->step - 1;
     while (next && !step_is_there(ladder, next))
         next--;
@@ -122,12 +141,15 @@ struct memory_terms memory_ladder_terms(const struct memory_ladder *ladder)
     struct memory_terms terms = steps[ladder->step];
     terms.form = form_of(ladder, ladder->step);
     terms.step = ladder->step;
+    terms.is_grown = ladder->is_grown;
     return terms;
 }
 
 bool memory_ladder_can_shrink(const struct memory_ladder *ladder)
 {
     uint32_t form = form_of(ladder, ladder->step) + 1;
+    if (ladder->is_grown)
+        return true;
     while (form < MEMORY_FORMS && ladder->lacks[form])
         form++;
     return form < MEMORY_FORMS;

@@ -25,7 +25,12 @@
  * While stages change their form, nothing goes further down. Up: one step every two seconds, once
  * it has been calm for five, and to a larger form only where what it takes more is free beside the
  * mark; so after 23 s of calm all is as it was. Between short and calm is a band in which nothing
- * changes. Who was not looked at for 30 s and finds it calm begins at the top. */
+ * changes. Who was not looked at for 30 s and finds it calm begins at the top.
+ *
+ * Stages that were placed with streamed weights for want of memory alone (`can_grow`) take all of
+ * them into memory at the top, once it has been calm for five seconds and there is room; and give
+ * them up before any form below, or after the last step of pressure. The next time is 20 s later at
+ * the earliest. */
 #pragma once
 
 #include <stdbool.h>
@@ -53,11 +58,14 @@ struct memory_sign {
     uint64_t low_bytes;  /* less is short; twice as much is calm */
     bool is_changing;    /* the stages do not have the form of the last step yet */
     uint64_t more_bytes; /* that a larger form takes beyond this one; 0: not known */
+    bool can_hold;       /* each device has room for all weights, beside its mark */
 };
 
 struct memory_ladder { /* zeroed: at the top */
     uint32_t step;
     uint64_t changed_ns, calm_ns, looked_ns; /* 0: never, not calm, never */
+    bool can_grow, is_grown;                 /* see above */
+    uint64_t shrunk_ns;                      /* when it was grown last; 0: never */
     bool lacks[MEMORY_FORMS];                /* forms that the stages cannot take */
     bool lacks_caches;                       /* that nobody uses: none can be given back */
 };
@@ -69,6 +77,7 @@ struct memory_terms {
     bool gives_back;   /* caches that no request uses */
     const char *words; /* for the log: what is given up */
     uint32_t step;
+    bool is_grown; /* as placed, but that all weights are in memory */
 };
 
 struct memory_step { /* what is told of a ladder to who does not climb it */

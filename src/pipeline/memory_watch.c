@@ -79,6 +79,30 @@ void memory_watch_lacks(struct memory_watch *watch, enum memory_form form)
     pthread_mutex_unlock(&watch->lock);
 }
 
+void memory_watch_can_grow(struct memory_watch *watch, const struct device *device, uint64_t bytes)
+{
+    pthread_mutex_lock(&watch->lock);
+    for (uint32_t i = 0; i < watch->n_devices; i++)
+        watch->grow_bytes[i] += watch->devices[i] == device ? bytes : 0;
+    watch->ladder.can_grow = true;
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void memory_watch_grown(struct memory_watch *watch, bool is_grown)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->is_grown = is_grown;
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void memory_watch_cannot_grow(struct memory_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->ladder.is_grown = false;
+    watch->ladder.shrunk_ns = clock_now_ns();
+    pthread_mutex_unlock(&watch->lock);
+}
+
 void memory_watch_lacks_caches(struct memory_watch *watch)
 {
     pthread_mutex_lock(&watch->lock);
@@ -96,6 +120,21 @@ static uint64_t watch_more_bytes(const struct memory_watch *watch)
     return now && then > now ? then - now : 0;
 }
 
+static bool watch_can_hold(const struct memory_watch *watch)
+{
+    bool can_hold = watch->ladder.can_grow;
+    for (uint32_t i = 0; i < watch->n_devices && can_hold; i++)
+        can_hold = device_memory(watch->devices[i]).free_bytes >=
+                   watch->grow_bytes[i] + 2 * watch->low_bytes[i];
+    return can_hold;
+}
+
+static bool watch_is_changing(const struct memory_watch *watch)
+{
+    const struct memory_terms terms = memory_ladder_terms(&watch->ladder);
+    return watch->form != terms.form || watch->is_grown != terms.is_grown;
+}
+
 static void watch_look_locked(struct memory_watch *watch, uint64_t now_ns)
 {
     static const struct sysfs machine;
@@ -104,7 +143,8 @@ static void watch_look_locked(struct memory_watch *watch, uint64_t now_ns)
                                .in_parts = atomic_exchange(&watch->in_parts, false)};
     sign.has_stall = host_memory_stall(&machine, &sign.stall);
     watch_read_devices(watch, &sign);
-    sign.is_changing = watch->form != memory_ladder_terms(&watch->ladder).form;
+    sign.is_changing = watch_is_changing(watch);
+    sign.can_hold = watch_can_hold(watch);
     sign.more_bytes = watch_more_bytes(watch);
     watch->looked_ns = now_ns;
     const uint32_t before = watch->ladder.step;
@@ -134,8 +174,7 @@ struct memory_terms memory_watch_terms(struct memory_watch *watch)
 bool memory_watch_can_shrink(struct memory_watch *watch)
 {
     pthread_mutex_lock(&watch->lock);
-    const bool is_changing = watch->form != memory_ladder_terms(&watch->ladder).form;
-    const bool can_shrink = is_changing || memory_ladder_can_shrink(&watch->ladder);
+    const bool can_shrink = watch_is_changing(watch) || memory_ladder_can_shrink(&watch->ladder);
     pthread_mutex_unlock(&watch->lock);
     return can_shrink;
 }
@@ -144,7 +183,7 @@ void memory_watch_step(struct memory_watch *watch, struct memory_step *out)
 {
     pthread_mutex_lock(&watch->lock);
     const struct memory_terms terms = memory_ladder_terms(&watch->ladder);
-    *out = (struct memory_step){terms.step, terms.form, watch->form != terms.form};
+    *out = (struct memory_step){terms.step, terms.form, watch_is_changing(watch)};
     pthread_mutex_unlock(&watch->lock);
 }
 

@@ -23,8 +23,10 @@ struct memory_watch {
     const struct device *devices[MEMORY_WATCH_DEVICES];
     uint64_t low_bytes[MEMORY_WATCH_DEVICES];
     atomic_bool failed, in_parts;
-    enum memory_form form;             /* that the stages have */
-    uint64_t form_bytes[MEMORY_FORMS]; /* that they take in each; 0: not known */
+    enum memory_form form;                     /* that the stages have */
+    bool is_grown;                             /* all weights are in memory */
+    uint64_t grow_bytes[MEMORY_WATCH_DEVICES]; /* of each device, that this takes more */
+    uint64_t form_bytes[MEMORY_FORMS];         /* that they take in each; 0: not known */
 };
 
 /* When the stages are loaded: what is free now is what there should be. */
@@ -37,6 +39,11 @@ void memory_watch_deinit(struct memory_watch *watch);
  */
 void memory_watch_formed(struct memory_watch *watch, enum memory_form form, uint64_t bytes);
 void memory_watch_lacks(struct memory_watch *watch, enum memory_form form);
+/* As placed they stream for want of memory; with so much more of this device they need not. Before
+ * the first batch. And: now they do not, or do again. */
+void memory_watch_can_grow(struct memory_watch *watch, const struct device *device, uint64_t bytes);
+void memory_watch_grown(struct memory_watch *watch, bool is_grown);
+void memory_watch_cannot_grow(struct memory_watch *watch); /* not now: there was no memory for it */
 void memory_watch_lacks_caches(struct memory_watch *watch); /* none can be given back */
 
 void memory_watch_failed(struct memory_watch *watch);   /* a batch, for want of memory */

@@ -90,6 +90,35 @@ static uint64_t form_bytes(const struct pipeline_form *form)
     return sum;
 }
 
+/* What each device needs more to hold all weights; the input's and the output's may be on both the
+ * first and the last, which then ask for a little too much. */
+static void form_measure_growth(struct pipeline_form *form)
+{
+    const struct pipeline *pipeline = form->pipeline;
+    const uint64_t all = model_weight_bytes(form->model);
+    uint64_t layers[LIMIT_STAGES] = {0}, sum = 0;
+    uint32_t layer = 0;
+    for (uint32_t i = 0; i < pipeline->n_stages; i++) {
+        for (uint32_t k = 0; k < form->plan[i].n_layers; k++)
+            layers[i] += model_layer_cost(form->model, layer++).bytes;
+        sum += layers[i];
+    }
+    for (uint32_t i = 0; i < pipeline->n_stages; i++) {
+        const bool is_end = i == 0 || i + 1 == pipeline->n_stages;
+        const uint64_t whole = layers[i] + (is_end && all > sum ? all - sum : 0),
+                       now = stage_memory(pipeline->stages[i].stage).weights;
+        memory_watch_can_grow(form->watch, form->plan[i].device, whole > now ? whole - now : 0);
+    }
+}
+
+static bool form_may_grow(const struct pipeline_form *form)
+{
+    bool streams = form->options->weights_max > 0;
+    for (uint32_t i = 0; i < form->pipeline->n_stages; i++)
+        streams = streams || form->plan[i].weights_max;
+    return form->changes && form->options->weights_may_grow && streams;
+}
+
 void pipeline_form_opened(struct pipeline_form *form)
 {
     struct memory_watch *watch = form->watch;
@@ -111,6 +140,8 @@ void pipeline_form_opened(struct pipeline_form *form)
         memory_watch_lacks(watch, MEMORY_LOWER);
     if (!form->changes || !options->fallback || form_is_on(form, options->fallback))
         memory_watch_lacks(watch, MEMORY_ON_CPU);
+    if (form_may_grow(form))
+        form_measure_growth(form);
     if (form->changes)
         memory_watch_formed(watch, MEMORY_AS_PLACED, form_bytes(form));
 }
@@ -137,22 +168,25 @@ static int precision_due(const struct pipeline_form *form, enum memory_form next
 
 bool pipeline_form_is_due(struct pipeline_form *form)
 {
-    const enum memory_form next = memory_watch_terms(form->watch).form;
-    return form->changes && (form->is_unloaded || next != form->form ||
-                             precision_due(form, next) != form->precision);
+    const struct memory_terms terms = memory_watch_terms(form->watch);
+    return form->changes &&
+           (form->is_unloaded || terms.form != form->form || terms.is_grown != form->is_grown ||
+            precision_due(form, terms.form) != form->precision);
 }
 
 bool pipeline_form_may_try(const struct pipeline_form *form, uint64_t now_ns)
 {
+    const struct memory_terms terms = memory_watch_terms(form->watch);
     return !form->is_unloaded || now_ns - form->tried_ns >= form_again_ns ||
-           memory_watch_terms(form->watch).form != form->form;
+           terms.form != form->form || terms.is_grown != form->is_grown;
 }
 
 /* Each smaller form keeps what the ones before it give up, but that converted weights are not
  * streamed; the CPU has its own memory. */
-static void form_fill(struct pipeline_form *form, enum memory_form next,
+static void form_fill(struct pipeline_form *form, const struct memory_terms *terms,
                       struct driver_options *options)
 {
+    const enum memory_form next = terms->form;
     const struct memory_ladder *ladder = &form->watch->ladder;
     *options = *form->options;
     memcpy(form->plans, form->plan, form->pipeline->n_stages * sizeof *form->plan);
@@ -162,7 +196,10 @@ static void form_fill(struct pipeline_form *form, enum memory_form next,
         options->kv_type = KV_Q8_0;
     options->precision = precision_due(form, next);
     const bool is_lower = options->precision != form->options->precision;
+    options->weights_max = terms->is_grown ? 0 : options->weights_max;
     for (uint32_t i = 0; i < form->pipeline->n_stages; i++) {
+        if (terms->is_grown)
+            form->plans[i].weights_max = 0;
         if (next == MEMORY_STREAMED && !is_lower && form->plan[i].device)
             form->plans[i].weights_max = form->streamed_max[i];
         if (next == MEMORY_ON_CPU && form->plan[i].device)
@@ -175,11 +212,12 @@ static bool keeps_weights(enum memory_form form)
     return form <= MEMORY_SMALLER_CACHES;
 }
 
-static void form_pin(struct pipeline_form *form, enum memory_form next, int precision)
+static void form_pin(struct pipeline_form *form, const struct memory_terms *terms, int precision)
 {
     uint32_t layer = 0;
-    const bool pins = keeps_weights(next) && keeps_weights(form->form) &&
-                      precision == form->precision && !form->is_unloaded;
+    const bool pins = keeps_weights(terms->form) && keeps_weights(form->form) &&
+                      terms->is_grown == form->is_grown && precision == form->precision &&
+                      !form->is_unloaded;
     for (uint32_t i = 0; i < form->pipeline->n_stages; i++) {
         const uint32_t n = form->plan[i].n_layers;
         const struct stage *stage = pins ? form->pipeline->stages[i].stage : NULL;
@@ -207,7 +245,10 @@ static void form_failed(struct pipeline_form *form, const struct error *err)
         memory_watch_lacks(form->watch, form->form);
     }
     memory_watch_formed(form->watch, form->form, 0);
-    memory_watch_failed(form->watch);
+    if (form->is_grown)
+        memory_watch_cannot_grow(form->watch);
+    else
+        memory_watch_failed(form->watch);
     log_line(LOG_WARN, "memory", "the stages could not be opened anew: %s", err->text);
 }
 
@@ -224,17 +265,28 @@ static void form_say_precision(const struct pipeline_form *form, int before)
                  atomic_load(&form->n_hot) ? "a device is hot" : "memory is short");
 }
 
+static void form_say_growth(const struct pipeline_form *form, bool is_grown)
+{
+    if (is_grown != form->is_grown)
+        log_line(LOG_WARN, "memory", "%s",
+                 is_grown ? "free: all weights go to memory, none come from the disk any more"
+                          : "short: weights come from the disk again");
+}
+
 bool pipeline_form_change(struct pipeline_form *form, struct error *err)
 {
-    const enum memory_form next = memory_watch_terms(form->watch).form;
+    const struct memory_terms terms = memory_watch_terms(form->watch);
     struct pipeline *pipeline = form->pipeline;
     struct driver_options options;
     assert(form->changes);
-    form_fill(form, next, &options);
-    form_pin(form, next, options.precision);
+    form_fill(form, &terms, &options);
+    form_pin(form, &terms, options.precision);
     const int before = form->precision;
     pipeline_unload(pipeline);
-    form->form = next;
+    form_say_growth(form, terms.is_grown);
+    form->form = terms.form;
+    form->is_grown = terms.is_grown;
+    memory_watch_grown(form->watch, terms.is_grown);
     form->precision = options.precision;
     form->tried_ns = clock_now_ns();
     const enum error_code code = pipeline_load(pipeline, form->model, form->plans, &options, err);
@@ -247,8 +299,9 @@ bool pipeline_form_change(struct pipeline_form *form, struct error *err)
     for (uint32_t i = 0; i < pipeline->n_stages; i++)
         memset(pipeline->stages[i].poisoned, 0, sizeof pipeline->stages[i].poisoned);
     /* what the form takes is told of the weights that belong to it */
-    const bool is_plain = (next == MEMORY_LOWER) == (form->precision != form->options->precision);
-    memory_watch_formed(form->watch, next, is_plain ? form_bytes(form) : 0);
+    const bool is_plain = !terms.is_grown && (terms.form == MEMORY_LOWER) ==
+                                                 (form->precision != form->options->precision);
+    memory_watch_formed(form->watch, terms.form, is_plain ? form_bytes(form) : 0);
     form_say_precision(form, before);
     return true;
 }

@@ -1,7 +1,8 @@
 /* The forms that the stages of a pipeline on devices of this process take when memory is short
  * (memory_ladder.h), and when it is there again: KV caches of smaller types, half of the weights
  * streamed, weights of a smaller type where the owner allows it, on the CPU. Weights of that type
- * also while a device is hot. A driver's (driver_form.h) and a runner's (runner.h).
+ * also while a device is hot. And the one larger than as placed: all weights in memory, where
+ * stages stream for want of it alone. A driver's (driver_form.h) and a runner's (runner.h).
  *
  * A change: the stages are closed and opened anew, with the weights that both forms use still on
  * their devices. Their caches are empty then. Where even that finds no memory the ladder goes on,
@@ -26,6 +27,7 @@ struct pipeline_form {
     bool changes;                         /* it can, to some form */
     uint64_t *streamed_max;   /* of each stage: bytes of weights in memory, where it streams */
     enum memory_form form;    /* of the stages */
+    bool is_grown;            /* nothing is streamed, though it was placed so */
     int precision;            /* of their weights */
     bool can_lower;           /* there is a smaller one that is allowed, and could be had */
     atomic_uint n_hot;        /* devices of theirs that ask for it */

@@ -60,6 +60,21 @@ struct placement replan_find(const struct placement_problem *problem,
 
 /* ---- is it valid ----------------------------------------------------------------------------- */
 
+/* More weights than the demand lets a stage have in memory: part of them comes from a disk, and
+ * need not if there is a layout within the limit. */
+static bool replan_streams(const struct replan_context *context, char *why)
+{
+    const struct placement_problem *problem = context->input->problem;
+    for (uint32_t i = 0; i < context->current.n_stages && problem->demand.weights_max; i++) {
+        const struct placement_stage *stage = &context->current.stages[i];
+        if (placement_shared_bytes(problem, stage, stage) <= problem->demand.weights_max)
+            continue;
+        snprintf(why, ERROR_TEXT_MAX, "its weights fit into memory within their limit");
+        return true;
+    }
+    return false;
+}
+
 static bool must_move(const struct replan_context *context, char *why)
 {
     const struct replan_layout *layout = context->input->current;
@@ -76,7 +91,7 @@ static bool must_move(const struct replan_context *context, char *why)
         }
     }
     if (placement_check(context->input->problem, &context->current, &err) == ERROR_NONE)
-        return false;
+        return replan_streams(context, why);
     snprintf(why, ERROR_TEXT_MAX, "%s", err.text);
     return true;
 }

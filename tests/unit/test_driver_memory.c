@@ -1,5 +1,6 @@
 /* The driver where memory is short: batches go in parts, wait, or start over; no reply ends for it
  * and none changes. On the toy machine (fake_pipeline.h). */
+#include "base/clock.h"
 #include "base/random.h"
 #include "driver_world.h"
 #include "pipeline/driver_state.h"
@@ -241,6 +242,51 @@ static void test_a_chosen_cache_is_left(void **state)
     is_chosen = false;
 }
 
+static void serve_until_grown(struct world *world, bool is_grown, uint64_t seed, uint32_t limit_s)
+{
+    for (uint32_t s = 0; world->driver->form.is_grown != is_grown && s < limit_s; s++) {
+        submit_all(world, seed + s);
+        check_all();
+        usleep(1000 * 1000);
+    }
+    assert_true(world->driver->form.is_grown == is_grown);
+}
+
+/* Stages that were placed with streamed weights for want of memory have all of them in memory once
+ * there is room, and give them up first; those of which the owner said so never have. */
+static void test_what_was_short_at_first_grows(void **state)
+{
+    (void)state;
+    struct world world;
+    for (int may = 0; may < 2; may++) {
+        world_open(&world, 1, 1,
+                   &(struct driver_options){.n_slots = CLIENTS,
+                                            .context = CONTEXT,
+                                            .batch_rows = 64,
+                                            .weights_max = 4000,
+                                            .weights_may_grow = may});
+        const uint64_t begun_ns = clock_now_ns();
+        uint32_t n_grown = 0;
+        fake_set_room(12000); /* not for all: it is tried, and taken back */
+        while (clock_now_ns() - begun_ns < UINT64_C(7000000000)) {
+            submit_all(&world, 4300);
+            check_all();
+            n_grown += world.driver->form.is_grown;
+            usleep(100 * 1000);
+        }
+        assert_int_equal(n_grown, 0);
+        assert_true((world.driver->memory.ladder.shrunk_ns > 0) == may);
+        fake_set_room(UINT32_MAX);
+        if (may)
+            serve_until_grown(&world, true, 4200, 25);
+        if (may)
+            print_message("# all weights in memory %.0f s after the last attempt\n",
+                          (double)(clock_now_ns() - world.driver->memory.ladder.shrunk_ns) / 1e9);
+        assert_int_equal(form_now(&world), MEMORY_AS_PLACED);
+        world_close(&world);
+    }
+}
+
 /* A hot device's wish is answered where that is allowed, and taken back with it; every reply is
  * whole and right. */
 static void test_lower_precision_while_a_device_is_hot(void **state)
@@ -366,6 +412,7 @@ int main(void)
         cmocka_unit_test(test_no_pool_gives_nothing_back),
         cmocka_unit_test(test_each_form_is_taken_when_memory_asks_for_it),
         cmocka_unit_test(test_a_chosen_cache_is_left),
+        cmocka_unit_test(test_what_was_short_at_first_grows),
         cmocka_unit_test(test_lower_precision_while_a_device_is_hot),
         cmocka_unit_test(test_hot_and_short),
         cmocka_unit_test(test_back_up_when_memory_is_there_again),

@@ -154,6 +154,38 @@ static void test_forms_change_one_at_a_time(void **state)
     assert_true(memory_ladder_look(&ladder, &sign));
 }
 
+/* All weights go to memory at the top, after five seconds of calm; pressure takes them last. */
+static void test_what_was_short_at_first_grows_and_shrinks(void **state)
+{
+    (void)state;
+    struct memory_ladder ladder = {.can_grow = true, .lacks_caches = true};
+    uint64_t grown_ms = 0, shrunk_ms = 0, again_ms = 0;
+    for (uint64_t ms = 250; ms < 60000; ms += 250) {
+        struct memory_sign sign = calm_at(ms);
+        sign.can_hold = ms >= 2000;
+        sign.stall = ms >= 20000 && ms < 23000 ? 0.5 : 0;
+        memory_ladder_look(&ladder, &sign);
+        const bool is_grown = memory_ladder_terms(&ladder).is_grown;
+        if (is_grown && !grown_ms)
+            grown_ms = ms;
+        if (!is_grown && grown_ms && !shrunk_ms)
+            shrunk_ms = ms;
+        if (is_grown && shrunk_ms && !again_ms)
+            again_ms = ms;
+        assert_true(is_grown || memory_ladder_terms(&ladder).form == MEMORY_AS_PLACED);
+    }
+    assert_int_equal(grown_ms, 5250);
+    assert_int_equal(shrunk_ms, 21500); /* at 20000, 20500 and 21000 it went down to step 3 */
+    assert_true(again_ms >= shrunk_ms + 20000 && again_ms <= shrunk_ms + 21000);
+    ladder = (struct memory_ladder){.can_grow = true, .is_grown = true};
+    struct memory_sign sign = calm_at(1);
+    sign.failed = true;
+    while (memory_ladder_terms(&ladder).form == MEMORY_AS_PLACED && ladder.is_grown)
+        memory_ladder_look(&ladder, &sign);
+    assert_false(ladder.is_grown);
+    assert_int_equal(memory_ladder_terms(&ladder).form, MEMORY_AS_PLACED); /* first of all */
+}
+
 /* ---- streams while others take memory ---- */
 
 struct stream {
@@ -415,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_who_was_not_looked_at_begins_at_the_top),
         cmocka_unit_test(test_what_is_lacking_is_passed_over),
         cmocka_unit_test(test_forms_change_one_at_a_time),
+        cmocka_unit_test(test_what_was_short_at_first_grows_and_shrinks),
         cmocka_unit_test(test_no_token_is_lost_whatever_others_take),
         cmocka_unit_test(test_texts_are_not_cut),
     };

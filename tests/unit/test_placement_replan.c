@@ -277,6 +277,28 @@ static void near_wins_over_far(void **unused)
     assert_true(decision.plan.target.n_stages == 1 && decision.plan.target.stages[0].device == 2);
 }
 
+/* A stage beyond its own limit of weights streams: it is left where there is a layout within the
+ * limit, and only there. */
+static void what_streams_within_a_limit_is_left(void **unused)
+{
+    make_plain();
+    const struct placement now = {1, {{1, 0, 4}}};
+    replan_world_set_layout(&now);
+    world.problem.demand.weights_max = 250 * (uint64_t)MB;
+    world.devices[0].excluded = world.devices[2].excluded = true;
+    replan_world_step(5);
+    assert_int_equal(decision.verdict, REPLAN_NOWHERE);
+    world.devices[2].excluded = false;
+    replan_world_step(6);
+    assert_int_equal(decision.verdict, REPLAN_MUST);
+    assert_int_equal(decision.plan.target.n_stages, 2);
+    assert_int_equal(decision.plan.target.stages[0].n_layers, 2);
+    assert_non_null(strstr(decision.why, "within their limit"));
+    replan_world_set_layout(&decision.plan.target);
+    replan_world_step(7);
+    assert_int_equal(decision.verdict, REPLAN_STAY);
+}
+
 /* ---- what comes in is wrong, or memory runs out --------------------------------------------- */
 
 static void wrong_input_is_refused(void **unused)
@@ -355,6 +377,7 @@ int main(void)
         cmocka_unit_test(a_hot_device_hands_over),
         cmocka_unit_test(alike_devices_stay_where_they_are),
         cmocka_unit_test(near_wins_over_far),
+        cmocka_unit_test(what_streams_within_a_limit_is_left),
         cmocka_unit_test(wrong_input_is_refused),
         cmocka_unit_test(memory_that_runs_out),
     };
