@@ -1,6 +1,8 @@
 """A model's file, cut into several as gguf-split does: each is a GGUF file by itself, with some of the tensors; the
-first has the model's keys."""
+first has the model's keys. By hand: `split_gguf.py FILE COUNT STEM` writes STEM-00001-of-0000N.gguf."""
+import pathlib
 import struct
+import sys
 
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 TEXT, ARRAY = 8, 9
@@ -82,3 +84,13 @@ def split(data, count, first_is_empty=False):
         one_part(version, keys if i == 0 else b"", n_keys if i == 0 else 0, i, count, n_tensors, group)
         for i, group in enumerate(groups)
     ]
+
+
+def main():
+    path, count, stem = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    for i, part in enumerate(split(path.read_bytes(), count), 1):
+        pathlib.Path(f"{stem}-{i:05}-of-{count:05}.gguf").write_bytes(part)
+
+
+if __name__ == "__main__":
+    main()
