@@ -8,6 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What of a model of Ollama's does not come along. */
+static void model_given_say_left(const struct hub_list *list, uint32_t model)
+{
+    struct buffer text = {0};
+    hub_left_out_text(&list->files.files[list->models[model].files[0]], &text);
+    if (text.data && !text.failed)
+        fprintf(stderr, "%s\n", text.data);
+    buffer_deinit(&text);
+}
+
 enum error_code model_given_pull(const struct hub_name *name, const struct hub_settings *settings,
                                  bool json, char out[PATH_MAX], struct hub_got *got,
                                  struct error *err)
@@ -22,6 +32,8 @@ enum error_code model_given_pull(const struct hub_name *name, const struct hub_s
         code = pull_choose(&list, &model, &why, err);
     if (!code && why.data)
         fprintf(stderr, "chosen: %s\n", why.data);
+    if (!code)
+        model_given_say_left(&list, model);
     if (!code)
         code = hub_pull(&list, model, &watch, out, got, err);
     pull_bar_end(&bar);

@@ -83,7 +83,7 @@ enum error_code hub_tree_read(const char *bytes, size_t size, struct hub_files *
 }
 
 /* Layers that change what a model answers, and that Medley cannot apply. What is in none of these
- * rows is text for people, or a default of Ollama's own (template, system, params, license). */
+ * rows is in the next table, or text for people (license). */
 static const struct {
     const char *kind, *why;
 } hub_layers_refused[] = {
@@ -93,6 +93,17 @@ static const struct {
     {"tensor", "its weights lie in a layer for each tensor, a format of Ollama's own; pull a tag "
                "with a GGUF file"},
     {"embed", "it has a layer of embeddings, which Ollama itself no longer reads"},
+};
+
+/* Layers that are defaults of Ollama's own, or of pictures. Bit i of hub_file.left_out is row i. */
+static const struct {
+    const char *kind, *what;
+} hub_layers_left[] = {
+    {"template", "its template (the file's own is used)"},
+    {"system", "its system prompt (give it with the messages)"},
+    {"params", "its parameters (give temperature, stop texts and context as options)"},
+    {"messages", "its first messages (give them with yours)"},
+    {"projector", "its projector (text alone is read, no pictures)"},
 };
 
 static const char *hub_layer_kind(yyjson_val *layer)
@@ -112,6 +123,30 @@ static const char *hub_layer_refused(yyjson_val *layer)
     return NULL;
 }
 
+static uint32_t hub_layer_left(yyjson_val *layer)
+{
+    const char *kind = hub_layer_kind(layer);
+    for (uint32_t i = 0; i < sizeof hub_layers_left / sizeof *hub_layers_left; i++) {
+        if (strcmp(kind, hub_layers_left[i].kind) == 0)
+            return 1u << i;
+    }
+    return 0;
+}
+
+void hub_left_out_text(const struct hub_file *file, struct buffer *out)
+{
+    const char *before = "not used of Ollama's layers: ";
+    for (uint32_t i = 0; i < sizeof hub_layers_left / sizeof *hub_layers_left; i++) {
+        if (!(file->left_out & 1u << i))
+            continue;
+        buffer_text(out, before);
+        buffer_text(out, hub_layers_left[i].what);
+        before = ", ";
+    }
+    if (file->left_out)
+        buffer_append(out, "", 1);
+}
+
 static bool hub_take_layer(yyjson_val *layer, struct hub_file *out)
 {
     yyjson_val *size = yyjson_obj_get(layer, "size");
@@ -128,15 +163,17 @@ static enum error_code hub_take_layers(yyjson_val *layers, struct hub_file *out,
 {
     yyjson_val *layer;
     size_t i, max;
-    uint32_t n = 0;
+    uint32_t n = 0, left_out = 0;
     const char *refused = NULL;
     if (!yyjson_is_arr(layers))
         return error_set(err, ERROR_INVALID, "the registry's manifest makes no sense");
     yyjson_arr_foreach(layers, i, max, layer)
     {
         n += hub_take_layer(layer, out);
+        left_out |= hub_layer_left(layer);
         refused = refused ? refused : hub_layer_refused(layer);
     }
+    out->left_out = left_out;
     if (refused)
         return error_set(err, ERROR_UNSUPPORTED, "%s", refused);
     if (n > 1)

@@ -20,6 +20,7 @@ struct hub_file {
     char path[HUB_TEXT];      /* hf: in the repository; else the file's name */
     uint64_t size;            /* bytes; 0: the server says */
     char sha256[PULL_SHA256]; /* "": the hub says none */
+    uint32_t left_out;        /* layers of Ollama's that are not used; hub_left_out_text() */
 };
 struct hub_files {
     struct hub_file *files;
@@ -33,6 +34,9 @@ enum error_code hub_tree_read(const char *bytes, size_t size, struct hub_files *
  * that would have to be applied to it: an adapter. */
 enum error_code hub_manifest_read(const char *bytes, size_t size, struct hub_file *out,
                                   struct error *err);
+/* Which layers stay where they are, and what to do about each, as one sentence; nothing where there
+ * is none. */
+void hub_left_out_text(const struct hub_file *file, struct buffer *out);
 void hub_files_deinit(struct hub_files *files);
 
 /* 64 hexadecimal letters. */

@@ -133,6 +133,10 @@ def put_manifest(hub, handler, model, tag):
               {"mediaType": "application/vnd.ollama.image.params", "digest": "sha256:" + "2" * 64, "size": 20}]
     if tag == "tuned":
         layers.append({"mediaType": "application/vnd.ollama.image.adapter", "digest": "sha256:" + "3" * 64, "size": 20})
+    if tag == "pictures":
+        kinds = ("projector", "template", "system", "license")
+        layers += [{"mediaType": f"application/vnd.ollama.image.{kind}", "digest": "sha256:" + "5" * 64, "size": 20}
+                   for kind in kinds]
     if tag == "tensors":
         layers = [{"mediaType": "application/vnd.ollama.image.tensor", "digest": "sha256:" + "4" * 64, "size": 20}] * 9
     if tag == "parts":

@@ -71,7 +71,7 @@ def names_and_layout():
         q4, q8 = gguf(1, 300_000), gguf(2, 500_000)
         hub.files["org/repo"] = {"Tiny-Q4_K_M.gguf": q4, "deep/Tiny-Q8_0.gguf": q8, "mmproj-F16.gguf": gguf(3, 4000)}
         hub.models["library/tiny"] = {"latest": q4, "1b": q8}
-        hub.models["ann/tiny"] = {"x": q8, "tuned": q8, "tensors": q8, "parts": q8}
+        hub.models["ann/tiny"] = {"x": q8, "tuned": q8, "tensors": q8, "parts": q8, "pictures": q8}
         hub.plain["/a/b/Plain.gguf"] = q4
         assert world.pull("hf:org/repo:q4_k_m").read_bytes() == q4
         assert world.pull("hf:org/repo:Q8_0").read_bytes() == q8
@@ -91,6 +91,12 @@ def names_and_layout():
         world.refuse("an adapter (LoRA) layer", "ollama:ann/tiny:tuned")
         world.refuse("a layer for each tensor", "ollama:ann/tiny:tensors")
         world.refuse("lie in 3 layers", "ollama:ann/tiny:parts")
+        said = world.run("pull", "ollama:ann/tiny:pictures")
+        assert said.returncode == 0, said.stderr
+        for word in ("its template (", "its system prompt (", "its parameters (", "its projector ("):
+            assert said.stderr.count(word) == 1, said.stderr
+        assert "license" not in said.stderr and "adapter" not in said.stderr, said.stderr
+        assert "Ollama" not in world.run("pull", "hf:org/repo:Q8_0").stderr
         world.refuse("is a path", "here.gguf")
         for name in ("hf:org", "hf:../x", "hf:org/../x", "hf:org/repo/../../x.gguf", "ollama:", "ollama:a/../b",
                      "https://user:secret@host/x.gguf", "https://host", "hf:org/repo:"):
