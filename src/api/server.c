@@ -20,6 +20,11 @@
 #include <libwebsockets.h>
 
 #include <assert.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -156,6 +161,41 @@ void server_end_record(struct api_server *server, struct request_record *record,
         traces_record(server->traces, record);
 }
 
+/* libwebsockets looks for its plugin for libuv in the folder that it was built for and in
+ * LD_LIBRARY_PATH. A bundle has both in PREFIX/lib/medley: true if `folder` is that. */
+static bool server_bundle_folder(char folder[static PATH_MAX])
+{
+    static const char end[] = "/lib/medley";
+    Dl_info info;
+    if (!dladdr((void *)(uintptr_t)lws_create_context, &info) || !info.dli_fname)
+        return false;
+    snprintf(folder, PATH_MAX, "%s", info.dli_fname);
+    char *slash = strrchr(folder, '/');
+    if (!slash)
+        return false;
+    *slash = 0;
+    const size_t size = strlen(folder);
+    return size >= sizeof end - 1 && strcmp(folder + size - (sizeof end - 1), end) == 0;
+}
+
+static struct lws_context *server_create_context(const struct lws_context_creation_info *info)
+{
+    static const char name[] = "LD_LIBRARY_PATH";
+    char folder[PATH_MAX];
+    if (!server_bundle_folder(folder))
+        return lws_create_context(info);
+    const char *was = getenv(name);
+    char *kept = was ? strdup(was) : NULL;
+    setenv(name, folder, 1);
+    struct lws_context *context = lws_create_context(info);
+    if (kept)
+        setenv(name, kept, 1);
+    else
+        unsetenv(name); /* it is for no process that this one starts */
+    free(kept);
+    return context;
+}
+
 /* Takes `fd`, which listens. */
 static enum error_code open_context(struct api_server *server, void *uv_loop, int fd,
                                     struct error *err)
@@ -180,10 +220,12 @@ static enum error_code open_context(struct api_server *server, void *uv_loop, in
     };
     server_tls_describe(server->tls, &info);
     lws_set_log_level(LLL_ERR | LLL_WARN, lws_line);
-    server->lws = lws_create_context(&info);
+    server->lws = server_create_context(&info);
     if (!server->lws) {
         close(fd);
-        return error_set(err, ERROR_NO_MEMORY, "libwebsockets cannot begin: not enough memory");
+        return error_set(err, ERROR_NO_MEMORY,
+                         "libwebsockets cannot begin: not enough memory, or its "
+                         "plugin libwebsockets-evlib_uv.so is not installed");
     }
     server_tls_begin(server->tls, server->lws);
     return listener_open(server, fd, err);

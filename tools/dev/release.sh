@@ -66,6 +66,13 @@ release_tells() { # DIR
     medley run "$demo" -p "Tell me a story about a fox." -n 40 --temp 0 --devices cpu'
 }
 
+# A node answers through its API, and ends when it is told to.
+release_serves() { # DIR
+  in_bare_root "$1" --ro-bind "$repo/tests/release" /srv sh -c '
+    sh /mnt/install.sh >/tmp/said 2>&1
+    timeout 90 bash /srv/served.sh medley /usr/local/lib/medley/*/share/medley/demo.gguf'
+}
+
 release_check() {
   local suite dir text first= status=0
   for suite in trixie testing sid; do
@@ -77,8 +84,13 @@ release_check() {
       continue
     fi
     [ -n "$first" ] || first=$text
+    if ! release_serves "$dir" >"$release_files/said" 2>&1; then
+      say "Debian $suite: its API does not answer"
+      cat "$release_files/said" >&2
+      status=1
+    fi
     if [ -n "$text" ] && [ "$text" = "$first" ]; then
-      say "Debian $suite: installed, and it tells what the first told"
+      say "Debian $suite: installed, serves, and it tells what the first told"
     else
       say "Debian $suite: it tells another text: $text"
       status=1

@@ -93,6 +93,8 @@ def put_libraries(stage):
     for plugin in sorted(plugins.glob("libggml-*.so")):
         copy(plugin, to / plugin.name)
         origins[to / plugin.name] = plugin
+    event_library = next(pathlib.Path("/usr/lib").glob("*-linux-gnu/libwebsockets-evlib_uv.so"))
+    origins[stage / "lib/medley" / event_library.name] = event_library
     for path in [stage / "bin/medley", stage / "lib/libmedley.so", *origins]:
         for name, file in needed(origins.get(path, path)).items():
             origins.setdefault(stage / "lib/medley" / name, pathlib.Path(file))
