@@ -129,8 +129,12 @@ verb_fuzz() {
 # ./dev chaos [MODE] [OPTION...]: tests/chaos/chaos.py on the release build, or with
 # CHAOS_BUILD=asan on that one.
 # ./dev chaos memory [TRACES [FIRST-SEED [AT-ONCE]]]
+# The second model's heads fit smaller caches.
 chaos_memory() {
-  inside "$1/tests/chaos/memory-traces" models/demo.gguf "${3:-1}" "${2:-1000}" "${4:-16}"
+  local n=${2:-1000}
+  inside "$1/tests/chaos/memory-traces" models/demo.gguf "${3:-1}" "$n" "${4:-16}" || return 1
+  inside "$1/tests/chaos/memory-traces" tests/golden/models/llama-headdim.gguf "${3:-1}" \
+    $(((n + 3) / 4)) "${4:-16}"
 }
 
 verb_chaos() {
