@@ -48,7 +48,7 @@ static bool form_read_parameter(struct text head, const char *name, char *out, s
     char key[32];
     const int key_size = snprintf(key, sizeof key, "; %s=\"", name);
     const char *end = head.data + head.size;
-    const char *at = memmem(head.data, head.size, key, (size_t)key_size);
+    const char *at = head.size ? memmem(head.data, head.size, key, (size_t)key_size) : NULL;
     size_t used = 0;
     for (at = at ? at + key_size : end; at < end && *at != '"'; at++) {
         if (*at == '\\' && at + 1 < end)
