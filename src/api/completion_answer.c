@@ -36,9 +36,12 @@ static struct response_usage usage_of(const struct completion *completion)
 void completion_answer_out_of_memory(struct completion *completion)
 {
     struct api_error err;
+    const struct api_limits *limits = &completion->work.server->limits;
     if (completion->work.job.limit.stop == WORK_TOO_LARGE)
-        API_LIMIT_ERROR(&err, 413, &completion->work.server->limits, request_memory,
-                        "the answer takes too much memory");
+        API_LIMIT_ERROR(&err, 413, limits, request_memory, "the answer takes too much memory");
+    else if (completion->work.job.limit.stop == WORK_NO_ROOM)
+        API_LIMIT_ERROR(&err, 503, limits, memory,
+                        "other requests take the memory that the answer needs");
     else
         api_error_set(&err, 503, "server_error", "no_memory", "not enough memory for the answer");
     completion_fail(completion, &err);
@@ -129,14 +132,14 @@ static void send_chunk(struct completion_choice *choice, struct text text, bool 
 /* What a request keeps of its answer is counted to it. */
 static void keep_text_of(struct completion_choice *choice, const struct buffer *text)
 {
-    work_limit_join(&choice->completion->work.job.limit);
+    work_limit_enter_untimed(&choice->completion->work.job.limit);
     buffer_append(&choice->whole, text->data, text->size);
     work_limit_leave();
 }
 
 static void keep_event_of(struct completion_choice *choice, const struct reply_event *event)
 {
-    work_limit_join(&choice->completion->work.job.limit);
+    work_limit_enter_untimed(&choice->completion->work.job.limit);
     if (event->part == REPLY_CONTENT)
         buffer_append(&choice->whole, event->text, event->size);
     else
@@ -183,7 +186,7 @@ static bool keep_token(struct completion_choice *choice, const struct token_reco
                        const struct token_logprob *tops)
 {
     bool stopped = false;
-    work_limit_join(&choice->completion->work.job.limit);
+    work_limit_enter_untimed(&choice->completion->work.job.limit);
     if (token->of_prompt)
         choice_push_prompt(&choice->text, token, tops);
     else

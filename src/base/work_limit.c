@@ -44,6 +44,12 @@ void work_limit_enter(struct work_limit *limit)
     work_limit_join(limit);
 }
 
+void work_limit_enter_untimed(struct work_limit *limit)
+{
+    limit->cpu_end_ns = UINT64_MAX;
+    work_limit_join(limit);
+}
+
 void work_limit_leave(void)
 {
     current = NULL;

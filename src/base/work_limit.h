@@ -51,6 +51,9 @@ void work_limit_leave(void);
 /* For a thread that works for another, which waits meanwhile: the other's limit, or NULL. */
 struct work_limit *work_limit_current(void);
 void work_limit_join(struct work_limit *limit); /* enters without a new measure of time */
+/* For a moment between two measured stays, on whatever thread: what is allocated counts, time does
+ * not, since the end of the last stay is a time of its own thread's clock. */
+void work_limit_enter_untimed(struct work_limit *limit);
 
 /* False: end what you do with an error; `stop` has the reason. True outside of any limit. */
 bool work_limit_goes_on(void);

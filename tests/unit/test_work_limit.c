@@ -107,6 +107,22 @@ static void test_given_up_and_late(void **state)
     assert_int_equal(late.stop, WORK_TOO_LONG);
 }
 
+/* A stay that is not measured, later or on another thread, is not late by the last one's clock. */
+static void test_untimed(void **state)
+{
+    struct memory_total total = {.limit = 64 * MIB};
+    struct work_limit limit = {.total = &total, .bytes_max = MIB, .cpu_ns_max = 1};
+    (void)state;
+    work_limit_enter(&limit);
+    work_limit_leave();
+    work_limit_enter_untimed(&limit);
+    for (int i = 0; i < 1000; i++)
+        assert_true(work_limit_goes_on());
+    assert_null(mem_new(2 * MIB));
+    work_limit_leave();
+    assert_int_equal(limit.stop, WORK_TOO_LARGE);
+}
+
 /* A parsed document is many times its text, and counted as what it is. */
 static void test_parsed_json_is_counted(void **state)
 {
@@ -155,11 +171,9 @@ static void test_changing_hands(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_is_charged),
-        cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_given_up_and_late),
-        cmocka_unit_test(test_parsed_json_is_counted),
+        cmocka_unit_test(test_memory_is_charged), cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_no_room),           cmocka_unit_test(test_given_up_and_late),
+        cmocka_unit_test(test_untimed),           cmocka_unit_test(test_parsed_json_is_counted),
         cmocka_unit_test(test_changing_hands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
