@@ -3,6 +3,7 @@
 
 #include "api/dialect.h"
 #include "api/exchange.h"
+#include "api/forced_call.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
@@ -168,6 +169,9 @@ void completion_reply_event(void *self, const struct reply_event *event)
     const uint32_t most = completion->request.one_call ? 1 : LIMIT_TOOLS;
     choice->enough |= event->part == REPLY_CALL && event->call >= most;
     if (choice->enough || !completion->work.exchange)
+        return;
+    /* a call that was cut off before its name is no text that the model says */
+    if (event->part == REPLY_CONTENT && forced_call_is_wanted(&completion->request))
         return;
     if (event->part == REPLY_CALL) {
         name_call(choice, event);

@@ -95,6 +95,15 @@ test('max_tokens cuts a call off, and says so', async () => {
   assert.equal(message.tool_calls[0].function.name, 'read');
 });
 
+test('cut off before its name it is no call, and no text either', async () => {
+  const ask = { model, ...required, max_tokens: 1 };
+  const { choices: [{ message, finish_reason }] } = await server.client.chat.completions.create(ask);
+  assert.equal(finish_reason, 'length');
+  assert.ok(!message.content, message.content);
+  assert.equal(message.tool_calls, undefined);
+  for await (const { choices: [{ delta }] } of await server.client.chat.completions.create({ ...ask, stream: true })) assert.ok(!delta.content && !delta.tool_calls);
+});
+
 test('a schema that cannot be honoured is named by its path', async () => {
   const bad = { type: 'function', function: { name: 'bad', parameters: { type: 'object', properties: { a: { type: 'array', uniqueItems: true } } } } };
   const old = { type: 'function', function: { name: 'old', parameters: { $schema: 'http://json-schema.org/draft-07/schema#', type: 'object' } } };
