@@ -1,5 +1,8 @@
 #include "engine/batch_shape.h"
 
+#include "engine/kv_map.h"
+
+#include <assert.h>
 #include <string.h>
 
 uint32_t batch_output_count(const struct batch *batch)
@@ -79,7 +82,70 @@ bool batch_shape_equal(const struct batch_shape *a, const struct batch_shape *b)
            memcmp(a->groups, b->groups, a->n_groups * sizeof a->groups[0]) == 0;
 }
 
-void batch_shape_worst(const struct stage_options *options, uint32_t n_groups,
+/* ---- a pool -------------------------------------------------------------------------------- */
+
+/* Whether each slot's cells stand together, and evenly behind those of the slot before. */
+static bool shape_stands_evenly(const struct kv_map *map, struct batch_group *group,
+                                uint32_t n_extents)
+{
+    const uint32_t *first = &map->extents[(size_t)group->first_slot * map->n_each];
+    const uint32_t step = group->n_slots > 1 ? first[map->n_each] - first[0] : 0;
+    for (uint32_t i = 0; i < group->n_slots; i++) {
+        const uint32_t slot = group->first_slot + i, at = first[(size_t)i * map->n_each];
+        assert(map->n_held[slot]);
+        if (!kv_map_is_run(map, slot, n_extents) || at + n_extents > map->n_extents ||
+            at < first[0] || at - first[0] != i * step)
+            return false;
+    }
+    group->first_extent = first[0];
+    group->extent_step = step;
+    return true;
+}
+
+/* The group, in parts of no more extents than the pool has. */
+static void shape_gather(struct batch_shape *shape, const struct kv_map *map,
+                         struct batch_group group, uint32_t n_extents)
+{
+    const uint32_t n_most = map->n_extents / n_extents;
+    for (uint32_t left = group.n_slots; left; left -= group.n_slots) {
+        group.n_slots = left < n_most ? left : n_most;
+        group.first_gathered = shape->n_gathered;
+        group.n_gathered = group.n_slots * n_extents;
+        shape->n_gathered += group.n_gathered;
+        shape->groups[shape->n_groups++] = group;
+        group.first_slot += group.n_slots;
+        group.first_row += group.n_slots * group.rows_per_slot;
+    }
+}
+
+void batch_shape_lay_out(struct batch_shape *shape, const struct kv_map *map)
+{
+    const struct batch_shape whole = *shape;
+    const uint32_t n_extents = shape->n_kv / KV_PADDING;
+    memset(shape->groups, 0, sizeof shape->groups);
+    shape->n_groups = shape->n_gathered = 0;
+    for (uint32_t i = 0; i < whole.n_groups; i++) {
+        struct batch_group group = whole.groups[i];
+        if (shape_stands_evenly(map, &group, n_extents))
+            shape->groups[shape->n_groups++] = group;
+        else
+            shape_gather(shape, map, group, n_extents);
+    }
+}
+
+/* ---- the largest ---------------------------------------------------------------------------- */
+
+static void shape_gather_all(struct batch_shape *shape)
+{
+    for (uint32_t i = 0; i < shape->n_groups; i++) {
+        struct batch_group *group = &shape->groups[i];
+        group->first_gathered = shape->n_gathered;
+        group->n_gathered = group->n_slots * (shape->n_kv / KV_PADDING);
+        shape->n_gathered += group->n_gathered;
+    }
+}
+
+void batch_shape_worst(const struct stage_options *options, uint32_t n_groups, bool gathers,
                        struct batch_shape *out)
 {
     memset(out, 0, sizeof *out);
@@ -91,4 +157,23 @@ void batch_shape_worst(const struct stage_options *options, uint32_t n_groups,
         out->n_rows += rows;
     }
     out->n_outputs = out->n_rows;
+    if (gathers)
+        shape_gather_all(out);
+}
+
+void batch_shape_widest(const struct stage_options *options, bool gathers, struct batch_shape *out)
+{
+    const uint32_t n_kv = kv_cells(options->context),
+                   n_full = gathers ? kv_cells(options->cells) / n_kv : options->n_slots,
+                   n_most = n_full < options->n_slots ? n_full : options->n_slots,
+                   n_slots = n_most < options->rows_max ? n_most : options->rows_max;
+    memset(out, 0, sizeof *out);
+    out->n_kv = n_kv;
+    for (uint32_t i = 0; i < n_slots; i++) {
+        add_run(out, i, out->n_rows, options->rows_max / n_slots);
+        out->n_rows += options->rows_max / n_slots;
+    }
+    out->n_outputs = out->n_rows;
+    if (gathers)
+        shape_gather_all(out);
 }

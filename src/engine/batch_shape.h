@@ -9,10 +9,16 @@
 #include "base/limits.h"
 #include "engine/stage.h"
 
+struct kv_map;
+
 struct batch_group {
     uint32_t first_slot, n_slots; /* slots first_slot .. first_slot + n_slots - 1 */
     uint32_t first_row;           /* in the batch */
     uint32_t rows_per_slot;
+    /* where its cells are in a pool, for attention that wants a slot's side by side: in their
+     * place, each slot's so many extents after the one's before, or gathered for the batch */
+    uint32_t first_extent, extent_step;
+    uint32_t first_gathered, n_gathered; /* extents, of all that the batch gathers; 0: none */
 };
 
 struct batch_shape {
@@ -21,6 +27,7 @@ struct batch_shape {
     uint32_t n_kv; /* cache cells that attention looks at, in every slot; in those of windowed
                       layers no more than they have */
     bool embeddings;
+    uint32_t n_gathered; /* extents of all groups */
     uint32_t n_groups;
     struct batch_group groups[LIMIT_SEQUENCES];
 };
@@ -34,9 +41,17 @@ enum error_code batch_shape_read(const struct batch *batch, const struct stage_o
                                  struct error *err);
 bool batch_shape_equal(const struct batch_shape *a, const struct batch_shape *b);
 
-/* The largest shape that a stage can meet in one group, for sizing its buffers. */
-void batch_shape_worst(const struct stage_options *options, uint32_t n_groups,
+/* For attention that wants a slot's cells side by side: a group's stand evenly in the pool, or are
+ * gathered. One that would gather more than the pool holds is divided; else groups stay whole, for
+ * a GPU's bits may depend on what is one operation. The map has the batch's rows. */
+void batch_shape_lay_out(struct batch_shape *shape, const struct kv_map *map);
+
+/* The largest shape that a stage can meet in so many groups, for sizing its buffers. `gathers`: of
+ * a pool, and nothing stands side by side. */
+void batch_shape_worst(const struct stage_options *options, uint32_t n_groups, bool gathers,
                        struct batch_shape *out);
+/* … and that with the most slots in one group, each of them full. */
+void batch_shape_widest(const struct stage_options *options, bool gathers, struct batch_shape *out);
 
 static inline uint32_t kv_cells(uint32_t context) /* cells of one slot */
 {

@@ -125,6 +125,8 @@ static void make_inputs(struct graph_build *b)
         graph->cells_window = input(b, GGML_TYPE_I64, t, 1, "cells_window");
     if (any_cache(b, false) && kv_cache_is_pool(b->source->kv))
         graph->sequences = input(b, GGML_TYPE_I32, t, 1, "sequences");
+    if (any_cache(b, false) && shape->n_gathered)
+        graph->extents = input(b, GGML_TYPE_I32, shape->n_gathered, 1, "extents");
     if (b->h->temperature_scale != 0) {
         graph->temperatures = ggml_new_tensor_3d(b->ctx, GGML_TYPE_F32, 1, 1, t);
         ggml_set_input(graph->temperatures);
@@ -274,7 +276,8 @@ static struct ggml_tensor *head(struct graph_build *b, struct ggml_tensor *x)
 
 static size_t nodes_max(const struct graph_source *source, const struct batch_shape *shape)
 {
-    const size_t per_group = source->architecture->recurrence ? GRAPH_RECURRENT_NODES : 16;
+    const size_t per_group =
+        source->architecture->recurrence ? GRAPH_RECURRENT_NODES : GRAPH_ATTENTION_NODES;
     size_t per_layer =
         136 + per_group * shape->n_groups + 2 * (size_t)source->hyperparameters->n_experts_used;
     return 64 + per_layer * source->weights->n_layers;

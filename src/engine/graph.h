@@ -39,7 +39,7 @@ struct graph_source { /* what graphs are built from; constant for a stage */
 };
 
 /* Of a layer and a group of slots, at most. */
-enum { GRAPH_RECURRENT_NODES = 56 };
+enum { GRAPH_RECURRENT_NODES = 56, GRAPH_ATTENTION_NODES = 24 };
 
 struct graph {
     struct ggml_context *context;
@@ -54,6 +54,7 @@ struct graph {
                                          a ring */
     struct ggml_tensor *cells_window; /* I64 [t]          in rings; NULL without them */
     struct ggml_tensor *sequences;    /* I32 [t]          rows' slots; NULL without a pool */
+    struct ggml_tensor *extents;      /* I32 [n_gathered] of a pool, that are gathered; or NULL */
     struct ggml_tensor *temperatures; /* F32 [1, 1, t] that queries are multiplied by; or NULL */
     struct ggml_tensor *mask; /* F16 [c, t]       0 or -inf; NULL when every layer is windowed, or
                                  `attention` is ours */

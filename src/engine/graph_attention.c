@@ -1,5 +1,7 @@
 #include "engine/graph.h"
 
+#include "engine/kv_gather.h"
+
 struct qkv {
     struct ggml_tensor *q;    /* [d, n_head, t] */
     struct ggml_tensor *k;    /* [d, n_head_kv, t] */
@@ -195,16 +197,47 @@ static struct ggml_tensor *attention_store(struct graph_build *b, struct ggml_te
     return stored;
 }
 
-/* The first cells of the group's slots: [d, c, n_head, s] */
-static struct ggml_tensor *cached(struct graph_build *b, struct ggml_tensor *cache, int64_t d,
-                                  const struct layer_form *form, const struct batch_group *group)
+/* Rows of the cache's type that a group's slots have: slot i's are cells first + i * step and on.
+ */
+struct cells_view {
+    struct ggml_tensor *rows;
+    size_t first, step;
+};
+
+static struct ggml_tensor *gather_group(struct graph_build *b, struct ggml_tensor *cache,
+                                        const struct batch_group *group)
 {
-    const int64_t n_cells = graph_seen_cells(b, form->is_windowed);
-    size_t slot = cache->nb[1] * (size_t)(cache->ne[1] / b->source->kv->n_slots); /* no pool */
-    struct ggml_tensor *view =
-        ggml_view_4d(b->ctx, cache, d, form->n_head_kv, n_cells, group->n_slots,
-                     ggml_row_size(cache->type, d), cache->nb[1], slot, slot * group->first_slot);
-    return ggml_permute(b->ctx, view, 0, 2, 1, 3);
+    struct ggml_tensor *extents = b->graph->extents;
+    return kv_gather(b->ctx, cache,
+                     ggml_view_1d(b->ctx, extents, group->n_gathered,
+                                  group->first_gathered * ggml_element_size(extents)));
+}
+
+static struct cells_view group_cells(struct graph_build *b, struct ggml_tensor *cache, bool is_ring,
+                                     const struct batch_group *group)
+{
+    const struct kv_cache *kv = b->source->kv;
+    if (is_ring || !kv_cache_is_pool(kv)) {
+        const size_t each = (size_t)(cache->ne[1] / kv->n_slots);
+        return (struct cells_view){cache, each * group->first_slot, each};
+    }
+    if (group->n_gathered)
+        return (struct cells_view){gather_group(b, cache, group), 0, b->graph->shape.n_kv};
+    return (struct cells_view){cache, (size_t)group->first_extent * KV_PADDING,
+                               (size_t)group->extent_step * KV_PADDING};
+}
+
+/* The first cells of the group's slots, d values of each head: [d, c, n_head, s] */
+static struct ggml_tensor *cached(struct graph_build *b, const struct ggml_tensor *cache, int64_t d,
+                                  const struct layer_form *form, const struct batch_group *group,
+                                  const struct cells_view *cells)
+{
+    const size_t row = cache->nb[1];
+    const int64_t ne[] = {d, graph_seen_cells(b, form->is_windowed), form->n_head_kv,
+                          group->n_slots};
+    const size_t nb[] = {ggml_type_size(cache->type), row, ggml_row_size(cache->type, d),
+                         row * cells->step};
+    return kv_view(b->ctx, cells->rows, cache->type, ne, nb, row * cells->first);
 }
 
 /* The group's rows of Q: [d, r, n_head, s] */
@@ -255,8 +288,10 @@ static struct ggml_tensor *attend_plain(struct graph_build *b, struct ggml_tenso
         ggml_soft_max_add_sinks(scores, sinks);
     if (ggml_is_quantized(v->type)) /* cannot be transposed as blocks */
         v = ggml_cast(b->ctx, v, GGML_TYPE_F32);
-    struct ggml_tensor *columns =
-        ggml_cont(b->ctx, ggml_transpose(b->ctx, v));              /* [c, d_v, n_head_kv, s] */
+    const int64_t ne[] = {v->ne[1], v->ne[0], v->ne[2], v->ne[3]};
+    const size_t nb[] = {v->nb[1], v->nb[0], v->nb[2], v->nb[3]};
+    struct ggml_tensor *columns = /* [c, d_v, n_head_kv, s] */
+        ggml_cont(b->ctx, kv_view(b->ctx, v, v->type, ne, nb, 0));
     struct ggml_tensor *o = ggml_mul_mat(b->ctx, columns, scores); /* [d_v, r, n_head, s] */
     return ggml_cont(b->ctx, ggml_permute(b->ctx, o, 0, 2, 1, 3));
 }
@@ -268,6 +303,7 @@ static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tens
     const struct kv_cache *kv = b->source->kv;
     const struct batch_shape *shape = &b->graph->shape;
     const struct layer_form *form = graph_layer_form(b, index);
+    const bool is_ring = kv_cache_is_ring(kv, index);
     struct ggml_tensor *v_cache = kv->v[index] ? kv->v[index] : kv->k[index];
     struct ggml_tensor *sinks = b->source->weights->layers[index][TENSOR_ATTENTION_SINKS],
                        *all = NULL;
@@ -276,8 +312,12 @@ static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tens
         struct ggml_tensor *mask =
             group_mask(b, form->is_windowed ? b->graph->mask_window : b->graph->mask, group);
         struct ggml_tensor *rows = group_query(b, q, group);
-        struct ggml_tensor *k = cached(b, kv->k[index], form->dim_k, form, group);
-        struct ggml_tensor *v = cached(b, v_cache, form->dim_v, form, group);
+        const struct cells_view k_cells = group_cells(b, kv->k[index], is_ring, group),
+                                v_cells = kv->v[index]
+                                              ? group_cells(b, kv->v[index], is_ring, group)
+                                              : k_cells; /* a value is the beginning of its key */
+        struct ggml_tensor *k = cached(b, kv->k[index], form->dim_k, form, group, &k_cells);
+        struct ggml_tensor *v = cached(b, v_cache, form->dim_v, form, group, &v_cells);
         struct ggml_tensor *o = b->source->flash ? attend_flash(b, rows, k, v, mask, sinks)
                                                  : attend_plain(b, rows, k, v, mask, sinks);
         o = ggml_reshape_2d(b->ctx, o, o->ne[0] * o->ne[1], o->ne[2] * o->ne[3]);

@@ -316,8 +316,9 @@ uint64_t kv_cache_give_back(struct kv_cache *kv)
 {
     const bool can = kv_cache_is_pool(kv) && kv->buffer && ggml_backend_buffer_is_host(kv->buffer);
     uint64_t bytes = 0;
-    for (uint32_t u = 0; can && u < kv->map.n_unused; u++) {
-        const uint32_t extent = kv->map.unused[u];
+    for (uint32_t extent = 0; can && extent < kv->map.n_extents; extent++) {
+        if (kv->map.n_refs[extent])
+            continue;
         for (uint32_t i = 0; i < kv->n_layers && !kv->is_given[extent]; i++) {
             if (!kv_cache_is_ring(kv, i))
                 bytes += kv_give_cells(kv->k[i], (size_t)extent * KV_PADDING) +

@@ -6,7 +6,8 @@
  * in.
  *
  * Or, with stage_options.cells: a pool, [row width, cells], of which slots have extents
- * (kv_map.h). Our own attention reads those; ggml's needs rows side by side.
+ * (kv_map.h). Our own attention reads those; for ggml's they are brought side by side where they
+ * are not (kv_gather.h).
  *
  * Windowed layers have fewer cells a slot, n <= cells (kv_window_cells()): position p is row
  * s * n + p % n, over what was n positions before. `starts` says from which position on they have a

@@ -14,15 +14,11 @@ enum error_code kv_map_init(struct kv_map *map, uint32_t n_slots, uint32_t conte
     map->extents = mem_new_array((size_t)n_slots * map->n_each, sizeof *map->extents);
     map->n_held = mem_new_array(n_slots, sizeof *map->n_held);
     map->n_refs = mem_new_array(map->n_extents, sizeof *map->n_refs);
-    map->unused = mem_new_array(map->n_extents, sizeof *map->unused);
-    if (!map->extents || !map->n_held || !map->n_refs || !map->unused) {
+    map->n_unused = map->n_extents;
+    if (!map->extents || !map->n_held || !map->n_refs) {
         kv_map_deinit(map);
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the map of %u cache cells",
                          cells);
-    }
-    while (map->n_unused < map->n_extents) { /* the first is taken first */
-        map->unused[map->n_unused] = map->n_extents - 1 - map->n_unused;
-        map->n_unused++;
     }
     return ERROR_NONE;
 }
@@ -32,7 +28,6 @@ void kv_map_deinit(struct kv_map *map)
     mem_free(map->extents);
     mem_free(map->n_held);
     mem_free(map->n_refs);
-    mem_free(map->unused);
     *map = (struct kv_map){0};
 }
 
@@ -62,8 +57,34 @@ static void kv_map_release(struct kv_map *map, uint32_t extent)
     assert(map->n_refs[extent] && map->n_unused < map->n_extents);
     --map->n_refs[extent];
     map->n_shared -= map->n_refs[extent] == 1;
-    if (!map->n_refs[extent])
-        map->unused[map->n_unused++] = extent;
+    map->n_unused += map->n_refs[extent] == 0;
+}
+
+/* The first of the most unused extents that stand together. */
+static uint32_t kv_map_largest_gap(const struct kv_map *map, uint32_t *n_out)
+{
+    uint32_t best = 0;
+    *n_out = 0;
+    for (uint32_t i = 0, n; i < map->n_extents; i += n + 1) {
+        for (n = 0; i + n < map->n_extents && !map->n_refs[i + n];)
+            n++;
+        if (n > *n_out) {
+            best = i;
+            *n_out = n;
+        }
+    }
+    return best;
+}
+
+/* An unused extent for the slot's `index`. */
+static uint32_t kv_map_choose(const struct kv_map *map, uint32_t slot, uint32_t index)
+{
+    const uint32_t *extents = kv_map_slot(map, slot), n_share = map->n_extents / map->n_slots;
+    const uint32_t wanted = index ? extents[index - 1] + 1 : slot * n_share;
+    uint32_t n_gap;
+    assert(map->n_unused);
+    return wanted < map->n_extents && !map->n_refs[wanted] ? wanted
+                                                           : kv_map_largest_gap(map, &n_gap);
 }
 
 bool kv_map_claim(struct kv_map *map, uint32_t slot, uint32_t index, struct kv_claim *out)
@@ -77,9 +98,10 @@ bool kv_map_claim(struct kv_map *map, uint32_t slot, uint32_t index, struct kv_c
     }
     if (!map->n_unused)
         return false;
-    const uint32_t extent = map->unused[--map->n_unused];
+    const uint32_t extent = kv_map_choose(map, slot, index);
     assert(!map->n_refs[extent]);
     map->n_refs[extent] = 1;
+    map->n_unused--;
     *out = (struct kv_claim){is_next ? extent : extents[index], extent};
     if (is_next)
         map->n_held[slot]++;
@@ -115,6 +137,16 @@ uint32_t kv_map_alone(const struct kv_map *map, uint32_t slot)
     for (uint32_t i = 0; i < map->n_held[slot]; i++)
         n += map->n_refs[extents[i]] == 1;
     return n;
+}
+
+bool kv_map_is_run(const struct kv_map *map, uint32_t slot, uint32_t n)
+{
+    const uint32_t *extents = kv_map_slot(map, slot);
+    uint32_t i = 1;
+    n = n < map->n_held[slot] ? n : map->n_held[slot];
+    while (i < n && extents[i] == extents[0] + i)
+        i++;
+    return i >= n;
 }
 
 uint32_t kv_map_cell(const struct kv_map *map, uint32_t slot, uint32_t position)

@@ -6,6 +6,10 @@
  * arXiv:2309.06180, has pages in place of extents); who writes into such a one gets a copy of it
  * first.
  *
+ * Extents that stand together can be read without a copy (graph_attention.c), so a slot's next one
+ * is that behind its last where nobody has it. Slots begin at even distances in the pool, as if
+ * each had its share of it; where that is taken, where most stands unused.
+ *
  * Everything follows from the order of the calls. A driver and its stages each keep a map and make
  * the same calls in the same order: that of the micro-batches. So the driver knows what every stage
  * has left, and no map ever travels. A stage that was spared some rows, because they failed, has
@@ -36,7 +40,6 @@ struct kv_map {
     uint32_t *extents;                      /* [n_slots][n_each]: a slot's, in order of position */
     uint32_t *n_held;                       /* [n_slots] */
     uint32_t *n_refs;                       /* [n_extents]: slots that have it */
-    uint32_t *unused;                       /* [n_extents]: the first n_unused */
 };
 
 /* `cells` of the pool, whole extents. ERROR_NO_MEMORY. */
@@ -68,6 +71,9 @@ void kv_map_share(struct kv_map *map, uint32_t from, uint32_t to, uint32_t lengt
 
 /* Extents that become unused when the slot is emptied. */
 uint32_t kv_map_alone(const struct kv_map *map, uint32_t slot);
+
+/* The slot's first `n` extents, or all of them if it has fewer, stand together. */
+bool kv_map_is_run(const struct kv_map *map, uint32_t slot, uint32_t n);
 
 /* Of a position that was claimed. */
 uint32_t kv_map_cell(const struct kv_map *map, uint32_t slot, uint32_t position);

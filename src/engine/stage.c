@@ -127,6 +127,8 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
         code = check_whole(stage, batch, err);
     if (!code)
         code = claim_cells(stage, batch, err);
+    if (!code && stage_gathers(stage))
+        batch_shape_lay_out(&shape, &stage->kv.map);
     if (!code)
         code = prepare_graph(stage, &shape, err);
     if (code)

@@ -37,8 +37,8 @@ struct stage_options {
     uint32_t n_layers;
     uint32_t n_slots;  /* sequences at once */
     uint32_t context;  /* tokens per slot */
-    uint32_t cells;    /* tokens of all slots together, rounded up to 256: a pool (kv_map.h), where
-                          attention is our own; at least a context. 0: each slot has its own */
+    uint32_t cells;    /* tokens of all slots together, rounded up to 256: a pool (kv_map.h); at
+                          least a context. 0: each slot has its own */
     uint32_t rows_max; /* rows of one batch */
     enum kv_type kv_type;
     enum flash_mode flash;
@@ -56,7 +56,8 @@ struct stage_memory { /* bytes on the device */
     uint64_t host; /* host memory beside, for a device that is not the host */
 };
 
-/* Whether slots can share cells on the device (`cells`): its attention is Medley's own. */
+/* Whether slots can share cells on the device (`cells`): its attention is Medley's own, or it can
+ * copy them side by side. */
 bool stage_has_pool(struct device *device, enum flash_mode flash);
 
 /* What stage_open() would take; allocates nothing on the device. */

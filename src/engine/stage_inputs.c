@@ -108,6 +108,23 @@ static void set_slopes(float *slopes, uint32_t n_head)
         slopes[i] = powf(ratio, (float)(i + 1));
 }
 
+/* Behind a slot's last extent comes its first again: nobody sees that. */
+static void set_extents(struct ggml_tensor *tensor, const struct batch_shape *shape,
+                        const struct kv_map *map)
+{
+    int32_t *extents = host_data(tensor);
+    const uint32_t n_each = shape->n_kv / KV_PADDING;
+    for (uint32_t g = 0; extents && g < shape->n_groups; g++) {
+        const struct batch_group *group = &shape->groups[g];
+        for (uint32_t i = 0; i < group->n_gathered; i++) {
+            const uint32_t slot = group->first_slot + i / n_each, at = i % n_each;
+            *extents++ =
+                (int32_t)
+                    map->extents[(size_t)slot * map->n_each + (at < map->n_held[slot] ? at : 0)];
+        }
+    }
+}
+
 void stage_inputs_set(const struct graph *graph, const struct batch *batch,
                       const struct hyperparameters *hyperparameters, const struct kv_cache *kv,
                       const float *hidden)
@@ -117,6 +134,7 @@ void stage_inputs_set(const struct graph *graph, const struct batch *batch,
     int32_t *types = host_data(graph->types);
     int64_t *cells = host_data(graph->cells), *cells_window = host_data(graph->cells_window);
     set_slots(host_data(graph->slots));
+    set_extents(graph->extents, &graph->shape, &kv->map);
     set_slopes(host_data(graph->slopes), hyperparameters->n_head);
     float *temperatures = host_data(graph->temperatures);
     for (uint32_t i = 0; i < batch->n_rows; i++) {

@@ -1,6 +1,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/size_text.h"
+#include "engine/kv_gather.h"
 #include "engine/stage_state.h"
 #include "gpu/device_ggml.h"
 #include "model/model_precision.h"
@@ -67,10 +68,15 @@ static bool is_cpu(const struct stage *stage)
     return device_ggml_backend(stage->device) == device_ggml_fallback(stage->device);
 }
 
+static bool has_own_attention(struct device *device, enum flash_mode flash)
+{
+    return flash != FLASH_OFF && device_ggml_backend(device) == device_ggml_fallback(device);
+}
+
 bool stage_has_pool(struct device *device, enum flash_mode flash)
 {
-    return flash != FLASH_OFF && device_ggml_backend(device) == device_ggml_fallback(device) &&
-           !device_lacks(device, "cells");
+    return !device_lacks(device, "cells") &&
+           (has_own_attention(device, flash) || kv_gather_is_supported(device_ggml_dev(device)));
 }
 
 static enum attention_type attention_type_of(enum kv_type type)
@@ -128,15 +134,14 @@ static enum error_code set_attention(struct stage *stage, struct error *err)
 
 static enum error_code choose_flash(struct stage *stage, struct error *err)
 {
-    if (stage_has_pool(stage->device, stage->options.flash) && !stage->h->reads_whole) {
+    if (stage->options.cells && !stage_has_pool(stage->device, stage->options.flash))
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "%s: caches cannot share cells on this device; leave --cells out",
+                         device_info(stage->device)->id);
+    if (has_own_attention(stage->device, stage->options.flash) && !stage->h->reads_whole) {
         stage->source.flash = true;
         return set_attention(stage, err);
     }
-    if (stage->options.cells)
-        return error_set(err, ERROR_UNSUPPORTED,
-                         "%s: caches share cells only where attention is Medley's own, on the CPU "
-                         "with --flash auto or on; leave --cells out",
-                         device_info(stage->device)->id);
     bool has = stage->options.flash != FLASH_OFF && has_flash(stage);
     if (stage->options.flash == FLASH_ON && !has)
         return error_set(
@@ -177,8 +182,8 @@ static enum error_code new_scheduler(struct stage *stage, struct error *err)
 {
     ggml_backend_t backends[BACKENDS_MAX];
     uint32_t n_backends = list_backends(stage, backends);
-    const size_t per_group =
-        model_architecture(stage->model)->recurrence ? GRAPH_RECURRENT_NODES : 16;
+    const size_t per_group = model_architecture(stage->model)->recurrence ? GRAPH_RECURRENT_NODES
+                                                                          : GRAPH_ATTENTION_NODES;
     size_t n_nodes =
         64 + (160 + per_group * stage->options.n_slots + 2 * (size_t)stage->h->n_experts_used) *
                  stage->options.n_layers;
@@ -220,13 +225,20 @@ static enum error_code stage_declare(struct stage *stage, struct error *err)
     return code;
 }
 
-/* Batches that need the most compute memory: one long chunk, and one that is cut into many
- * groups. */
-static void worst_shapes(const struct stage *stage, struct batch_shape shapes[2])
+enum { WORST_SHAPES = 3 };
+
+/* Batches that need the most compute memory: one long chunk, one that is cut into many groups, and
+ * for ggml's attention the most slots at once, each of them full. */
+static uint32_t worst_shapes(const struct stage *stage, struct batch_shape shapes[WORST_SHAPES])
 {
     uint32_t n_groups = stage->options.n_slots < 4 ? stage->options.n_slots : 4;
-    batch_shape_worst(&stage->options, 1, &shapes[0]);
-    batch_shape_worst(&stage->options, n_groups, &shapes[1]);
+    const bool gathers = stage_gathers(stage);
+    batch_shape_worst(&stage->options, 1, gathers, &shapes[0]);
+    batch_shape_worst(&stage->options, n_groups, gathers, &shapes[1]);
+    if (stage->source.attention)
+        return 2;
+    batch_shape_widest(&stage->options, gathers, &shapes[2]);
+    return 3;
 }
 
 /* Gives (or takes away) the tensors of a context a buffer without memory, so that a graph can be
@@ -285,11 +297,11 @@ static void set_placeholders(struct stage *stage, struct placeholders *all, bool
 static enum error_code measure_compute(struct stage *stage, struct error *err)
 {
     struct placeholders placeholders = {.n = 0};
-    struct batch_shape shapes[2];
+    struct batch_shape shapes[WORST_SHAPES];
     enum error_code code = ERROR_NONE;
     set_placeholders(stage, &placeholders, true);
-    worst_shapes(stage, shapes);
-    for (int i = 0; i < 2 && !code; i++) {
+    const uint32_t n_shapes = worst_shapes(stage, shapes);
+    for (uint32_t i = 0; i < n_shapes && !code; i++) {
         struct graph graph;
         size_t sizes[BACKENDS_MAX] = {0};
         code = graph_build(&graph, &stage->source, &shapes[i], err);
@@ -360,10 +372,10 @@ static enum error_code check_fits(const struct stage *stage, struct error *err)
 
 static enum error_code reserve_compute(struct stage *stage, struct error *err)
 {
-    struct batch_shape shapes[2];
+    struct batch_shape shapes[WORST_SHAPES];
     enum error_code code = ERROR_NONE;
-    worst_shapes(stage, shapes);
-    for (int i = 0; i < 2 && !code; i++) {
+    const uint32_t n_shapes = worst_shapes(stage, shapes);
+    for (uint32_t i = 0; i < n_shapes && !code; i++) {
         struct graph graph;
         code = graph_build(&graph, &stage->source, &shapes[i], err);
         if (code)
@@ -387,6 +399,21 @@ static enum error_code stage_reserve(struct stage *stage, struct error *err)
     return code ? code : weights_reserve(&stage->weights, err);
 }
 
+/* Better refused than other bits. */
+static enum error_code stage_check_gather(const struct stage *stage, struct error *err)
+{
+    enum error_code code = ERROR_NONE;
+    for (uint32_t i = 0; i < stage->kv.n_layers && !code; i++) {
+        if (!stage->kv.k[i] || kv_cache_is_ring(&stage->kv, i))
+            continue;
+        code = kv_gather_check(device_ggml_backend(stage->device), stage->kv.k[i], err);
+        break;
+    }
+    if (code)
+        error_wrap(err, "%s", device_info(stage->device)->id);
+    return code;
+}
+
 static enum error_code stage_load(struct stage *stage, struct error *err)
 {
     enum error_code code = check_fits(stage, err);
@@ -396,6 +423,8 @@ static enum error_code stage_load(struct stage *stage, struct error *err)
         code = weights_load(&stage->weights, err);
     if (!code)
         code = kv_cache_alloc(&stage->kv, err);
+    if (!code && stage_gathers(stage))
+        code = stage_check_gather(stage, err);
     if (!code)
         code = recurrent_state_alloc(&stage->state, err);
     if (!code)

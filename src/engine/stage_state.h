@@ -28,3 +28,9 @@ struct stage {
     struct stage_stream_run run; /* of the batch that is computed */
     struct stage_cost cost;
 };
+
+/* Its slots share cells, and its attention is ggml's, which wants a slot's side by side. */
+static inline bool stage_gathers(const struct stage *stage)
+{
+    return stage->options.cells && !stage->source.attention;
+}

@@ -1,9 +1,9 @@
 /* What every node opens an instance with: by what is agreed on alone, so that driver and runners
  * have the same. Pure.
  *
- * A demand with cells is one for streams that share them. Where a placement cannot (a GPU, whose
- * attention wants rows side by side), each stream has a context to itself, and there are as many as
- * the cells hold contexts: the same memory either way. The placement says which
+ * A demand with cells is one for streams that share them. Where a placement cannot (a
+ * backend that does not copy cells side by side), each stream has a context to itself, and there
+ * are as many as the cells hold contexts: the same memory either way. The placement says which
  * (Placement.shares_cells), and nobody looks at devices again. */
 #pragma once
 

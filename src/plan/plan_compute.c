@@ -185,9 +185,13 @@ void plan_compute_estimate(const struct model *model, const struct driver_option
     out->stage =
         rows * (4 * (uint64_t)h->n_embd + plan_compute_larger(ffn, attention)) * sizeof(float) +
         masks_per_cell(model, options) * cells + 2 * rows * ring_cells(model, options);
+    const uint64_t all = options->cells ? kv_cells(options->cells) : options->n_slots * cells;
     if (options->flash == FLASH_OFF)
-        out->stage += (2 * rows * h->n_head + (uint64_t)h->n_head_kv * h->n_head_dim_v) * cells *
-                      sizeof(float);
+        out->stage +=
+            (2 * rows * h->n_head * cells + (uint64_t)h->n_head_kv * h->n_head_dim_v * all) *
+            sizeof(float);
+    if (options->cells)
+        out->stage += kv_type_bytes(options->kv_type, kv) * all;
     out->input = 0;
     out->output = rows * ((uint64_t)h->n_vocab + h->n_embd) * sizeof(float);
 }

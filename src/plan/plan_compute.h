@@ -40,13 +40,14 @@ uint64_t plan_compute_per_cell(const struct plan_compute *compute, const struct 
  * masks:
  *
  *     layer   r (4 n_embd + max(3 n_ff, 3 q + 2 (k + v)))     n_ff of a mixture: of all experts of
- *             a token, and 2
- * n_experts masks   2 r c for each kind (windowed or not) of c cells scores  without flash
- *                   attention: 2 r c n_head, and
- * c v output  r (n_vocab + n_embd)
+ *             a token, and 2 n_experts
+ *     masks   2 r c for each kind (windowed or not) of c cells
+ *     scores  without flash attention: 2 r c n_head, and C v
+ *     copy    C (k + v), of the cache's type, where slots share C cells (kv_gather.h)
+ *     output  r (n_vocab + n_embd)
  *
- * r = rows of a micro-batch, c = cells of the context; with FLASH_AUTO as if every device had
- * ggml's flash attention. The CPU's own attention needs no masks, but some 0.1 MB a thread, which
- * is not in this. Pure. */
+ * r = rows of a micro-batch, c = cells of the context, C = of all slots together; with FLASH_AUTO
+ * as if every device had ggml's flash attention. The CPU's own attention needs neither masks nor
+ * copies, but some 0.1 MB a thread, which is not in this. Pure. */
 void plan_compute_estimate(const struct model *model, const struct driver_options *options,
                            struct plan_compute *out);

@@ -1,0 +1,229 @@
+/* Slots that share cells on a device whose attention wants a slot's cells side by side: the same
+ * bits as slots with a context each, whatever comes and goes. On the CPU with --flash off, and with
+ * the argument "vulkan" on software Vulkan. */
+#include "base/random.h"
+#include "engine/batch_shape.h"
+#include "engine/stage.h"
+#include "gpu/gpu.h"
+#include "model/model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SLOTS = 4, CONTEXT = 760, ROWS_MAX = 300, SHARED = 300 };
+
+static struct gpu *gpu;
+static struct device *device;
+static bool is_vulkan;
+static uint64_t n_drawn;
+
+static uint32_t drawn(uint32_t below)
+{
+    return (uint32_t)(random_at(16, n_drawn++) % below);
+}
+
+static int open_device(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    if (gpu_open(&(struct gpu_options){.n_cpu_threads = 2, .skip_other = !is_vulkan}, &gpu, &err))
+        fail_msg("%s", err.text);
+    device = gpu_find(gpu, is_vulkan ? "vulkan0" : "cpu");
+    assert_non_null(device);
+    assert_true(stage_has_pool(device, FLASH_OFF));
+    return 0;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    gpu_close(gpu);
+    return 0;
+}
+
+static struct model *open_model(const char *name)
+{
+    struct model *model;
+    struct error err = {0};
+    char path[512];
+    assert_non_null(getenv("MEDLEY_GOLDEN"));
+    snprintf(path, sizeof path, "%s/%s.gguf", getenv("MEDLEY_GOLDEN"), name);
+    if (model_open(path, &model, &err))
+        fail_msg("%s", err.text);
+    return model;
+}
+
+/* Two stages that are told the same. */
+struct pair {
+    const struct model *model;
+    struct stage *apart, *pool;
+    uint32_t n_vocab;
+    float *want, *got; /* [ROWS_MAX][n_vocab] */
+};
+
+static struct stage *open_stage(const struct model *model, enum kv_type kv, uint32_t cells)
+{
+    const struct stage_options options = {.n_layers = model_hyperparameters(model)->n_layers,
+                                          .n_slots = SLOTS,
+                                          .context = CONTEXT,
+                                          .cells = cells,
+                                          .rows_max = ROWS_MAX,
+                                          .kv_type = kv,
+                                          .flash = is_vulkan ? FLASH_ON : FLASH_OFF};
+    struct stage *stage;
+    struct stage_memory measured;
+    struct error err = {0};
+    if (stage_measure(device, model, &options, &measured, &err) ||
+        stage_open(device, model, &options, &stage, &err))
+        fail_msg("%s", err.text);
+    const struct stage_memory taken = stage_memory(stage);
+    assert_memory_equal(&measured, &taken, sizeof taken);
+    return stage;
+}
+
+static void pair_open(struct pair *pair, const struct model *model, enum kv_type kv)
+{
+    pair->model = model;
+    pair->n_vocab = model_hyperparameters(model)->n_vocab;
+    pair->apart = open_stage(model, kv, 0);
+    /* where a group gathers more than the pool has it is divided, and a GPU may round otherwise */
+    pair->pool = open_stage(model, kv, (is_vulkan ? 12 : 9) * KV_PADDING);
+    pair->want = malloc(sizeof(float) * ROWS_MAX * pair->n_vocab);
+    pair->got = malloc(sizeof(float) * ROWS_MAX * pair->n_vocab);
+    assert_true(pair->want && pair->got);
+}
+
+static void pair_close(struct pair *pair)
+{
+    stage_close(pair->apart);
+    stage_close(pair->pool);
+    free(pair->want);
+    free(pair->got);
+}
+
+static uint32_t pair_length(const struct pair *pair, uint32_t slot)
+{
+    assert_int_equal(stage_kv_length(pair->apart, slot), stage_kv_length(pair->pool, slot));
+    return stage_kv_length(pair->pool, slot);
+}
+
+static void pair_cut(const struct pair *pair, uint32_t slot, uint32_t length)
+{
+    stage_kv_truncate(pair->apart, slot, length);
+    stage_kv_truncate(pair->pool, slot, length);
+}
+
+/* So many rows more in each slot of `counts`. False: the pool has no cells left. */
+static bool pair_forward(const struct pair *pair, const uint32_t counts[SLOTS])
+{
+    struct batch_row rows[ROWS_MAX];
+    struct batch batch = {.rows = rows};
+    struct error err = {0};
+    uint32_t n_outputs = 0;
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        for (uint32_t i = 0; i < counts[slot]; i++) {
+            const uint32_t position = pair_length(pair, slot) + i;
+            /* all begin alike */
+            const uint32_t token = position * 31 + (position < SHARED ? 0 : 7 * slot);
+            rows[batch.n_rows++] = (struct batch_row){.slot = slot,
+                                                      .position = position,
+                                                      .token = (int32_t)(token % pair->n_vocab),
+                                                      .output = i + 1 == counts[slot]};
+            n_outputs += i + 1 == counts[slot];
+        }
+    }
+    const enum error_code code = stage_forward(pair->pool, &batch, NULL, pair->got, &err);
+    if (code == ERROR_NO_MEMORY)
+        return false;
+    if (code || stage_forward(pair->apart, &batch, NULL, pair->want, &err))
+        fail_msg("%s", err.text);
+    if (memcmp(pair->want, pair->got, sizeof(float) * n_outputs * pair->n_vocab) != 0)
+        fail_msg("slots that share cells have other bits, after %llu draws",
+                 (unsigned long long)n_drawn);
+    return true;
+}
+
+static bool pair_may_go_on(const struct pair *pair, uint32_t slot, uint32_t length)
+{
+    /* rings and states do not reach back */
+    const struct hyperparameters *h = model_hyperparameters(pair->model);
+    return (!h->window && !hyperparameters_has_states(h)) || length == pair_length(pair, slot);
+}
+
+/* What comes and goes: prompts, decoding side by side, copied prefixes, slots that are cut. */
+static void pair_step(const struct pair *pair)
+{
+    struct error err = {0};
+    const uint32_t what = drawn(8), slot = drawn(SLOTS), other = drawn(SLOTS);
+    uint32_t counts[SLOTS] = {0}, length = pair_length(pair, slot);
+    if (what < 2) { /* a prompt */
+        counts[slot] = 1 + drawn(ROWS_MAX - 10);
+        for (uint32_t i = 0; i < SLOTS; i++)
+            counts[i] += i != slot && pair_length(pair, i) > 0; /* and who decodes beside it */
+    } else if (what < 6) {
+        for (uint32_t i = 0; i < SLOTS; i++)
+            counts[i] = pair_length(pair, i) > 0;
+    } else if (what == 6 && slot != other && length) {
+        const uint32_t copied = drawn(2) && length > SHARED ? SHARED : length;
+        if (!pair_may_go_on(pair, slot, copied))
+            return;
+        const enum error_code code = stage_kv_copy(pair->pool, slot, other, copied, &err);
+        if (code)
+            pair_cut(pair, other, 0);
+        else if (stage_kv_copy(pair->apart, slot, other, copied, &err))
+            fail_msg("%s", err.text);
+        return;
+    } else {
+        length = drawn(2) ? 0 : length;
+        pair_cut(pair, slot, length);
+        return;
+    }
+    uint32_t n_rows = 0;
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        if (pair_length(pair, i) + counts[i] > CONTEXT)
+            counts[i] = 0, pair_cut(pair, i, 0);
+        n_rows += counts[i];
+    }
+    if (n_rows && !pair_forward(pair, counts))
+        pair_cut(pair, slot, 0); /* a cut slot gives back what a failed batch took */
+}
+
+static void check_model(const char *name, enum kv_type kv, uint32_t n_steps)
+{
+    struct model *model = open_model(name);
+    struct pair pair;
+    pair_open(&pair, model, kv);
+    for (uint32_t i = 0; i < n_steps; i++)
+        pair_step(&pair);
+    pair_close(&pair);
+    model_close(model);
+}
+
+static void test_same_bits(void **state)
+{
+    (void)state;
+    const uint32_t n_steps = is_vulkan ? 30 : 60;
+    check_model("models/qwen3", KV_F16, n_steps);
+    check_model("models/qwen3", KV_Q8_0, n_steps);
+    check_model("models/gpt-oss", KV_F16, n_steps); /* rings and sinks */
+    if (is_vulkan)
+        return;
+    check_model("models/llama", KV_F32, n_steps);
+    check_model("more/models/deepseek2-lite", KV_F16,
+                n_steps);                             /* a value is the beginning of its key */
+    check_model("more/models/lfm2", KV_F16, n_steps); /* states beside */
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits)};
+    is_vulkan = argc > 1 && strcmp(argv[1], "vulkan") == 0;
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
