@@ -221,9 +221,79 @@ static void test_same_bits(void **state)
     check_model("more/models/lfm2", KV_F16, n_steps); /* states beside */
 }
 
+/* ---- many at once ---- */
+
+enum { STREAMS = 40, LONG = 1536, WHOLE = 8, PROMPT = 2 * KV_PADDING, ANSWER = 12 };
+
+static uint32_t largest(const float *logits, uint32_t n)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n; i++)
+        best = logits[i] > logits[best] ? i : best;
+    return best;
+}
+
+/* Each stream's answer to a prompt that all begin with and a token of its own. */
+static void answer_all(const struct model *model, uint32_t cells, int32_t answers[ANSWER][STREAMS],
+                       uint64_t *kv_bytes)
+{
+    const uint32_t n_vocab = model_hyperparameters(model)->n_vocab;
+    const struct stage_options options = {.n_layers = model_hyperparameters(model)->n_layers,
+                                          .n_slots = STREAMS,
+                                          .context = LONG,
+                                          .cells = cells,
+                                          .rows_max = PROMPT,
+                                          .flash = is_vulkan ? FLASH_AUTO : FLASH_OFF};
+    static struct batch_row rows[PROMPT];
+    struct batch batch = {.rows = rows, .n_rows = PROMPT};
+    struct stage *stage;
+    struct error err = {0};
+    float *out = malloc(sizeof(float) * STREAMS * n_vocab);
+    assert_non_null(out);
+    if (stage_open(device, model, &options, &stage, &err))
+        fail_msg("%s", err.text);
+    *kv_bytes = stage_memory(stage).kv;
+    for (uint32_t i = 0; i < PROMPT; i++)
+        rows[i] = (struct batch_row){.position = i, .token = (int32_t)(i * 31 % n_vocab)};
+    if (stage_forward(stage, &batch, NULL, NULL, &err))
+        fail_msg("%s", err.text);
+    for (uint32_t slot = 1; slot < STREAMS; slot++)
+        assert_int_equal(stage_kv_copy(stage, 0, slot, PROMPT, &err), ERROR_NONE);
+    batch.n_rows = STREAMS;
+    for (uint32_t at = 0; at < ANSWER; at++) {
+        for (uint32_t slot = 0; slot < STREAMS; slot++)
+            rows[slot] = (struct batch_row){.slot = slot,
+                                            .position = PROMPT + at,
+                                            .token = at ? answers[at - 1][slot]
+                                                        : (int32_t)(slot * 7 % n_vocab),
+                                            .output = true};
+        if (stage_forward(stage, &batch, NULL, out, &err))
+            fail_msg("%s", err.text);
+        for (uint32_t slot = 0; slot < STREAMS; slot++)
+            answers[at][slot] = (int32_t)largest(out + (size_t)slot * n_vocab, n_vocab);
+    }
+    stage_close(stage);
+    free(out);
+}
+
+/* In the memory of 8 contexts, their prompt held once: 2 extents for it, and one for each. */
+static void test_forty_streams_in_the_memory_of_eight(void **state)
+{
+    (void)state;
+    static int32_t want[ANSWER][STREAMS], got[ANSWER][STREAMS];
+    struct model *model = open_model("models/qwen3");
+    uint64_t apart, shared;
+    answer_all(model, 0, want, &apart);
+    answer_all(model, WHOLE * LONG, got, &shared);
+    assert_int_equal(apart / STREAMS, shared / WHOLE);
+    assert_memory_equal(want, got, sizeof want);
+    model_close(model);
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits),
+                                       cmocka_unit_test(test_forty_streams_in_the_memory_of_eight)};
     is_vulkan = argc > 1 && strcmp(argv[1], "vulkan") == 0;
     return cmocka_run_group_tests(tests, open_device, close_device);
 }
