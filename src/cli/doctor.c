@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "base/state_folder.h"
 #include "cli/commands.h"
+#include "cli/doctor_hardware.h"
 #include "cli/doctor_look.h"
 #include "cli/notice.h"
 #include "cli/options.h"
@@ -17,6 +18,7 @@
 #include <yyjson.h>
 
 static const char usage[] = "Usage: medley doctor [--json] [--all] [--fix]\n"
+                            "       medley doctor --hardware [--seconds N] [--report FILE]\n"
                             "\n"
                             "Looks at this machine: GPU drivers and permissions, ggml's plugins, "
                             "clock, disk, what\n"
@@ -28,7 +30,9 @@ static const char usage[] = "Usage: medley doctor [--json] [--all] [--fix]\n"
                             "\n";
 
 struct doctor_flags {
-    bool json, all, fix;
+    bool json, all, fix, hardware;
+    uint32_t seconds;
+    const char *report;
 };
 
 static const struct option_row rows[] = {
@@ -40,6 +44,20 @@ static const struct option_row rows[] = {
      .help = "mend what is safe and can be undone, which is said before: a state folder\n"
              "that others can write into. Nothing is changed without it",
      OPTION_TRUE(struct doctor_flags, fix)},
+    {.name = "hardware",
+     .help = "compare every device with the CPU in all operations that the engine uses,\n"
+             "measure it, and watch its sensors under load: a report (JSON) to send with an\n"
+             "issue, without names of machines or users, addresses or serial numbers",
+     OPTION_TRUE(struct doctor_flags, hardware)},
+    {.name = "seconds",
+     .value = "N",
+     .standard = "60",
+     .help = "of load for each device (default %s)",
+     OPTION_U32(struct doctor_flags, seconds, 1, 3600)},
+    {.name = "report",
+     .value = "FILE",
+     .help = "where the report goes, a new file (default: what is printed)",
+     OPTION_TEXT(struct doctor_flags, report)},
 };
 static const struct option_section sections[] = {{OPTION_ROWS(rows), .column = 19}, {0}};
 
@@ -142,6 +160,8 @@ static int cmd_doctor_run(int argc, char **argv)
         return EXIT_USAGE;
     if (optind < argc)
         return command_misused(&command_doctor, "unexpected argument '%s'", argv[optind]);
+    if (flags.hardware)
+        return doctor_hardware_run(&command_doctor, flags.seconds, flags.report);
     struct findings *findings = mem_new(sizeof *findings);
     struct machine_facts *facts = mem_new(sizeof *facts);
     struct error err;

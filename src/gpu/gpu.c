@@ -175,3 +175,8 @@ const struct backend_status *gpu_backend(const struct gpu *gpu, uint32_t index)
     assert(index < gpu->n_backends);
     return &gpu->backends[index];
 }
+
+const char *gpu_ggml_version(void)
+{
+    return ggml_version();
+}

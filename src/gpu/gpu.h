@@ -118,6 +118,8 @@ enum error_code gpu_remember_calibration(const struct gpu *gpu, const struct dev
                                          const struct device_calibration *calibration,
                                          struct error *err);
 
+const char *gpu_ggml_version(void); /* "0.27.0" */
+
 /* Reads a device list such as "cpu,vulkan0". NULL picks the default: every GPU that has passed, or
  * the CPU where there is none; with a sim_file its devices alone. At most `max` devices are written
  * to `out`. An unknown, rejected or repeated id is ERROR_NOT_FOUND / ERROR_INVALID with the ids

@@ -37,6 +37,11 @@ driver_check() { # HOST
   driver_check_text cpu >"$driver_kept/cpu" && driver_check_text vulkan0 >"$driver_kept/gpu" ||
     return 1
   [ -s "$driver_kept/cpu" ] && cmp "$driver_kept/cpu" "$driver_kept/gpu" || return 1
+  say "medley doctor --hardware (a minute)"
+  list=$(driver_check_medley doctor --hardware --seconds 1) || return 1
+  driver_check_has "$list" '"name": "NVIDIA 575.51 (stand-in, lavapipe)"' || return 1
+  driver_check_has "$list" '"name": "ROPE"' || return 1
+  ! grep -q -e '"wrong"' -e '"failed"' -e "$(uname -n)" <<<"$list" || return 1
 }
 
 driver_check_says() { # VERSION
