@@ -10,8 +10,8 @@ enum { LANES = 16, COLUMNS = 4 };
 #define LANE_NUMBERS 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
 
 /* gcc's vector types need typedefs */
-typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int32_t ivec __attribute__((vector_size(64), aligned(4), may_alias));
+typedef float vec __attribute__((vector_size(64), may_alias));
+typedef int32_t ivec __attribute__((vector_size(64), may_alias));
 
 static inline vec vec_load_halves(const void *from)
 {

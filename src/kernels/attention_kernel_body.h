@@ -2,7 +2,7 @@
  *
  *     LANES, COLUMNS                 4, 8 or 16; vectors beside each other that a loop keeps in
  *                                    registers for 4 queries
- *     vec, ivec                      LANES floats or int32_t, aligned as their elements are
+ *     vec, ivec                      LANES floats or int32_t
  *     vec vec_load_halves(const void *)  LANES F16 values
  *     vec vec_larger(vec, vec), float vec_largest(vec)
  *
@@ -23,14 +23,18 @@ enum {
     Q4_BYTES = 18
 };
 
+/* In memory, aligned as its floats are. Values have the vector's own alignment: gcc 14 cannot pass
+ * less to functions on ARM. */
+typedef vec vec_anywhere __attribute__((aligned(4)));
+
 ALWAYS_INLINE vec load(const float *from)
 {
-    return *(const vec *)from;
+    return *(const vec_anywhere *)from;
 }
 
 ALWAYS_INLINE void store(float *to, vec x)
 {
-    *(vec *)to = x;
+    *(vec_anywhere *)to = x;
 }
 
 ALWAYS_INLINE vec splat(float x)

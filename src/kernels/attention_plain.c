@@ -9,8 +9,8 @@ enum { LANES = 4, COLUMNS = 2 };
 #define LANE_NUMBERS 0, 1, 2, 3
 
 /* gcc's vector types need typedefs */
-typedef float vec __attribute__((vector_size(16), aligned(4), may_alias));
-typedef int32_t ivec __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float vec __attribute__((vector_size(16), may_alias));
+typedef int32_t ivec __attribute__((vector_size(16), may_alias));
 
 #if defined(__aarch64__)
 static inline vec vec_load_halves(const void *from)

@@ -88,7 +88,7 @@ static void list_units(enum sim_unit kind, char *text, size_t size)
     for (const struct amount_unit *unit = units_of(kind); unit->name; unit++) {
         const char *name = unit->name;
         size_t length = strlen(name);
-        if (name[0] < 0 || used + length + 3 > size)
+        if ((unsigned char)name[0] >= 0x80 || used + length + 3 > size)
             continue;
         if (used) {
             memcpy(text + used, ", ", 2);

@@ -3,6 +3,7 @@
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/medley
 packages_file=$repo/tools/packages.txt
+root_options=() # more that root_make tells mmdebstrap
 extra_binds=() # folders that root_enter shows inside besides the repository and the cache
 
 say() { printf 'medley: %s\n' "$*" >&2; }
@@ -100,7 +101,7 @@ root_tools() {
 root_make() {
   local suite=$1 dir=$2
   shift 2
-  local packages part=$dir.part.$$ log=$dir.log attempt aptopts=()
+  local packages part=$dir.part.$$ log=$dir.log attempt aptopts=("${root_options[@]}")
   packages=$(package_list "$@" | tr '\n' ' ')
   rm -rf --one-file-system "$dir".part.*
   say "making a private Debian $suite root in $dir" \
@@ -115,7 +116,7 @@ root_make() {
     [ $attempt = 1 ] || break
     if grep -q -i -E 'not valid|expired' "$log"; then
       say "trying again, accepting a mirror whose index has expired"
-      aptopts=(--aptopt='Acquire::Check-Valid-Until "false"')
+      aptopts+=(--aptopt='Acquire::Check-Valid-Until "false"')
     else
       say "that failed ($(grep -E '^(E|Err)' "$log" | head -n 1 | cut -c1-150)); trying once more"
     fi

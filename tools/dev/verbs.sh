@@ -14,6 +14,7 @@ usage: ./dev VERB [...]
   chaos [MODE]             real nodes under faults that a seed draws, every stream compared
                            (`./dev chaos --help`)
   attack [NAME...]         attacks on the running program, in their long forms (minutes)
+  arm [NAME...]            build for 64-bit ARM, run the fast tests in an emulator (many minutes)
   fuzz [TARGET] [SECONDS]  run one fuzz target, or list them
   coverage                 run the tests and report which lines they reach
   format                   clang-format every C file
