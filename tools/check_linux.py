@@ -23,6 +23,8 @@ COMMENT = re.compile(
 REMAINS = {
     "cli/convert.c": "/proc",
     "cli/devices.c": "/proc",
+    "cli/doctor.c": "/proc",
+    "cli/doctor_hardware.c": "/proc",
     "cli/main.c": "/proc",
     "cli/plan_here.c": "/proc",
     "cli/remote.c": "sys/eventfd.h",
