@@ -2,9 +2,10 @@
  * client's apart from another's.
  *
  * A file is FOLDER/ID.data and, written after it, FOLDER/ID.json: who owns it, its name and
- * purpose. What a crash cut off has no ID.json and is removed when the store is opened, as are
- * files older than FILE_KEPT_S. A client is a token, by its hash; all who need none are one.
- * file_store_save() is for any thread, the rest for the loop's. */
+ * purpose. What a crash cut off has no ID.json and is removed when the store is opened. Files
+ * older than FILE_KEPT_S go then, and with any request for files or batches. A client is a token,
+ * by its hash; all who need none are one. file_store_save() is for any thread, the rest for the
+ * loop's. */
 #pragma once
 
 #include "api/file_form.h"

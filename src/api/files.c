@@ -31,12 +31,24 @@ static void files_not_found(struct exchange *exchange, const char *id)
     exchange_fail(exchange, &err);
 }
 
+/* The oldest come first; one that a batch reads stays until that has ended. */
+static void files_drop_old(struct batches *batches)
+{
+    struct file_store *store = batches_files(batches);
+    const uint64_t now_s = server_wall_ms() / 1000;
+    while (store->n && store->files[0].created_s + FILE_KEPT_S < now_s &&
+           !batches_reads_file(batches, store->files[0].id))
+        file_store_remove(store, store->files[0].id);
+}
+
 struct batches *files_batches(struct exchange *exchange)
 {
     struct api_server *server = exchange_server(exchange);
     const char *why = batches_unavailable(server->batches);
-    if (!why)
+    if (!why) {
+        files_drop_old(server->batches);
         return server->batches;
+    }
     files_fail(exchange, 404, "no_files", why);
     return NULL;
 }
