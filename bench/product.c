@@ -1,13 +1,15 @@
-/* product: our products of K-quantised matrices on the CPU (kernels/product.h) beside ggml's, all
+/* product: our products of quantised matrices on the CPU (kernels/product.h) beside ggml's, all
  * on ggml's threads.
  *
  *   product [--threads 2] [--rounds 7] [--width 2048] [--mib 256] [--rows N] [--type q4_K]
+ *           [--kernel avx2]
  *
  * Matrices of width x width, so many MiB of them that they come from memory, times 1, 8 and 512
- * rows. Medians of rounds in which they take turns: milliseconds for all matrices with ours, with
- * ggml's as stored and with ggml's repacked (or "-": it has no repacked form), the ratio to the
- * faster one, and what ours does in a second. */
-#include "base/clock.h"
+ * rows. The best and the median of rounds in which they take turns, in milliseconds of processor
+ * time of all threads, so that a busy neighbour counts for little: ours, ggml's as stored and
+ * ggml's repacked (or "-": it has no repacked form); the ratio of the bests to ggml's faster one;
+ * and what ours does in a second of one processor. Threads that wait for each other spin: use one
+ * beside other work. */
 #include "gpu/device_ggml.h"
 #include "gpu/product_ggml.h"
 
@@ -15,12 +17,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { ROUNDS_MAX = 100, MATRICES_MAX = 512 };
 
 struct bench {
     uint32_t n_threads, n_rounds, width, mib, n_rows; /* n_rows 0: several */
-    const char *type;                                 /* NULL: all */
+    const char *type, *kernel;                        /* NULL: all */
     struct device *cpu;
     ggml_backend_t backend;
 };
@@ -84,9 +87,10 @@ static void build(struct set *set, const struct bench *b, enum ggml_type type, u
     set->x = ggml_new_tensor_2d(set->ctx, GGML_TYPE_F32, b->width, n_rows);
     for (uint32_t i = 0; i < n; i++) {
         struct ggml_tensor *weight = ggml_new_tensor_2d(set->weights_ctx, type, b->width, b->width);
-        struct ggml_tensor *y = kernel ? product_mul_mat(set->ctx, kernel, weight,
-                                                         product_rounded(set->ctx, kernel, set->x))
-                                       : ggml_mul_mat(set->ctx, weight, set->x);
+        struct ggml_tensor *y =
+            kernel ? product_mul_mat(set->ctx, kernel, weight,
+                                     product_rounded(set->ctx, kernel, type, set->x))
+                   : ggml_mul_mat(set->ctx, weight, set->x);
         ggml_build_forward_expand(set->graph, y);
     }
     set->weights = ggml_backend_alloc_ctx_tensors_from_buft(set->weights_ctx, where);
@@ -104,11 +108,14 @@ static void destroy(struct set *set)
     ggml_free(set->ctx);
 }
 
+/* Milliseconds of processor time. */
 static double once(const struct bench *b, const struct set *set)
 {
-    const uint64_t start = clock_now_ns();
+    struct timespec start, end;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &start);
     ggml_backend_graph_compute(b->backend, set->graph);
-    return (double)(clock_now_ns() - start) / 1e6;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
+    return (double)(end.tv_sec - start.tv_sec) * 1e3 + (double)(end.tv_nsec - start.tv_nsec) / 1e6;
 }
 
 static int compare(const void *a, const void *b)
@@ -142,18 +149,19 @@ static void measure(const struct bench *b, enum ggml_type type, uint32_t n_rows,
     for (int i = 0; i < n_sets; i++)
         qsort(ms[i], b->n_rounds, sizeof ms[i][0], compare);
     const uint32_t mid = b->n_rounds / 2;
-    const double ours = ms[OURS][mid], stored = ms[STORED][mid],
-                 other = repacked ? ms[REPACKED][mid] : stored;
+    const double ours = ms[OURS][0], stored = ms[STORED][0],
+                 other = repacked && ms[REPACKED][0] < stored ? ms[REPACKED][0] : stored;
     double bytes = 0;
     for (struct ggml_tensor *w = ggml_get_first_tensor(sets[OURS].weights_ctx); w;
          w = ggml_get_next_tensor(sets[OURS].weights_ctx, w))
         bytes += (double)ggml_nbytes(w);
     const double macs = bytes / (double)ggml_row_size(type, b->width) * b->width * n_rows;
-    printf("%-7s %-5s %4u rows   ours %8.2f ms   ggml %8.2f, repacked ",
-           product_kernel_name(kernel), ggml_type_name(type), n_rows, ours, stored);
-    repacked ? printf("%8.2f", other) : printf("%8s", "-");
-    printf("   %.2fx   %5.1f GB/s, %6.1f GFLOP/s\n", ours / (other < stored ? other : stored),
-           bytes / ours / 1e6, 2 * macs / ours / 1e6);
+    printf("%-11s %-6s %4u rows   ours %7.2f (%7.2f) ms   ggml %7.2f (%7.2f), repacked ",
+           product_kernel_name(kernel), ggml_type_name(type), n_rows, ours, ms[OURS][mid], stored,
+           ms[STORED][mid]);
+    repacked ? printf("%7.2f (%7.2f)", ms[REPACKED][0], ms[REPACKED][mid]) : printf("%17s", "-");
+    printf("   %.2fx   %5.1f GB/s, %6.1f GFLOP/s\n", ours / other, bytes / ours / 1e6,
+           2 * macs / ours / 1e6);
     fflush(stdout);
     for (int i = 0; i < n_sets; i++)
         destroy(&sets[i]);
@@ -175,6 +183,7 @@ static void read_options(struct bench *b, int argc, char **argv)
                 *options[k].value = (uint32_t)atoi(argv[i + 1]);
         }
         b->type = strcmp(argv[i], "--type") == 0 ? argv[i + 1] : b->type;
+        b->kernel = strcmp(argv[i], "--kernel") == 0 ? argv[i + 1] : b->kernel;
     }
     b->n_rounds = b->n_rounds < 1 || b->n_rounds > ROUNDS_MAX ? ROUNDS_MAX : b->n_rounds;
     b->width = b->width < 256 ? 256 : b->width / 256 * 256;
@@ -182,8 +191,10 @@ static void read_options(struct bench *b, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    static const enum ggml_type types[] = {GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_Q5_K,
-                                           GGML_TYPE_Q3_K, GGML_TYPE_Q2_K};
+    static const enum ggml_type types[] = {
+        GGML_TYPE_Q4_0,   GGML_TYPE_Q8_0,   GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_Q5_K,
+        GGML_TYPE_Q3_K,   GGML_TYPE_Q2_K,   GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1,
+        GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4};
     static const uint32_t rows[] = {1, 8, 512};
     struct bench b = {.n_threads = 2, .n_rounds = 7, .width = 2048, .mib = 256};
     struct error err = {0};
@@ -198,6 +209,8 @@ int main(int argc, char **argv)
     b.backend = device_ggml_backend(b.cpu);
     const struct product_kernel *kernel;
     for (uint32_t i = 0; (kernel = product_kernel_at(i)); i++) {
+        if (b.kernel && strcmp(b.kernel, product_kernel_name(kernel)) != 0)
+            continue;
         for (size_t k = 0; k < sizeof types / sizeof types[0]; k++) {
             if (b.type && strcmp(b.type, ggml_type_name(types[k])) != 0)
                 continue;

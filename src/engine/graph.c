@@ -10,11 +10,13 @@ static bool is_ours(const struct graph_build *b, const struct ggml_tensor *matri
 }
 
 /* Several matrices in a row are multiplied with the same. */
-static struct ggml_tensor *rounded(struct graph_build *b, struct ggml_tensor *x)
+static struct ggml_tensor *rounded(struct graph_build *b, enum ggml_type type,
+                                   struct ggml_tensor *x)
 {
-    if (b->rounded_of != x) {
-        b->rounded = product_rounded(b->ctx, b->source->products, x);
+    if (b->rounded_of != x || !product_shares_rounding(b->rounded_for, type)) {
+        b->rounded = product_rounded(b->ctx, b->source->products, type, x);
         b->rounded_of = x;
+        b->rounded_for = type;
     }
     return b->rounded;
 }
@@ -23,8 +25,9 @@ struct ggml_tensor *graph_linear(struct graph_build *b, struct ggml_tensor *matr
                                  struct ggml_tensor *bias, struct ggml_tensor *x)
 {
     struct ggml_tensor *y =
-        is_ours(b, matrix) ? product_mul_mat(b->ctx, b->source->products, matrix, rounded(b, x))
-                           : ggml_mul_mat(b->ctx, matrix, x);
+        is_ours(b, matrix)
+            ? product_mul_mat(b->ctx, b->source->products, matrix, rounded(b, matrix->type, x))
+            : ggml_mul_mat(b->ctx, matrix, x);
     /* GPUs otherwise add up F16 products in F16, which loses digits and can overflow */
     if (matrix->type == GGML_TYPE_F16)
         ggml_prec_set_acc(y, GGML_PREC_F32);
@@ -34,9 +37,9 @@ struct ggml_tensor *graph_linear(struct graph_build *b, struct ggml_tensor *matr
 struct ggml_tensor *graph_linear_of(struct graph_build *b, struct ggml_tensor *matrices,
                                     struct ggml_tensor *x, struct ggml_tensor *chosen)
 {
-    return is_ours(b, matrices)
-               ? product_mul_mat_id(b->ctx, b->source->products, matrices, rounded(b, x), chosen)
-               : ggml_mul_mat_id(b->ctx, matrices, x, chosen);
+    return is_ours(b, matrices) ? product_mul_mat_id(b->ctx, b->source->products, matrices,
+                                                     rounded(b, matrices->type, x), chosen)
+                                : ggml_mul_mat_id(b->ctx, matrices, x, chosen);
 }
 
 struct ggml_tensor *graph_norm(struct graph_build *b, struct ggml_tensor *x,

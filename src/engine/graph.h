@@ -34,7 +34,7 @@ struct graph_source { /* what graphs are built from; constant for a stage */
     bool first, last;
     bool flash;
     const struct graph_attention *attention; /* [n_layers]; NULL: ggml's */
-    const struct product_kernel *products;   /* of K-quants; NULL: ggml's */
+    const struct product_kernel *products;   /* product_ggml.h's; NULL: ggml's */
     struct ggml_tensor *rope_factors;        /* NULL: none */
 };
 
@@ -83,6 +83,7 @@ struct graph_build {
     struct graph *graph;
     struct ggml_tensor *rounded,
         *rounded_of; /* the last that product_rounded() made, and of what */
+    enum ggml_type rounded_for;
 };
 
 /* y = matrix . x (+ bias); `bias` may be NULL. */

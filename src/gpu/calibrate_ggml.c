@@ -188,7 +188,8 @@ static bool product_open(struct device *device, enum ggml_type type, uint32_t n,
             ggml_new_tensor_2d(product->ctx, GGML_TYPE_F32, WIDTH, columns); /* [width, columns] */
         product->graph = ggml_new_graph(product->ctx);
         const struct product_kernel *ours = kernel_of(device, type);
-        struct ggml_tensor *rounded = ours ? product_rounded(product->ctx, ours, input) : NULL;
+        struct ggml_tensor *rounded =
+            ours ? product_rounded(product->ctx, ours, type, input) : NULL;
         for (uint32_t i = 0; i < n; i++) {
             struct ggml_tensor *weight =
                 ggml_new_tensor_2d(product->weights_ctx, type, WIDTH, rows);

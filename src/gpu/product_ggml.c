@@ -2,19 +2,55 @@
 
 #include <assert.h>
 
+static const struct {
+    enum ggml_type ggml;
+    enum product_type type;
+} types[] = {
+    {GGML_TYPE_Q2_K, PRODUCT_Q2_K},     {GGML_TYPE_Q3_K, PRODUCT_Q3_K},
+    {GGML_TYPE_Q4_K, PRODUCT_Q4_K},     {GGML_TYPE_Q5_K, PRODUCT_Q5_K},
+    {GGML_TYPE_Q6_K, PRODUCT_Q6_K},     {GGML_TYPE_Q4_0, PRODUCT_Q4_0},
+    {GGML_TYPE_Q4_1, PRODUCT_Q4_1},     {GGML_TYPE_Q5_0, PRODUCT_Q5_0},
+    {GGML_TYPE_Q5_1, PRODUCT_Q5_1},     {GGML_TYPE_Q8_0, PRODUCT_Q8_0},
+    {GGML_TYPE_IQ4_NL, PRODUCT_IQ4_NL}, {GGML_TYPE_IQ4_XS, PRODUCT_IQ4_XS},
+    {GGML_TYPE_MXFP4, PRODUCT_MXFP4},
+};
+
+bool product_type_of(enum ggml_type ggml, enum product_type *type)
+{
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        if (types[i].ggml == ggml) {
+            *type = types[i].type;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool product_is_of(enum ggml_type type)
 {
-    return type >= GGML_TYPE_Q2_K && type <= GGML_TYPE_Q6_K;
+    return (type >= GGML_TYPE_Q2_K && type <= GGML_TYPE_Q6_K) || type == GGML_TYPE_Q8_0;
+}
+
+static enum product_type type_of_product(enum ggml_type ggml)
+{
+    enum product_type type = PRODUCT_Q4_K;
+    const bool is_ours = product_type_of(ggml, &type);
+    assert(is_ours);
+    (void)is_ours;
+    return type;
+}
+
+bool product_shares_rounding(enum ggml_type a, enum ggml_type b)
+{
+    return product_rounding_of(type_of_product(a)) == product_rounding_of(type_of_product(b));
 }
 
 static struct product_matrix matrix_of(const struct ggml_tensor *tensor)
 {
-    static_assert(PRODUCT_Q6_K - PRODUCT_Q2_K == GGML_TYPE_Q6_K - GGML_TYPE_Q2_K,
-                  "types in ggml's order");
     return (struct product_matrix){.rows = tensor->data,
                                    .row_bytes = tensor->nb[1],
-                                   .n_blocks = (uint32_t)(tensor->ne[0] / PRODUCT_BLOCK),
-                                   .type = (enum product_type)(tensor->type - GGML_TYPE_Q2_K)};
+                                   .n_columns = (uint32_t)tensor->ne[0],
+                                   .type = type_of_product(tensor->type)};
 }
 
 /* Share `ith` of `nth` of n. */
@@ -31,29 +67,58 @@ static void *row_of(const struct ggml_tensor *tensor, int64_t i1, int64_t i2)
 
 /* ---- rounding ---- */
 
-static void round_share(struct ggml_tensor *out, int ith, int nth, void *kernel)
+static int64_t blocks_of(int64_t n)
+{
+    return (n + PRODUCT_BLOCK - 1) / PRODUCT_BLOCK;
+}
+
+static void round_share_to(enum product_rounding rounding, struct ggml_tensor *out, int ith,
+                           int nth, const void *kernel)
 {
     const struct ggml_tensor *x = out->src[0];
-    const int64_t n_blocks = x->ne[0] / PRODUCT_BLOCK;
+    const int64_t n_blocks = blocks_of(x->ne[0]);
     int64_t at, end;
     for (product_ggml_share_of(n_blocks * x->ne[1] * x->ne[2], ith, nth, &at, &end); at < end;) {
         const int64_t row = at / n_blocks, block = at % n_blocks;
         const int64_t n = n_blocks - block < end - at ? n_blocks - block : end - at;
+        const int64_t first = block * PRODUCT_BLOCK, behind = (block + n) * PRODUCT_BLOCK;
         const float *from = row_of(x, row % x->ne[1], row / x->ne[1]);
-        product_round(kernel, from + block * PRODUCT_BLOCK, (uint32_t)n,
+        product_round(kernel, rounding, from + first,
+                      (uint32_t)((behind < x->ne[0] ? behind : x->ne[0]) - first),
                       (struct product_block *)out->data + at);
         at += n;
     }
 }
 
-struct ggml_tensor *product_rounded(struct ggml_context *ctx, const struct product_kernel *kernel,
-                                    struct ggml_tensor *x)
+static void round_share_to_blocks(struct ggml_tensor *out, int ith, int nth, void *kernel)
 {
+    round_share_to(PRODUCT_ROUND_BLOCKS, out, ith, nth, kernel);
+}
+
+static void round_share_to_parts(struct ggml_tensor *out, int ith, int nth, void *kernel)
+{
+    round_share_to(PRODUCT_ROUND_PARTS, out, ith, nth, kernel);
+}
+
+static void round_share_to_parts_alike(struct ggml_tensor *out, int ith, int nth, void *kernel)
+{
+    round_share_to(PRODUCT_ROUND_PARTS_ALIKE, out, ith, nth, kernel);
+}
+
+struct ggml_tensor *product_rounded(struct ggml_context *ctx, const struct product_kernel *kernel,
+                                    enum ggml_type type, struct ggml_tensor *x)
+{
+    static const ggml_custom_op_t ways[] = {
+        [PRODUCT_ROUND_BLOCKS] = round_share_to_blocks,
+        [PRODUCT_ROUND_PARTS] = round_share_to_parts,
+        [PRODUCT_ROUND_PARTS_ALIKE] = round_share_to_parts_alike,
+    };
     assert(x->type == GGML_TYPE_F32 && x->nb[0] == sizeof(float) && x->ne[3] == 1);
-    assert(x->ne[0] % PRODUCT_BLOCK == 0);
-    const int64_t bytes = x->ne[0] / PRODUCT_BLOCK * (int64_t)sizeof(struct product_block);
-    return ggml_custom_4d(ctx, GGML_TYPE_I8, bytes, x->ne[1], x->ne[2], 1, &x, 1, round_share,
-                          GGML_N_TASKS_MAX, (void *)(uintptr_t)kernel);
+    assert(x->ne[0] % product_columns_of(type_of_product(type)) == 0);
+    const int64_t bytes = blocks_of(x->ne[0]) * (int64_t)sizeof(struct product_block);
+    return ggml_custom_4d(ctx, GGML_TYPE_I8, bytes, x->ne[1], x->ne[2], 1, &x, 1,
+                          ways[product_rounding_of(type_of_product(type))], GGML_N_TASKS_MAX,
+                          (void *)(uintptr_t)kernel);
 }
 
 /* ---- products ---- */
@@ -98,7 +163,7 @@ struct ggml_tensor *product_mul_mat(struct ggml_context *ctx, const struct produ
                                     struct ggml_tensor *matrix, struct ggml_tensor *rounded)
 {
     struct ggml_tensor *sources[] = {matrix, rounded};
-    assert(product_is_of(matrix->type) && rounded->ne[2] == 1);
+    assert(rounded->ne[2] == 1);
     return ggml_custom_4d(ctx, GGML_TYPE_F32, matrix->ne[1], rounded->ne[1], 1, 1, sources, 2,
                           multiply_share, GGML_N_TASKS_MAX, (void *)(uintptr_t)kernel);
 }
@@ -137,7 +202,7 @@ struct ggml_tensor *product_mul_mat_id(struct ggml_context *ctx,
                                        struct ggml_tensor *chosen)
 {
     struct ggml_tensor *sources[] = {matrices, rounded, chosen};
-    assert(product_is_of(matrices->type) && chosen->type == GGML_TYPE_I32);
+    assert(chosen->type == GGML_TYPE_I32);
     return ggml_custom_4d(ctx, GGML_TYPE_F32, matrices->ne[1], chosen->ne[0], chosen->ne[1], 1,
                           sources, 3, multiply_chosen_share, GGML_N_TASKS_MAX,
                           (void *)(uintptr_t)kernel);

@@ -9,13 +9,19 @@
 #include <ggml.h>
 #include <stdbool.h>
 
-/* Is it one of K-quants? */
+/* Which type of product.h's it is; false: none. */
+bool product_type_of(enum ggml_type ggml, enum product_type *type);
+/* Should models use ours? K-quants and Q8_0. Of the others ggml's repacked products are faster for
+ * some shape (Q4_0, IQ4_NL, MXFP4), ours are for some shape slower (IQ4_XS), or they are further
+ * from llama.cpp's logits than the golden tests allow (Q4_1; Q5_0 and Q5_1 were not compared). */
 bool product_is_of(enum ggml_type type);
+/* Is what is rounded for one type rounded for the other? Both ours. */
+bool product_shares_rounding(enum ggml_type a, enum ggml_type b);
 
-/* x [n, …] F32, n a multiple of 256: rounded, for the functions below. The kernel stays the
- * caller's. */
+/* x [n, …] F32, n as the matrices have: rounded, for matrices of this type and of those that share
+ * its rounding. The kernel stays the caller's. */
 struct ggml_tensor *product_rounded(struct ggml_context *ctx, const struct product_kernel *kernel,
-                                    struct ggml_tensor *x);
+                                    enum ggml_type type, struct ggml_tensor *x);
 /* matrix [n, m], rounded [n, t]: F32 [m, t], as ggml_mul_mat(). */
 struct ggml_tensor *product_mul_mat(struct ggml_context *ctx, const struct product_kernel *kernel,
                                     struct ggml_tensor *matrix, struct ggml_tensor *rounded);

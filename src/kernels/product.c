@@ -2,10 +2,13 @@
 
 #include "kernels/product_kernel.h"
 
+#include <assert.h>
+
 /* ---- kernels ---- */
 
 static const struct product_kernel *const kernels[] = {
 #if defined(__x86_64__)
+    &product_kernel_avx512_vnni,
     &product_kernel_avx512,
     &product_kernel_avx2,
 #endif
@@ -34,10 +37,31 @@ const char *product_kernel_name(const struct product_kernel *kernel)
 
 /* ---- products ---- */
 
-void product_round(const struct product_kernel *kernel, const float *x, uint32_t n_blocks,
-                   struct product_block *out)
+static bool is_of_parts(enum product_type type)
 {
-    kernel->round(x, n_blocks, out);
+    return type >= PRODUCT_Q4_0;
+}
+
+uint32_t product_columns_of(enum product_type type)
+{
+    return is_of_parts(type) && type != PRODUCT_IQ4_XS ? PRODUCT_PART : PRODUCT_BLOCK;
+}
+
+enum product_rounding product_rounding_of(enum product_type type)
+{
+    return !is_of_parts(type)       ? PRODUCT_ROUND_BLOCKS
+           : type == PRODUCT_IQ4_XS ? PRODUCT_ROUND_PARTS_ALIKE
+                                    : PRODUCT_ROUND_PARTS;
+}
+
+void product_round(const struct product_kernel *kernel, enum product_rounding rounding,
+                   const float *x, uint32_t n, struct product_block *out)
+{
+    assert(n % (rounding == PRODUCT_ROUND_PARTS ? PRODUCT_PART : PRODUCT_BLOCK) == 0);
+    if (rounding == PRODUCT_ROUND_BLOCKS)
+        kernel->round(x, n / PRODUCT_BLOCK, out);
+    else
+        kernel->part_round(x, n / PRODUCT_PART, rounding == PRODUCT_ROUND_PARTS_ALIKE, out);
 }
 
 static uint32_t product_smaller(uint32_t a, uint32_t b)
@@ -57,11 +81,23 @@ static void compute_sheaf(const struct product_kernel *kernel, const struct prod
     for (uint32_t c = 0; c < kernel->n_rows; c++)
         rows[c] = (const uint8_t *)matrix->rows +
                   matrix->row_bytes * (first + product_smaller(c, n_rows - 1));
-    kernel->sheaf(matrix->type, rows, matrix->n_blocks, x, n, results);
+    if (is_of_parts(matrix->type))
+        kernel->part_sheaf(matrix->type, rows, matrix->n_columns / PRODUCT_PART, x, n, results);
+    else
+        kernel->sheaf(matrix->type, rows, matrix->n_columns / PRODUCT_BLOCK, x, n, results);
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t c = 0; c < n_rows; c++)
             y[i][first + c] = results[i][c];
     }
+}
+
+static float compute_row(const struct product_kernel *kernel, const struct product_matrix *matrix,
+                         uint32_t row, const struct product_block *x)
+{
+    const uint8_t *at = (const uint8_t *)matrix->rows + matrix->row_bytes * row;
+    return is_of_parts(matrix->type)
+               ? kernel->part_row(matrix->type, at, matrix->n_columns / PRODUCT_PART, x)
+               : kernel->row(matrix->type, at, matrix->n_columns / PRODUCT_BLOCK, x);
 }
 
 /* A few rows x: each row of the matrix from its begin to its end, as memory likes it. */
@@ -70,19 +106,20 @@ static void compute_rows(const struct product_kernel *kernel, const struct produ
                          uint32_t first, uint32_t end)
 {
     for (uint32_t r = first; r < end; r++) {
-        const uint8_t *row = (const uint8_t *)matrix->rows + matrix->row_bytes * r;
         for (uint32_t i = 0; i < n; i++)
-            y[i][r] = kernel->row(matrix->type, row, matrix->n_blocks, x[i]);
+            y[i][r] = compute_row(kernel, matrix, r, x[i]);
     }
 }
 
-enum { FEW = 3 }; /* for more a sheaf is worth its unpacking */
+/* For more rows x a sheaf is worth its unpacking. */
+enum { FEW = 3, FEW_OF_PARTS = 2 };
 
 void product_compute(const struct product_kernel *kernel, const struct product_matrix *matrix,
                      const struct product_block *const *x, float *const *y, uint32_t n,
                      uint32_t first, uint32_t end)
 {
-    if (n <= FEW) {
+    assert(n <= PRODUCT_TILE && matrix->n_columns % product_columns_of(matrix->type) == 0);
+    if (n <= (is_of_parts(matrix->type) ? FEW_OF_PARTS : FEW)) {
         compute_rows(kernel, matrix, x, y, n, first, end);
         return;
     }

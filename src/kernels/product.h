@@ -1,13 +1,13 @@
-/* Products with K-quantised matrices on the CPU, in which a row has the same bits whatever is
+/* Products with quantised matrices on the CPU, in which a row has the same bits whatever is
  * computed beside it: alone or in a prompt, in chunks of any size, on any number of threads. A
  * reply that is replayed after a machine was lost goes on with the same words because of this.
- * (ggml computes a single row in another way than many, a tenth of a logit apart.) The matrix stays
- * as the file has it. Pure; ggml's graphs call it through product_ggml.c.
+ * (ggml computes a single row of K-quants in another way than many, a tenth of a logit apart.) The
+ * matrix stays as the file has it. Pure; ggml's graphs call it through product_ggml.c.
  *
- * A row of the matrix is blocks of 256 weights, of 16 groups with a scale s and an offset m each:
+ * K-quants (ggml's Q2_K to Q6_K). A row of the matrix is blocks of 256 weights, of 16 groups with a
+ * scale s and an offset m each:
  *
  *     weight = d s[g] w - dmin m[g]          w, s, m small integers, d and dmin of the block
- *                                            (ggml's Q2_K to Q6_K)
  *
  * A row x of the other factor is rounded to 8 bits in blocks of as many values:
  *
@@ -19,21 +19,56 @@
  *     y = y + (d e) sum_g s[g] sum w q
  *     y = y - (dmin e) sum_g m[g] sum q      where the type has offsets
  *
- * The sums inside a block are of integers, which are exact in every order. So neither the width of
- * vectors nor the number of rows is part of the arithmetic. Processors with fused multiply-add give
- * the same bits as each other, those without it others. */
+ * Parts (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, IQ4_XS, MXFP4). A row of the matrix is parts of 32
+ * weights, w integers of 8 bits, d and m of the part:
+ *
+ *     weight = d w + m                       m where the type has one
+ *
+ * x is rounded as above, but in parts of 32 values (for IQ4_XS with the e of 256). It is filled up
+ * with zeros to whole blocks of eight parts. Part b adds to the partial sum p[b mod 4], in order of
+ * b, in F32:
+ *
+ *     p = p + (d e) sum w q
+ *     p = p + m (e sum q)                    where the type has m
+ *     y = (p[0] + p[1]) + (p[2] + p[3])
+ *
+ * The sums of integers are exact in every order, so neither the width of vectors nor the number of
+ * rows is part of the arithmetic. Processors with fused multiply-add give the same bits as each
+ * other, those without it others. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum product_type { PRODUCT_Q2_K, PRODUCT_Q3_K, PRODUCT_Q4_K, PRODUCT_Q5_K, PRODUCT_Q6_K };
+enum product_type {
+    PRODUCT_Q2_K,
+    PRODUCT_Q3_K,
+    PRODUCT_Q4_K,
+    PRODUCT_Q5_K,
+    PRODUCT_Q6_K,
+    PRODUCT_Q4_0, /* the first of parts */
+    PRODUCT_Q4_1,
+    PRODUCT_Q5_0,
+    PRODUCT_Q5_1,
+    PRODUCT_Q8_0,
+    PRODUCT_IQ4_NL,
+    PRODUCT_IQ4_XS,
+    PRODUCT_MXFP4,
+};
+
+enum product_rounding {
+    PRODUCT_ROUND_BLOCKS,
+    PRODUCT_ROUND_PARTS,
+    PRODUCT_ROUND_PARTS_ALIKE, /* eight parts with the block's scale: nearer to ggml's IQ4_XS */
+};
 
 enum {
     PRODUCT_BLOCK = 256,
     PRODUCT_GROUP = 16,
     PRODUCT_GROUPS = PRODUCT_BLOCK / PRODUCT_GROUP,
+    PRODUCT_PART = 32,
+    PRODUCT_PARTS = PRODUCT_BLOCK / PRODUCT_PART,
     PRODUCT_TILE = 128, /* rows x, at most, that are computed together */
     PRODUCT_SHEAF_MAX =
         16, /* rows of the matrix, at most, that are: threads should begin at a multiple */
@@ -41,15 +76,22 @@ enum {
 
 struct product_block { /* 256 values of a rounded row */
     int8_t values[PRODUCT_BLOCK];
-    int16_t sums[PRODUCT_GROUPS]; /* of the values of a group */
-    float scale;
-    int32_t unused[7]; /* so that vectors of values do not lie across lines of the cache */
+    union {
+        struct {                          /* for K-quants */
+            int16_t sums[PRODUCT_GROUPS]; /* of the values of a group */
+            float scale;
+        };
+        struct { /* for parts */
+            float scales[PRODUCT_PARTS];
+            int32_t part_sums[PRODUCT_PARTS]; /* of the values of a part */
+        };
+    }; /* 64 bytes, so that vectors of values do not lie across lines of the cache */
 };
 
 struct product_matrix {
     const void *rows; /* as in the file */
     size_t row_bytes;
-    uint32_t n_blocks; /* of a row */
+    uint32_t n_columns; /* a multiple of product_columns_of(type) */
     enum product_type type;
 };
 
@@ -61,12 +103,16 @@ const char *product_kernel_name(const struct product_kernel *kernel);
 /* The best; NULL: none is worth it here, ggml's products are faster. */
 const struct product_kernel *product_kernel_best(void);
 
-/* Rounds `n_blocks` blocks of x. */
-void product_round(const struct product_kernel *kernel, const float *x, uint32_t n_blocks,
-                   struct product_block *out);
+/* Rows are a multiple of so many weights: 256 for K-quants and IQ4_XS, else 32. */
+uint32_t product_columns_of(enum product_type type);
+enum product_rounding product_rounding_of(enum product_type type);
+
+/* Rounds n values of x to ceil(n / 256) blocks. n is as a row's. */
+void product_round(const struct product_kernel *kernel, enum product_rounding rounding,
+                   const float *x, uint32_t n, struct product_block *out);
 
 /* y[i][r] = row r of the matrix times x[i], for the matrix's rows `first` to `end` - 1 and n <=
- * PRODUCT_TILE rows x of n_blocks blocks each. */
+ * PRODUCT_TILE rows x of as many values as the matrix has columns. */
 void product_compute(const struct product_kernel *kernel, const struct product_matrix *matrix,
                      const struct product_block *const *x, float *const *y, uint32_t n,
                      uint32_t first, uint32_t end);

@@ -5,12 +5,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/product_unpack_x86.h"
+#include "kernels/product_part_unpack_x86.h"
 
-enum { STEP = 32, ROWS = 8 };
+enum { STEP = 32, ROWS = 8, WIDE_IS_SIGNED = 1 };
 
 typedef __m256i ints;
-typedef int32_t eight_ints __attribute__((vector_size(32)));
 typedef eight_ints row_ints;
 typedef float row_floats __attribute__((vector_size(32), aligned(4), may_alias));
 
@@ -64,14 +63,42 @@ static inline void rows_add_pairs(const int16_t m[8][2], const int16_t sums[2], 
 
 static inline void ints_add_up(const ints sums[8], eight_ints *all)
 {
-    const __m256i a = _mm256_hadd_epi32(sums[0], sums[1]), b = _mm256_hadd_epi32(sums[2], sums[3]);
-    const __m256i c = _mm256_hadd_epi32(sums[4], sums[5]), d = _mm256_hadd_epi32(sums[6], sums[7]);
-    const __m256i low = _mm256_hadd_epi32(a, b), high = _mm256_hadd_epi32(c, d);
-    *all = (eight_ints)_mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
-                                        _mm256_permute2x128_si256(low, high, 0x31));
+    part_add_up(sums, all);
+}
+
+/* ---- parts ---- */
+
+ALWAYS_INLINE void part_rows_dot(const uint8_t w[8][8][4], const int8_t *const *q, bool is_wide,
+                                 uint32_t n, row_ints *sums)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    UNROLL for (uint32_t i = 0; i < 8; i += 4)
+    {
+        __m256i pairs[4];
+        UNROLL for (uint32_t j = 0; j < 4; j++)
+        {
+            const __m256i weights = load32(w[i + j][0]);
+            const __m256i own = _mm256_xor_si256(weights, _mm256_set1_epi8((char)0x80));
+            UNROLL for (uint32_t k = 0; k < n; k++)
+            {
+                const __m256i values = part_quad(q[k] + 4 * (i + j));
+                const __m256i dot = is_wide ? _mm256_maddubs_epi16(_mm256_abs_epi8(own),
+                                                                   _mm256_sign_epi8(values, own))
+                                            : _mm256_maddubs_epi16(weights, values);
+                if (is_wide)
+                    sums[k] += (row_ints)_mm256_madd_epi16(dot, ones);
+                else
+                    pairs[k] = j ? _mm256_add_epi16(pairs[k], dot) : dot;
+            }
+        }
+        UNROLL for (uint32_t k = 0; !is_wide && k < n; k++) sums[k] +=
+            (row_ints)_mm256_madd_epi16(pairs[k], ones);
+    }
 }
 
 #include "kernels/product_kernel_body.h"
+
+#include "kernels/product_part_body.h"
 
 static int product_avx2_works(void)
 {
@@ -79,5 +106,12 @@ static int product_avx2_works(void)
            __builtin_cpu_supports("f16c");
 }
 
-const struct product_kernel product_kernel_avx2 = {
-    "avx2", product_avx2_works, round_row, product_kernel_row, ROWS, product_kernel_sheaf};
+const struct product_kernel product_kernel_avx2 = {"avx2",
+                                                   product_avx2_works,
+                                                   round_row,
+                                                   product_kernel_row,
+                                                   ROWS,
+                                                   product_kernel_sheaf,
+                                                   part_kernel_round,
+                                                   part_kernel_row,
+                                                   part_kernel_sheaf};

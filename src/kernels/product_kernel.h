@@ -5,6 +5,9 @@
 #include "kernels/product.h"
 #include "kernels/unroll.h"
 
+typedef int32_t eight_ints __attribute__((vector_size(32)));
+typedef float eight_floats __attribute__((vector_size(32)));
+
 /* A block of a row as the kernels multiply it. */
 struct unpacked {
     uint8_t weights[PRODUCT_BLOCK];
@@ -23,9 +26,17 @@ struct product_kernel {
     uint32_t n_rows;
     void (*sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_blocks,
                   const struct product_block *const *x, uint32_t n, float (*y)[PRODUCT_SHEAF_MAX]);
+    /* The same for types of parts, rows of n_parts. */
+    void (*part_round)(const float *x, uint32_t n_parts, bool by_block, struct product_block *out);
+    float (*part_row)(enum product_type type, const uint8_t *row, uint32_t n_parts,
+                      const struct product_block *x);
+    void (*part_sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,
+                       const struct product_block *const *x, uint32_t n,
+                       float (*y)[PRODUCT_SHEAF_MAX]);
 };
 
 extern const struct product_kernel product_kernel_plain;
 #if defined(__x86_64__)
-extern const struct product_kernel product_kernel_avx2, product_kernel_avx512;
+extern const struct product_kernel product_kernel_avx2, product_kernel_avx512,
+    product_kernel_avx512_vnni;
 #endif

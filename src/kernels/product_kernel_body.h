@@ -180,21 +180,22 @@ static const struct form q2 = {84, 80, 82, true, false, unpack_q2},
                          q5 = {176, 0, 2, true, false, unpack_q5},
                          q6 = {210, 208, 0, false, true, unpack_q6};
 
+/* CASE(type, form) for each. */
+#define BLOCK_TYPES(CASE)                                                                          \
+    CASE(Q2_K, q2)                                                                                 \
+    CASE(Q3_K, q3)                                                                                 \
+    CASE(Q4_K, q4)                                                                                 \
+    CASE(Q5_K, q5)                                                                                 \
+    CASE(Q6_K, q6)
+
 static float product_kernel_row(enum product_type type, const uint8_t *from, uint32_t n_blocks,
                                 const struct product_block *x)
 {
-    switch (type) {
-    case PRODUCT_Q2_K:
-        return multiply_row(&q2, from, n_blocks, x);
-    case PRODUCT_Q3_K:
-        return multiply_row(&q3, from, n_blocks, x);
-    case PRODUCT_Q4_K:
-        return multiply_row(&q4, from, n_blocks, x);
-    case PRODUCT_Q5_K:
-        return multiply_row(&q5, from, n_blocks, x);
-    case PRODUCT_Q6_K:
-        return multiply_row(&q6, from, n_blocks, x);
-    }
+#define BLOCK_CASE(name, form)                                                                     \
+    if (type == PRODUCT_##name)                                                                    \
+        return multiply_row(&form, from, n_blocks, x);
+    BLOCK_TYPES(BLOCK_CASE)
+#undef BLOCK_CASE
     return 0;
 }
 
@@ -202,23 +203,11 @@ static void product_kernel_sheaf(enum product_type type, const uint8_t *const *r
                                  uint32_t n_blocks, const struct product_block *const *x,
                                  uint32_t n, float (*y)[PRODUCT_SHEAF_MAX])
 {
-    switch (type) {
-    case PRODUCT_Q2_K:
-        multiply_rows(&q2, rows, n_blocks, x, n, y);
-        return;
-    case PRODUCT_Q3_K:
-        multiply_rows(&q3, rows, n_blocks, x, n, y);
-        return;
-    case PRODUCT_Q4_K:
-        multiply_rows(&q4, rows, n_blocks, x, n, y);
-        return;
-    case PRODUCT_Q5_K:
-        multiply_rows(&q5, rows, n_blocks, x, n, y);
-        return;
-    case PRODUCT_Q6_K:
-        multiply_rows(&q6, rows, n_blocks, x, n, y);
-        return;
-    }
+#define BLOCK_CASE(name, form)                                                                     \
+    if (type == PRODUCT_##name)                                                                    \
+        multiply_rows(&form, rows, n_blocks, x, n, y);
+    BLOCK_TYPES(BLOCK_CASE)
+#undef BLOCK_CASE
 }
 
 /* ---- rounding ----------------------------------------------------------------------------- */

@@ -4,10 +4,11 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { STEP = 16, ROWS = 8 };
+#include "kernels/product_kernel.h"
+
+enum { STEP = 16, ROWS = 8, WIDE_IS_SIGNED = 0 };
 
 typedef int32_t ints;
-typedef int32_t eight_ints __attribute__((vector_size(32)));
 typedef eight_ints row_ints;
 typedef float row_floats __attribute__((vector_size(32), aligned(4), may_alias));
 
@@ -63,14 +64,65 @@ static inline void ints_add_up(const ints sums[8], eight_ints *all)
         (*all)[i] = sums[i];
 }
 
+/* ---- parts ---- */
+
+typedef int32_t part_ints;
+
+static inline part_ints part_zero(void)
+{
+    return 0;
+}
+
+static inline part_ints part_dot(const uint8_t *w, const int8_t *q, bool is_wide)
+{
+    (void)is_wide;
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < PRODUCT_PART; i++)
+        sum += w[i] * q[i];
+    return sum;
+}
+
+static inline void part_add_up(const part_ints sums[8], eight_ints *all)
+{
+    ints_add_up(sums, all);
+}
+
+static inline void part_rows_dot(const uint8_t w[8][8][4], const int8_t *const *q, bool is_wide,
+                                 uint32_t n, row_ints *sums)
+{
+    (void)is_wide;
+    for (uint32_t k = 0; k < n; k++) {
+        for (uint32_t i = 0; i < PRODUCT_PART; i++) {
+            for (uint32_t c = 0; c < 8; c++)
+                sums[k][c] += w[i / 4][c][i % 4] * q[k][i];
+        }
+    }
+}
+
+#include "kernels/product_part_unpack.h"
 #include "kernels/product_unpack.h"
 
+static inline void halves_of(const uint8_t *at, size_t step, float out[8])
+{
+    for (uint32_t i = 0; i < 8; i++)
+        out[i] = half(at + i * step);
+}
+
 #include "kernels/product_kernel_body.h"
+
+#include "kernels/product_part_body.h"
 
 static int product_plain_works(void)
 {
     return 1;
 }
 
-const struct product_kernel product_kernel_plain = {
-    "plain", product_plain_works, round_row, product_kernel_row, ROWS, product_kernel_sheaf};
+const struct product_kernel product_kernel_plain = {"plain",
+                                                    product_plain_works,
+                                                    round_row,
+                                                    product_kernel_row,
+                                                    ROWS,
+                                                    product_kernel_sheaf,
+                                                    part_kernel_round,
+                                                    part_kernel_row,
+                                                    part_kernel_sheaf};

@@ -1,4 +1,4 @@
-/* Our products of K-quantised matrices against their formula in double precision, and their
+/* Our products of quantised matrices against their formula in double precision, and their
  * promise: a row's bits depend on nothing beside it. */
 #include "base/random.h"
 #include "gpu/device_ggml.h"
@@ -18,19 +18,24 @@
 
 enum { BLOCKS = 3, COLUMNS = BLOCKS * PRODUCT_BLOCK, ROWS = 21, X = PRODUCT_TILE };
 
-static const enum ggml_type types[] = {GGML_TYPE_Q2_K, GGML_TYPE_Q3_K, GGML_TYPE_Q4_K,
-                                       GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
-enum { TYPES = sizeof types / sizeof types[0] };
-
-/* Where the F16 numbers of a block stand, which must not be drawn as bytes: they could be no
+/* Where the F16 numbers of each block stand, which must not be drawn as bytes: they could be no
  * numbers. */
+enum { NONE = 999 };
 static const struct {
-    uint32_t d, dmin;
-} halves[TYPES] = {{80, 82}, {108, 108}, {0, 2}, {0, 2}, {208, 208}};
+    enum ggml_type type;
+    uint32_t d, m;
+} types[] = {{GGML_TYPE_Q2_K, 80, 82},     {GGML_TYPE_Q3_K, 108, NONE}, {GGML_TYPE_Q4_K, 0, 2},
+             {GGML_TYPE_Q5_K, 0, 2},       {GGML_TYPE_Q6_K, 208, NONE}, {GGML_TYPE_Q4_0, 0, NONE},
+             {GGML_TYPE_Q4_1, 0, 2},       {GGML_TYPE_Q5_0, 0, NONE},   {GGML_TYPE_Q5_1, 0, 2},
+             {GGML_TYPE_Q8_0, 0, NONE},    {GGML_TYPE_IQ4_NL, 0, NONE}, {GGML_TYPE_IQ4_XS, 0, NONE},
+             {GGML_TYPE_MXFP4, NONE, NONE}};
+enum { TYPES = sizeof types / sizeof types[0] };
 
 struct world {
     struct product_matrix matrix;
     enum ggml_type type;
+    uint32_t n_columns; /* of the matrix; n_blocks of x */
+    uint32_t n_blocks;
     uint8_t *bytes;
     float weights[ROWS][COLUMNS]; /* by ggml */
     float x[X][COLUMNS];
@@ -41,41 +46,77 @@ static float drawn(uint64_t *draws)
     return (float)(random_at(3, (*draws)++) % 20001) / 10000 - 1;
 }
 
-/* Every bit of the blocks is drawn, so that all scales and offsets occur, the largest too. */
-static void world_init(struct world *w, uint32_t t)
+static void draw_half(uint8_t *to, uint64_t *draws)
 {
-    uint64_t draws = t;
-    w->type = types[t];
-    const size_t row_bytes = ggml_row_size(w->type, COLUMNS), block_bytes = row_bytes / BLOCKS;
+    const ggml_fp16_t h = ggml_fp32_to_fp16(drawn(draws) * 0.01f);
+    memcpy(to, &h, sizeof h);
+}
+
+/* Every bit of the blocks is drawn, so that all scales and offsets occur, the largest too. */
+static void draw_matrix(struct world *w, uint32_t t, uint64_t *draws)
+{
+    const size_t row_bytes = ggml_row_size(w->type, w->n_columns),
+                 block_bytes = ggml_type_size(w->type);
     w->bytes = malloc(ROWS * row_bytes);
     assert_non_null(w->bytes);
     for (size_t i = 0; i < ROWS * row_bytes; i++)
-        w->bytes[i] = (uint8_t)random_at(4, draws++);
+        w->bytes[i] = (uint8_t)random_at(4, (*draws)++);
     for (size_t at = 0; at < ROWS * row_bytes; at += block_bytes) {
-        const ggml_fp16_t d = ggml_fp32_to_fp16(drawn(&draws) * 0.01f),
-                          dmin = ggml_fp32_to_fp16(drawn(&draws) * 0.01f);
-        memcpy(w->bytes + at + halves[t].d, &d, sizeof d);
-        if (halves[t].dmin != halves[t].d)
-            memcpy(w->bytes + at + halves[t].dmin, &dmin, sizeof dmin);
+        if (types[t].d != NONE)
+            draw_half(w->bytes + at + types[t].d, draws);
+        else
+            w->bytes[at] = (uint8_t)(w->bytes[at] % 64 + 70); /* a power of two, 2^-58 to 2^5 */
+        if (types[t].m != NONE)
+            draw_half(w->bytes + at + types[t].m, draws);
     }
     for (uint32_t row = 0; row < ROWS; row++)
         ggml_get_type_traits(w->type)->to_float(w->bytes + row * row_bytes, w->weights[row],
-                                                COLUMNS);
+                                                w->n_columns);
+    w->matrix = (struct product_matrix){
+        .rows = w->bytes, .row_bytes = row_bytes, .n_columns = w->n_columns};
+    assert_true(product_type_of(w->type, &w->matrix.type));
+}
+
+/* Rows that end within a block, where the type has such. */
+static void world_init(struct world *w, uint32_t t)
+{
+    uint64_t draws = t;
+    w->type = types[t].type;
+    w->n_columns = COLUMNS - (ggml_blck_size(w->type) == PRODUCT_PART ? 3 * PRODUCT_PART : 0);
+    w->n_blocks = BLOCKS;
+    draw_matrix(w, t, &draws);
+    assert_int_equal(product_columns_of(w->matrix.type), ggml_blck_size(w->type));
     for (uint32_t i = 0; i < X; i++) {
         for (uint32_t k = 0; k < COLUMNS; k++)
             w->x[i][k] = drawn(&draws) * (float)(1 + i * 10);
     }
     memset(w->x[1], 0, PRODUCT_BLOCK * sizeof(float)); /* a block of nothing */
     w->x[2][7] = 1e30f;                                /* one value that hides the others */
-    w->matrix = (struct product_matrix){
-        .rows = w->bytes, .row_bytes = row_bytes, .n_blocks = BLOCKS, .type = t + PRODUCT_Q2_K};
+    for (uint32_t k = 0; k < COLUMNS; k++)             /* the largest sums */
+        w->x[3][k] = k % 2 ? -1 : 1, w->x[4][k] = 1;
 }
 
 static void round_x(const struct product_kernel *kernel, const struct world *w, uint32_t i,
                     struct product_block *out)
 {
-    memset(out, 0xff, BLOCKS * sizeof *out);
-    product_round(kernel, w->x[i], BLOCKS, out);
+    memset(out, 0xff, w->n_blocks * sizeof *out);
+    product_round(kernel, product_rounding_of(w->matrix.type), w->x[i], w->n_columns, out);
+}
+
+static bool is_of_parts(const struct world *w)
+{
+    return product_rounding_of(w->matrix.type) != PRODUCT_ROUND_BLOCKS;
+}
+
+static double scale_at(const struct world *w, const struct product_block *blocks, uint32_t at)
+{
+    const struct product_block *b = &blocks[at / PRODUCT_BLOCK];
+    return (double)(is_of_parts(w) ? b->scales[at % PRODUCT_BLOCK / PRODUCT_PART] : b->scale);
+}
+
+static int value_at(const struct product_block *blocks, uint32_t at)
+{
+    return blocks[at / PRODUCT_BLOCK].values[at % PRODUCT_BLOCK];
 }
 
 /* Rows `first` to first + n - 1 of x, all at once. */
@@ -93,35 +134,72 @@ static void compute(const struct product_kernel *kernel, const struct world *w, 
     product_compute(kernel, &w->matrix, x, y, n, 0, ROWS);
 }
 
+/* The sums of a block that are kept with it. */
+static void check_sums(const struct world *w, const struct product_block *blocks)
+{
+    const uint32_t n = is_of_parts(w) ? PRODUCT_PART : PRODUCT_GROUP;
+    for (uint32_t at = 0; at < COLUMNS; at += n) {
+        const struct product_block *b = &blocks[at / PRODUCT_BLOCK];
+        int sum = 0;
+        for (uint32_t i = 0; i < n; i++)
+            sum += value_at(blocks, at + i);
+        const uint32_t k = at % PRODUCT_BLOCK / n;
+        assert_int_equal(is_of_parts(w) ? b->part_sums[k] : b->sums[k], sum);
+    }
+}
+
 static void test_rounds_to_the_nearest(void **state)
 {
     (void)state;
     static struct world w;
     struct product_block blocks[BLOCKS];
     const struct product_kernel *kernel;
-    world_init(&w, 0);
-    for (uint32_t k = 0; (kernel = product_kernel_at(k)); k++) {
-        for (uint32_t i = 0; i < X; i++) {
-            round_x(kernel, &w, i, blocks);
-            for (uint32_t at = 0; at < COLUMNS; at++) {
-                const struct product_block *b = &blocks[at / PRODUCT_BLOCK];
-                const double value = (double)b->scale * b->values[at % PRODUCT_BLOCK];
-                assert_true(fabs(value - (double)w.x[i][at]) <= 0.50001 * (double)b->scale);
-            }
-            for (uint32_t g = 0; g < BLOCKS * PRODUCT_GROUPS; g++) {
-                const struct product_block *b = &blocks[g / PRODUCT_GROUPS];
-                int sum = 0;
-                for (uint32_t v = 0; v < PRODUCT_GROUP; v++)
-                    sum += b->values[g % PRODUCT_GROUPS * PRODUCT_GROUP + v];
-                assert_int_equal(b->sums[g % PRODUCT_GROUPS], sum);
+    for (uint32_t t = 0; t < TYPES; t++) {
+        world_init(&w, t);
+        for (uint32_t k = 0; (kernel = product_kernel_at(k)); k++) {
+            for (uint32_t i = 0; i < X; i++) {
+                round_x(kernel, &w, i, blocks);
+                for (uint32_t at = 0; at < COLUMNS; at++) {
+                    const double e = scale_at(&w, blocks, at), value = e * value_at(blocks, at),
+                                 want = at < w.n_columns ? (double)w.x[i][at] : 0;
+                    assert_true(fabs(value - want) <= 0.50001 * e);
+                }
+                check_sums(&w, blocks);
             }
         }
+        free(w.bytes);
     }
-    free(w.bytes);
 }
 
 /* The sums are of integers up to 2^28, which F32 holds to one part in 2^24; scales and offsets may
  * cancel for the most part. */
+/* An offset may cancel all but the last digits of a weight. */
+static double offset_at(const struct world *w, uint32_t row, uint32_t at)
+{
+    if (w->type != GGML_TYPE_Q4_1 && w->type != GGML_TYPE_Q5_1)
+        return 0;
+    ggml_fp16_t m;
+    memcpy(&m,
+           w->bytes + row * w->matrix.row_bytes + at / PRODUCT_PART * ggml_type_size(w->type) + 2,
+           sizeof m);
+    return (double)ggml_fp16_to_fp32(m);
+}
+
+static void check_formula(const struct product_kernel *kernel, const struct world *w,
+                          const struct product_block *blocks, uint32_t row, float got)
+{
+    double want = 0, size = 0;
+    for (uint32_t at = 0; at < w->n_columns; at++) {
+        const double x = scale_at(w, blocks, at) * value_at(blocks, at);
+        const double part = (double)w->weights[row][at] * x;
+        want += part;
+        size += fabs(part) + fabs(offset_at(w, row, at) * x);
+    }
+    if (!(fabs(want - (double)got) <= 2e-6 * size))
+        fail_msg("%s, %s: row %u: %.9g, not %.9g", product_kernel_name(kernel),
+                 ggml_type_name(w->type), row, (double)got, want);
+}
+
 static void test_is_the_formula(void **state)
 {
     (void)state;
@@ -135,20 +213,8 @@ static void test_is_the_formula(void **state)
             compute(kernel, &w, 0, X, y);
             for (uint32_t i = 0; i < X; i++) {
                 round_x(kernel, &w, i, blocks);
-                for (uint32_t row = 0; row < ROWS; row++) {
-                    double want = 0, size = 0;
-                    for (uint32_t at = 0; at < COLUMNS; at++) {
-                        const struct product_block *b = &blocks[at / PRODUCT_BLOCK];
-                        const double part = (double)w.weights[row][at] * (double)b->scale *
-                                            b->values[at % PRODUCT_BLOCK];
-                        want += part;
-                        size += fabs(part);
-                    }
-                    if (!(fabs(want - (double)y[i][row]) <= 2e-6 * size))
-                        fail_msg("%s, %s: row %u of x, row %u: %.9g, not %.9g",
-                                 product_kernel_name(kernel), ggml_type_name(w.type), i, row,
-                                 (double)y[i][row], want);
-                }
+                for (uint32_t row = 0; row < ROWS; row++)
+                    check_formula(kernel, &w, blocks, row, y[i][row]);
             }
         }
         free(w.bytes);
@@ -165,7 +231,7 @@ static void test_same_bits_beside_others(void **state)
         world_init(&w, t);
         for (uint32_t k = 0; (kernel = product_kernel_at(k)); k++) {
             compute(kernel, &w, 0, X, all);
-            for (uint32_t n = 1; n <= 5; n++) {
+            for (uint32_t n = 1; n <= 9; n++) {
                 compute(kernel, &w, n * 3, n, some);
                 assert_memory_equal(some, all[n * 3], n * sizeof all[0]);
             }
@@ -221,33 +287,34 @@ static void check_element(const struct product_kernel *kernel, const struct ggml
     struct product_block blocks[BLOCKS];
     const struct product_block *rounded = blocks;
     float want[ROWS], *y = want;
+    enum product_type type;
+    assert_true(product_type_of(matrix->type, &type));
     const struct product_matrix one = {.rows = (const char *)matrix->data + expert * matrix->nb[2],
                                        .row_bytes = matrix->nb[1],
-                                       .n_blocks = BLOCKS,
-                                       .type = PRODUCT_Q4_K};
-    product_round(kernel, x, BLOCKS, blocks);
+                                       .n_columns = COLUMNS,
+                                       .type = type};
+    product_round(kernel, product_rounding_of(type), x, COLUMNS, blocks);
     product_compute(kernel, &one, &rounded, &y, 1, 0, ROWS);
     assert_memory_equal(got, want, sizeof want);
 }
 
-static void test_in_a_graph(void **state)
+static void check_in_a_graph(enum ggml_type type)
 {
-    (void)state;
     struct device *cpu = gpu_find(gpu, "cpu");
     const struct product_kernel *kernel = product_kernel_at(0);
     uint64_t draws = 0;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){
         .mem_size = 16 * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true});
-    struct ggml_tensor *matrices = ggml_new_tensor_3d(ctx, GGML_TYPE_Q4_K, COLUMNS, ROWS, EXPERTS);
+    struct ggml_tensor *matrices = ggml_new_tensor_3d(ctx, type, COLUMNS, ROWS, EXPERTS);
     struct ggml_tensor *matrix = ggml_view_2d(ctx, matrices, COLUMNS, ROWS, matrices->nb[1], 0);
     struct ggml_tensor *x = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, COLUMNS, USED, TOKENS);
     struct ggml_tensor *chosen = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, USED, TOKENS);
-    struct ggml_tensor *rounded = product_rounded(ctx, kernel, x);
+    struct ggml_tensor *rounded = product_rounded(ctx, kernel, type, x);
     struct ggml_tensor *first = product_rounded(
-        ctx, kernel,
+        ctx, kernel, type,
         ggml_view_3d(ctx, x, COLUMNS, 1, TOKENS, x->nb[1], x->nb[2], 0)); /* of each token */
-    struct ggml_tensor *flat =
-        product_rounded(ctx, kernel, ggml_reshape_2d(ctx, x, COLUMNS, (int64_t)USED * TOKENS));
+    struct ggml_tensor *flat = product_rounded(
+        ctx, kernel, type, ggml_reshape_2d(ctx, x, COLUMNS, (int64_t)USED * TOKENS));
     struct ggml_tensor *plain = product_mul_mat(ctx, kernel, matrix, flat);
     struct ggml_tensor *each = product_mul_mat_id(ctx, kernel, matrices, rounded, chosen);
     struct ggml_tensor *shared = product_mul_mat_id(ctx, kernel, matrices, first, chosen);
@@ -261,8 +328,8 @@ static void test_in_a_graph(void **state)
     for (uint32_t row = 0; row < ROWS * EXPERTS; row++) {
         for (uint32_t i = 0; i < COLUMNS; i++)
             values[i] = drawn(&draws);
-        ggml_quantize_chunk(GGML_TYPE_Q4_K, values, (char *)matrices->data + row * matrices->nb[1],
-                            0, 1, COLUMNS, NULL);
+        ggml_quantize_chunk(type, values, (char *)matrices->data + row * matrices->nb[1], 0, 1,
+                            COLUMNS, NULL);
     }
     for (int64_t i = 0; i < ggml_nelements(x); i++)
         ((float *)x->data)[i] = drawn(&draws);
@@ -283,6 +350,13 @@ static void test_in_a_graph(void **state)
     }
     ggml_backend_buffer_free(buffer);
     ggml_free(ctx);
+}
+
+static void test_in_a_graph(void **state)
+{
+    (void)state;
+    for (uint32_t t = 0; t < TYPES; t++)
+        check_in_a_graph(types[t].type);
 }
 
 int main(void)

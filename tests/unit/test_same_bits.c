@@ -202,13 +202,14 @@ static void check(const char *name, const struct model *model, enum kv_type kv)
     free(want);
 }
 
-/* Where our own products are not used, ggml multiplies matrices of these types in one way for a
+/* Where our own products are not used, ggml multiplies matrices of K-quants in one way for a
  * single row and in another for many. */
 static bool is_promised(const struct model *model)
 {
     const struct gguf_file *file = model_file(model);
     for (uint64_t i = 0; i < gguf_file_tensor_count(file); i++) {
-        if (product_is_of((enum ggml_type)gguf_file_tensor(file, i)->type))
+        const enum ggml_type type = (enum ggml_type)gguf_file_tensor(file, i)->type;
+        if (product_is_of(type) && ggml_blck_size(type) == PRODUCT_BLOCK)
             return device_ggml_products(cpu);
     }
     return true;

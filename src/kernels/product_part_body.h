@@ -1,0 +1,389 @@
+/* The arithmetic of product.h for types of parts. A kernel's file defines what
+ * product_kernel_body.h needs, and:
+ *
+ *     void part_unpack_q4(const uint8_t *from, uint8_t *to), …    see product_part_unpack.h
+ *     void halves_of(const uint8_t *at, size_t step, float out[8])
+ *                                               F16 numbers, `step` bytes apart
+ *   for one row
+ *     part_ints                                 partial sums of products
+ *     part_ints part_zero(void)
+ *     part_ints part_dot(const uint8_t *w, const int8_t *q, bool is_wide)
+ *     void part_add_up(const part_ints sums[8], eight_ints *all)
+ *   for many
+ *     void part_rows_dot(const uint8_t w[8][ROWS][4], const int8_t *const *q, bool is_wide,
+ *                        uint32_t n, row_ints *sums)
+ *                                               sums[i] += w q[i] of a part, n <= SIDE
+ *     WIDE_IS_SIGNED                            do part_dot() and part_rows_dot() take 128 off the
+ *                                               weights that are wide? */
+#include "kernels/product_kernel.h"
+
+#include <string.h>
+
+typedef float part_floats __attribute__((vector_size(16)));
+
+struct part_form {        /* of a type's parts */
+    uint32_t block_bytes; /* of eight parts */
+    uint32_t at, step;    /* where their weights stand */
+    int32_t bias;         /* that unpacked weights have: they are not negative */
+    bool is_wide;         /* weights of eight bits; else of five */
+    bool has_m;
+    void (*unpack)(const uint8_t *weights, uint8_t to[PRODUCT_PART]);
+    void (*scales)(const uint8_t *block, uint32_t n_parts, float *d, float *m);
+};
+
+enum {
+    PART_AHEAD = 4096, /* bytes that are fetched early */
+    PANEL = 32,        /* parts whose weights are unpacked together */
+    SIDE = 4,          /* rows x that are multiplied together */
+};
+
+/* Of what products without their sign have too much: `sums` of q times this. */
+ALWAYS_INLINE int32_t part_excess(const struct part_form *form)
+{
+    return WIDE_IS_SIGNED && form->is_wide ? 0 : form->bias;
+}
+
+ALWAYS_INLINE float part_total(const part_floats *y)
+{
+    return ((*y)[0] + (*y)[1]) + ((*y)[2] + (*y)[3]);
+}
+
+/* ---- scales ---- */
+
+ALWAYS_INLINE void part_scales_of(const uint8_t *block, uint32_t n_parts, size_t step, float *out)
+{
+    if (n_parts == PRODUCT_PARTS) {
+        halves_of(block, step, out);
+        return;
+    }
+    for (uint32_t i = 0; i < PRODUCT_PARTS; i++)
+        out[i] = i < n_parts ? half(block + i * step) : 0;
+}
+
+#define PART_SCALES(name, step, m_at)                                                              \
+    ALWAYS_INLINE void name(const uint8_t *block, uint32_t n_parts, float *d, float *m)            \
+    {                                                                                              \
+        part_scales_of(block, n_parts, step, d);                                                   \
+        if (m_at)                                                                                  \
+            part_scales_of(block + (m_at), n_parts, step, m);                                      \
+    }
+PART_SCALES(scales_q40, 18, 0)
+PART_SCALES(scales_q41, 20, 2)
+PART_SCALES(scales_q50, 22, 0)
+PART_SCALES(scales_q51, 24, 2)
+PART_SCALES(scales_q80, 34, 0)
+
+/* A scale of 6 bits for each part, less 32: the lower four of two parts in a byte, the upper two of
+ * eight in 16 bits. */
+ALWAYS_INLINE void scales_iq4xs(const uint8_t *block, uint32_t n_parts, float *d, float *m)
+{
+    (void)n_parts, (void)m;
+    const uint32_t high = block[2] | (uint32_t)block[3] << 8;
+    const float all = half(block);
+    UNROLL for (uint32_t i = 0; i < PRODUCT_PARTS; i++)
+    {
+        const uint32_t low = block[4 + i / 2] >> (4 * (i % 2)) & 15;
+        d[i] = all * (float)((int32_t)(low | (high >> (2 * i) & 3) << 4) - 32);
+    }
+}
+
+/* A power of two: its exponent. Weights are doubled so that they are integers, hence 2^-128. */
+ALWAYS_INLINE void scales_mxfp4(const uint8_t *block, uint32_t n_parts, float *d, float *m)
+{
+    (void)m;
+    UNROLL for (uint32_t i = 0; i < PRODUCT_PARTS; i++)
+    {
+        const uint32_t e = i < n_parts ? block[i * 17] : 0;
+        const uint32_t bits = e < 2 ? UINT32_C(0x00200000) << e : (e - 1) << 23;
+        memcpy(&d[i], &bits, sizeof d[i]);
+    }
+}
+
+/* ---- one row ---- */
+
+/* Eight parts more, of which n are there. */
+ALWAYS_INLINE void part_multiply_block(const struct part_form *form, const uint8_t *block,
+                                       uint32_t n, const struct product_block *x, part_floats *y)
+{
+    part_ints sums[PRODUCT_PARTS];
+    eight_ints products, q_sums;
+    eight_floats d, m = {0}, e;
+    UNROLL for (uint32_t at = 0; at < form->block_bytes; at += 64)
+        __builtin_prefetch(block + PART_AHEAD + at);
+    UNROLL for (uint32_t i = 0; i < PRODUCT_PARTS; i++)
+    {
+        uint8_t weights[PRODUCT_PART];
+        sums[i] = part_zero();
+        if (i < n) {
+            form->unpack(block + form->at + i * form->step, weights);
+            sums[i] = part_dot(weights, x->values + i * PRODUCT_PART, form->is_wide);
+        }
+    }
+    part_add_up(sums, &products);
+    memcpy(&q_sums, x->part_sums, sizeof q_sums);
+    memcpy(&e, x->scales, sizeof e);
+    products -= q_sums * part_excess(form);
+    form->scales(block, n, (float *)&d, (float *)&m);
+    const eight_floats a = d * e, s = __builtin_convertvector(products, eight_floats);
+    const eight_floats q = e * __builtin_convertvector(q_sums, eight_floats);
+    UNROLL for (int h = 0; h < 2; h++)
+    {
+        const part_floats *half_a = (const part_floats *)&a + h,
+                          *half_s = (const part_floats *)&s + h;
+        *y += *half_a * *half_s;
+        if (form->has_m)
+            *y += *((const part_floats *)&m + h) * *((const part_floats *)&q + h);
+    }
+}
+
+ALWAYS_INLINE float part_multiply_row(const struct part_form *form, const uint8_t *row,
+                                      uint32_t n_parts, const struct product_block *x)
+{
+    part_floats y = {0};
+    for (; n_parts >= PRODUCT_PARTS; n_parts -= PRODUCT_PARTS, row += form->block_bytes)
+        part_multiply_block(form, row, PRODUCT_PARTS, x++, &y);
+    if (n_parts)
+        part_multiply_block(form, row, n_parts, x, &y);
+    return part_total(&y);
+}
+
+/* ---- many rows ---- */
+
+struct panel { /* some parts of each row, so that the rows stand beside each other */
+    uint8_t weights[PANEL][PRODUCT_PART / 4][ROWS][4];
+    float d[PANEL][ROWS], m[PANEL][ROWS];
+};
+
+struct panel_side { /* the same parts of rows x */
+    const struct product_block *x;
+    int32_t excess[PANEL]; /* taken off products */
+    float q_sums[PANEL];   /* e sum q */
+};
+
+struct part_rows {
+    row_floats of[4];
+};
+
+/* Eight parts, of which n are there, from number `to` on. */
+ALWAYS_INLINE void part_unpack_block(const struct part_form *form, const uint8_t *const *rows,
+                                     size_t at, uint32_t n, uint32_t to, struct panel *out)
+{
+    uint8_t unpacked[ROWS][PRODUCT_BLOCK];
+    for (uint32_t c = 0; c < ROWS; c++) {
+        const uint8_t *block = rows[c] + at;
+        float d[PRODUCT_PARTS], m[PRODUCT_PARTS] = {0};
+        UNROLL for (uint32_t i = 0; i < form->block_bytes; i += 64)
+            __builtin_prefetch(block + PANEL / PRODUCT_PARTS * form->block_bytes + i);
+        form->scales(block, n, d, m);
+        UNROLL for (uint32_t i = 0; i < PRODUCT_PARTS; i++)
+        {
+            out->d[to + i][c] = d[i];
+            if (form->has_m)
+                out->m[to + i][c] = m[i];
+            if (i < n)
+                form->unpack(block + form->at + i * form->step, &unpacked[c][i * PRODUCT_PART]);
+            else
+                memset(&unpacked[c][i * PRODUCT_PART], 0, PRODUCT_PART);
+        }
+    }
+    for (uint32_t i = 0; i < PRODUCT_PARTS; i++) {
+        for (uint32_t c = 0; c < ROWS; c += 8)
+            turn_column(&unpacked[c][i * PRODUCT_PART], PRODUCT_BLOCK, out->weights[to + i][0][c],
+                        sizeof out->weights[0][0]);
+    }
+}
+
+ALWAYS_INLINE void part_prepare_side(const struct part_form *form, const struct product_block *x,
+                                     uint32_t n_blocks, struct panel_side *out)
+{
+    out->x = x;
+    for (uint32_t b = 0; b < n_blocks; b++) {
+        for (uint32_t i = 0; i < PRODUCT_PARTS; i++) {
+            out->excess[b * PRODUCT_PARTS + i] = -part_excess(form) * x[b].part_sums[i];
+            out->q_sums[b * PRODUCT_PARTS + i] = x[b].scales[i] * (float)x[b].part_sums[i];
+        }
+    }
+}
+
+/* Eight parts of the panel times n <= SIDE rows x, a constant. */
+ALWAYS_INLINE void part_multiply_panel(bool is_wide, bool has_m, uint32_t n,
+                                       const struct panel *panel, const struct panel_side *sides,
+                                       uint32_t n_blocks, struct part_rows *y)
+{
+    struct part_rows all[SIDE];
+    UNROLL for (uint32_t k = 0; k < n; k++) all[k] = y[k];
+    for (uint32_t b = 0; b < n_blocks; b++) {
+        UNROLL for (uint32_t i = 0; i < PRODUCT_PARTS; i++)
+        {
+            const uint32_t part = b * PRODUCT_PARTS + i;
+            const row_floats d = *(const row_floats *)panel->d[part];
+            const int8_t *q[SIDE];
+            row_ints sums[SIDE];
+            UNROLL for (uint32_t k = 0; k < n; k++)
+            {
+                q[k] = sides[k].x[b].values + i * PRODUCT_PART;
+                sums[k] = (row_ints){0} + sides[k].excess[part];
+            }
+            part_rows_dot(panel->weights[part], q, is_wide, n, sums);
+            UNROLL for (uint32_t k = 0; k < n; k++)
+            {
+                all[k].of[i % 4] +=
+                    d * sides[k].x[b].scales[i] * __builtin_convertvector(sums[k], row_floats);
+                if (has_m)
+                    all[k].of[i % 4] += *(const row_floats *)panel->m[part] * sides[k].q_sums[part];
+            }
+        }
+    }
+    UNROLL for (uint32_t k = 0; k < n; k++) y[k] = all[k];
+}
+
+/* For each kind of form and number of rows x, so that registers hold all. */
+#define PART_PANEL(name, is_wide, has_m, n)                                                        \
+    static __attribute__((noinline)) void name(const struct panel *panel,                          \
+                                               const struct panel_side *sides, uint32_t n_blocks,  \
+                                               struct part_rows *y)                                \
+    {                                                                                              \
+        part_multiply_panel(is_wide, has_m, n, panel, sides, n_blocks, y);                         \
+    }
+PART_PANEL(panel_narrow_many, false, false, SIDE)
+PART_PANEL(panel_narrow_one, false, false, 1)
+PART_PANEL(panel_offset_many, false, true, SIDE)
+PART_PANEL(panel_offset_one, false, true, 1)
+PART_PANEL(panel_wide_many, true, false, SIDE)
+PART_PANEL(panel_wide_one, true, false, 1)
+
+static void part_panel_of(const struct part_form *form, uint32_t n, const struct panel *panel,
+                          const struct panel_side *sides, uint32_t n_blocks, struct part_rows *y)
+{
+    if (form->is_wide)
+        (n == SIDE ? panel_wide_many : panel_wide_one)(panel, sides, n_blocks, y);
+    else if (form->has_m)
+        (n == SIDE ? panel_offset_many : panel_offset_one)(panel, sides, n_blocks, y);
+    else
+        (n == SIDE ? panel_narrow_many : panel_narrow_one)(panel, sides, n_blocks, y);
+}
+
+/* A panel times all rows x, whose `block` it begins with. */
+static void part_multiply_sides(const struct part_form *form, const struct panel *panel,
+                                uint32_t n_blocks, const struct product_block *const *x,
+                                uint32_t block, uint32_t n, struct part_rows *y)
+{
+    for (uint32_t i = 0, side; i < n; i += side) {
+        struct panel_side sides[SIDE];
+        side = n - i >= SIDE ? SIDE : 1;
+        for (uint32_t k = 0; k < side; k++)
+            part_prepare_side(form, x[i + k] + block, n_blocks, &sides[k]);
+        part_panel_of(form, side, panel, sides, n_blocks, &y[i]);
+    }
+}
+
+ALWAYS_INLINE void part_multiply_rows(const struct part_form *form, const uint8_t *const *rows,
+                                      uint32_t n_parts, const struct product_block *const *x,
+                                      uint32_t n, float (*y)[PRODUCT_SHEAF_MAX])
+{
+    struct part_rows sums[PRODUCT_TILE];
+    memset(sums, 0, n * sizeof *sums);
+    const uint32_t n_blocks = (n_parts + PRODUCT_PARTS - 1) / PRODUCT_PARTS;
+    for (uint32_t block = 0; block < n_blocks; block += PANEL / PRODUCT_PARTS) {
+        struct panel panel;
+        uint32_t used = 0;
+        for (; used < PANEL / PRODUCT_PARTS && block + used < n_blocks; used++) {
+            const uint32_t left = n_parts - (block + used) * PRODUCT_PARTS;
+            const size_t at = (size_t)(block + used) * form->block_bytes;
+            if (left >= PRODUCT_PARTS)
+                part_unpack_block(form, rows, at, PRODUCT_PARTS, used * PRODUCT_PARTS, &panel);
+            else
+                part_unpack_block(form, rows, at, left, used * PRODUCT_PARTS, &panel);
+        }
+        part_multiply_sides(form, &panel, used, x, block, n, sums);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        *(row_floats *)y[i] = (sums[i].of[0] + sums[i].of[1]) + (sums[i].of[2] + sums[i].of[3]);
+}
+
+/* ---- for each type ---- */
+
+static const struct part_form q40 = {144, 2, 18, 8, false, false, part_unpack_q4, scales_q40},
+                              q41 = {160, 4, 20, 0, false, true, part_unpack_q4, scales_q41},
+                              q50 = {176, 6, 22, 16, false, false, part_unpack_q5, scales_q50},
+                              q51 = {192, 8, 24, 0, false, true, part_unpack_q5, scales_q51},
+                              q80 = {272, 2, 34, 128, true, false, part_unpack_q8, scales_q80},
+                              iq4nl = {144, 2, 18, 128, true, false, part_unpack_iq4, scales_q40},
+                              iq4xs = {136, 8, 16, 128, true, false, part_unpack_iq4, scales_iq4xs},
+                              mxfp4 = {136, 1, 17, 12, false, false, part_unpack_mx4, scales_mxfp4};
+
+/* CASE(type, form) for each type. */
+#define PART_TYPES(CASE)                                                                           \
+    CASE(Q4_0, q40)                                                                                \
+    CASE(Q4_1, q41)                                                                                \
+    CASE(Q5_0, q50)                                                                                \
+    CASE(Q5_1, q51)                                                                                \
+    CASE(Q8_0, q80)                                                                                \
+    CASE(IQ4_NL, iq4nl)                                                                            \
+    CASE(IQ4_XS, iq4xs)                                                                            \
+    CASE(MXFP4, mxfp4)
+
+static float part_kernel_row(enum product_type type, const uint8_t *row, uint32_t n_parts,
+                             const struct product_block *x)
+{
+#define PART_CASE(name, form)                                                                      \
+    if (type == PRODUCT_##name)                                                                    \
+        return part_multiply_row(&form, row, n_parts, x);
+    PART_TYPES(PART_CASE)
+#undef PART_CASE
+    return 0;
+}
+
+static void part_kernel_sheaf(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,
+                              const struct product_block *const *x, uint32_t n,
+                              float (*y)[PRODUCT_SHEAF_MAX])
+{
+#define PART_CASE(name, form)                                                                      \
+    if (type == PRODUCT_##name)                                                                    \
+        part_multiply_rows(&form, rows, n_parts, x, n, y);
+    PART_TYPES(PART_CASE)
+#undef PART_CASE
+}
+
+/* ---- rounding ---- */
+
+static float part_top(const float *x, uint32_t n)
+{
+    float top = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const float size = x[i] < 0 ? -x[i] : x[i];
+        top = size > top ? size : top;
+    }
+    return top;
+}
+
+/* The sum of the values. */
+static int32_t part_round(const float *x, float scale, int8_t *values)
+{
+    const float inverse = scale > 0x1p-100f ? 1 / scale : 0;
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < PRODUCT_PART; i++) {
+        const float shifted = x[i] * inverse + 0x1.8p23f; /* as round_block() */
+        int32_t bits;
+        memcpy(&bits, &shifted, sizeof bits);
+        values[i] = (int8_t)bits;
+        sum += values[i];
+    }
+    return sum;
+}
+
+static void part_kernel_round(const float *x, uint32_t n_parts, bool by_block,
+                              struct product_block *out)
+{
+    if (n_parts % PRODUCT_PARTS)
+        memset(&out[n_parts / PRODUCT_PARTS], 0, sizeof *out);
+    for (uint32_t p = 0; p < n_parts; p++, x += PRODUCT_PART) {
+        struct product_block *block = &out[p / PRODUCT_PARTS];
+        const uint32_t i = p % PRODUCT_PARTS;
+        if (!by_block)
+            block->scales[i] = part_top(x, PRODUCT_PART) / 127;
+        else
+            block->scales[i] = i ? block->scales[0] : part_top(x, PRODUCT_BLOCK) / 127;
+        block->part_sums[i] = part_round(x, block->scales[i], block->values + i * PRODUCT_PART);
+    }
+}

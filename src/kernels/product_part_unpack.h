@@ -1,0 +1,55 @@
+/* Parts of 32 weights, unpacked by any processor; product_part_unpack_x86.h does the same, and the
+ * tests compare them. Each byte of four bits has weight i in its lower half and weight i + 16 in
+ * its upper one. The form's bias is added to what may be negative. */
+#pragma once
+
+#include "kernels/product_kernel.h"
+
+#include <string.h>
+
+static inline void part_unpack_q4(const uint8_t *from, uint8_t *to)
+{
+    for (uint32_t i = 0; i < 16; i++) {
+        to[i] = from[i] & 15;
+        to[i + 16] = from[i] >> 4;
+    }
+}
+
+/* Before them 32 bits, the fifth of each weight. */
+static inline void part_unpack_q5(const uint8_t *from, uint8_t *to)
+{
+    uint32_t fifth;
+    memcpy(&fifth, from - 4, sizeof fifth);
+    part_unpack_q4(from, to);
+    for (uint32_t i = 0; i < 32; i++)
+        to[i] |= (uint8_t)((fifth >> i & 1) << 4);
+}
+
+static inline void part_unpack_q8(const uint8_t *from, uint8_t *to)
+{
+    for (uint32_t i = 0; i < 32; i++)
+        to[i] = from[i] ^ 0x80;
+}
+
+static inline void part_look_up(const uint8_t table[16], const uint8_t *from, uint8_t *to)
+{
+    for (uint32_t i = 0; i < 16; i++) {
+        to[i] = table[from[i] & 15];
+        to[i + 16] = table[from[i] >> 4];
+    }
+}
+
+/* -127 -104 -83 -65 -49 -35 -22 -10 1 13 25 38 53 69 89 113, and 128. */
+static inline void part_unpack_iq4(const uint8_t *from, uint8_t *to)
+{
+    static const uint8_t table[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                      129, 141, 153, 166, 181, 197, 217, 241};
+    part_look_up(table, from, to);
+}
+
+/* Twice E2M1, 0 1 2 3 4 6 8 12 and the same below zero, and 12. */
+static inline void part_unpack_mx4(const uint8_t *from, uint8_t *to)
+{
+    static const uint8_t table[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+    part_look_up(table, from, to);
+}
