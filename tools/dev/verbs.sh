@@ -22,6 +22,8 @@ usage: ./dev VERB [...]
   anchor [CMD...]          the same beside Debian sid's llama.cpp
   release [--check]        a bundle for other Linux systems, in build/release-files; --check installs
                            it in bare roots of four Debians (minutes; --sign KEY signs it)
+  package-deb              the same as a package of Debian, in build/deb (docs/packages.md)
+  package-check            makes it, runs lintian, installs, upgrades, removes and purges it (root)
   service-check            `medley service` under a real systemd, in namespaces of its own (root)
   driver-check             a made-up GPU driver on a made-up host, used in the private root
   train-demo               train models/demo.gguf anew (tools/demo-model)

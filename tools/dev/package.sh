@@ -1,0 +1,74 @@
+# ./dev package-deb and ./dev package-check: a package of Debian from what ./dev release has built.
+# Sourced by ./dev after release.sh.
+
+# package_units MEDLEY FOLDER: the units that the program itself writes, for where a package has it.
+package_units() {
+  mkdir -p "$2"
+  local whole program
+  program=$(readlink -f "$1")
+  whole=$(inside "$1" service unit | sed -e "s#$program#/usr/bin/medley#" \
+    -e '/^SupplementaryGroups=/d' \
+    -e 's/^AmbientCapabilities=.*/&\nSupplementaryGroups=render video/')
+  printf '%s\n' "$whole" | sed '/^# medley.socket:/,$d' >"$2/medley.service"
+  printf '%s\n' "$whole" | sed -n '/^# medley.socket:/,$p' | sed 1d >"$2/medley.socket"
+  inside "$1" service unit --user | sed "s#$program#/usr/bin/medley#" >"$2/user.service"
+  grep -q '^ExecStart="/usr/bin/medley"' "$2/medley.service" &&
+    grep -q '^ListenStream=' "$2/medley.socket"
+}
+
+verb_package_deb() {
+  local bundle work version deb_root
+  env_prepare
+  bundle=$(echo "$release_files"/medley-*-linux-"$(uname -m)")
+  [ -d "$bundle" ] || verb_release
+  bundle=$(echo "$release_files"/medley-*-linux-"$(uname -m)")
+  version=$(basename "$bundle" | sed 's/^medley-\(.*\)-linux-.*/\1/')
+  deb_root=$(root_for trixie "$repo/tools/deb-packages.txt")
+  work=$repo/build/deb/medley-$version
+  rm -rf --one-file-system "$repo/build/deb"
+  mkdir -p "$work"
+  cp -R "$repo/packaging/debian" "$work/debian"
+  cp -R "$bundle" "$work/bundle"
+  package_units "$bundle/bin/medley" "$work/units" || die "the units of \`medley service\` changed"
+  local epoch
+  epoch=$(git -C "$repo" log -1 --format=%ct)
+  {
+    printf 'medley (%s) unstable; urgency=medium\n\n' "${MEDLEY_DEB_VERSION:-$version}"
+    printf '  * The release %s, packed from its bundle.\n\n' "$version"
+    printf " -- Medley's authors <medley@example.org>  %s\n" "$(date -u -R -d "@$epoch")"
+  } >"$work/debian/changelog"
+  (
+    cd "$work"
+    root_enter "$deb_root" env SOURCE_DATE_EPOCH="$epoch" dpkg-buildpackage -b -us -uc -d
+  ) >"$repo/build/deb/log" 2>&1 || { tail -n 30 "$repo/build/deb/log" >&2; return 1; }
+  ls -l "$repo"/build/deb/*.deb >&2
+}
+
+verb_package_check() {
+  local deb_root status=0
+  verb_package_deb || return 1
+  deb_root=$(root_for trixie "$repo/tools/deb-packages.txt")
+  say "lintian"
+  (
+    cd "$repo/build/deb"
+    root_enter "$deb_root" sh -c 'lintian --fail-on error,warning --allow-root --info *.deb'
+  ) || status=1
+  package_try || status=1
+  return $status
+}
+
+# In a copy of a bare root, with a network: apt fetches what the package needs.
+package_try() {
+  local bare copy=$repo/build/deb/bare status=0
+  bare=$(bare_root trixie) || return 1
+  say "installing, upgrading, removing and purging it in a bare Debian 13"
+  rm -rf --one-file-system "$copy"
+  cp -a "$bare" "$copy"
+  bwrap --bind "$copy" / --dev /dev --proc /proc --ro-bind /sys /sys --perms 1777 --tmpfs /tmp \
+    --ro-bind "$repo/tests/release" /srv --ro-bind "$repo/build/deb" /mnt --unshare-pid \
+    --ro-bind /etc/resolv.conf /etc/resolv.conf --die-with-parent --chdir /tmp --cap-add ALL \
+    --clearenv --setenv HOME /root --setenv PATH /usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    sh /srv/deb.sh "/mnt/$(cd "$repo/build/deb" && echo medley_*.deb)" || status=1
+  rm -rf --one-file-system "$copy"
+  return $status
+}
