@@ -1,7 +1,8 @@
 /* Masks of constrained output: schema to first mask, and each mask of random walks, over a
  * vocabulary of 128k made-up tokens (all bytes, words, words behind a blank, digits, JSON's marks).
  *
- *     build/release/bench/grammar [WALKS] [--print]   --print: each walk's schema and text instead
+ *     build/release/bench/grammar [WALKS] [--print]   --print: each walk's schema, a tab, its text
+ *                                                     and a NUL instead, for grammar_valid.mjs
  */
 #include "grammar/grammar.h"
 #include "base/clock.h"
@@ -157,7 +158,7 @@ static void walk(struct grammar_matcher *matcher, const char *schema, uint64_t s
             fail(&err);
     }
     if (prints && token == 0)
-        printf("%s\t%.*s\n", schema, (int)run.n_bytes, run.bytes);
+        printf("%s\t%.*s%c", schema, (int)run.n_bytes, run.bytes, 0);
     grammar_run_deinit(&run);
 }
 
