@@ -390,8 +390,6 @@ static int on_request(struct api_server *server, struct connection *connection, 
         exchange->body_expected = expected; /* known: lingering ends with it */
         return 0;
     }
-    if (route_computes(exchange->route) && !connection->is_batch)
-        batches_yield(server->batches);
     if (!server_lws_check_token(exchange, &refusal)) {
         server_lws_refuse_token(exchange, &refusal);
         return 0;
@@ -400,6 +398,8 @@ static int on_request(struct api_server *server, struct connection *connection, 
         refuse_body(exchange, &err);
         return 0;
     }
+    if (route_computes(exchange->route) && !connection->is_batch)
+        batches_yield(server->batches);
     if (exchange->chunked) {
         exchange->close_after = true; /* libwebsockets does not know where such a body ends */
         lws_set_timer_usecs(wsi, EXCHANGE_BODY_TICK_S * LWS_USEC_PER_SEC);
