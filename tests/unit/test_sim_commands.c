@@ -88,10 +88,9 @@ static void test_two_simulated_devices_tell_the_cpus_story(void **state)
     free(cpu);
 }
 
-/* Three to one in speed, and the fast one holds three of the five layers, but not the last
- * three. */
+/* Three to one in speed, and the fast one holds three of the five layers. */
 #define THREE_TO_ONE                                                                               \
-    "[a]\nmemory = 5MiB\ndecode = 600MB/s\nflops = 100GFLOP/s\n"                                   \
+    "[a]\nmemory = 4500KiB\ndecode = 600MB/s\nflops = 100GFLOP/s\n"                                   \
     "[b]\nmemory = 1GiB\ndecode = 200MB/s\nflops = 100GFLOP/s\n"
 #define SHORT STORY "-n 4 --batch 256 "
 
@@ -120,12 +119,12 @@ static void test_a_run_takes_the_split_that_is_proved(void **state)
 {
     (void)state;
     const double best = forecast_of(
-        SHORT, "[{\"device\":\"sim:a\",\"layers\":3},{\"device\":\"sim:b\",\"layers\":2}]", true);
-    static const char *const others[] = {"sim:a,sim:b --split 2,3", "sim:a,sim:b --split 1,4",
+        SHORT, "[{\"device\":\"sim:b\",\"layers\":2},{\"device\":\"sim:a\",\"layers\":3}]", true);
+    static const char *const others[] = {"sim:a,sim:b --split 3,2", "sim:a,sim:b --split 1,4",
                                          "sim:b,sim:a --split 3,2", "sim:b,sim:a --split 4,1",
                                          "sim:b --split 5"};
     static const char *const stages[] = {
-        "[{\"device\":\"sim:a\",\"layers\":2},{\"device\":\"sim:b\",\"layers\":3}]",
+        "[{\"device\":\"sim:a\",\"layers\":3},{\"device\":\"sim:b\",\"layers\":2}]",
         "[{\"device\":\"sim:a\",\"layers\":1},{\"device\":\"sim:b\",\"layers\":4}]",
         "[{\"device\":\"sim:b\",\"layers\":3},{\"device\":\"sim:a\",\"layers\":2}]",
         "[{\"device\":\"sim:b\",\"layers\":4},{\"device\":\"sim:a\",\"layers\":1}]",
