@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { LIMIT_MS = 60000, Q4_K = 12, PROMPT = 40, TOKENS = 120, MS = 1000000 };
+enum { LIMIT_MS = 60000, Q4_0 = 2, PROMPT = 40, TOKENS = 120, MS = 1000000 };
 static const uint64_t memory_bytes = 1 << 30;
 
 static struct model *model;
@@ -170,13 +170,13 @@ static void weights_get_smaller_with_leave_and_are_as_stored_again(void **state)
     struct place place;
     struct season season;
     char others[128];
-    place_open(&place, "", 2, Q4_K);
+    place_open(&place, "", 2, Q4_0);
     const uint64_t used = place_used(&place);
     const struct reply expected = place_reply(&place);
     place_close(&place);
 
-    others_line(used, 0.2, others);
-    place_open(&place, others, 2, Q4_K);
+    others_line(used, 0.1, others);
+    place_open(&place, others, 2, Q4_0);
     season_pass(&place, MEMORY_LOWER, &expected, &season);
     assert_true(season.n_wrong > 0); /* what it costs is seen */
     const struct reply again = place_reply(&place);
