@@ -123,7 +123,7 @@ static void as_it_runs(void **state)
     (void)state;
     char split[128];
     mem_free(output_of(
-        0, "printf '[a]\\nmemory = 8MiB\\ndecode = 40MB/s\\nflops = 1GFLOP/s\\n"
+        0, "printf '[a]\\nmemory = 6MiB\\ndecode = 40MB/s\\nflops = 1GFLOP/s\\n"
            "[b]\\nmemory = 1GiB\\ndecode = 10MB/s\\nflops = 1GFLOP/s\\n' >$FOLDER/two.ini"));
     char *text =
         output_of(0, "\"$MEDLEY_BINARY\" plan " DEMO "--sim $FOLDER/two.ini -c 512 --json");

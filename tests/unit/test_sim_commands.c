@@ -90,7 +90,7 @@ static void test_two_simulated_devices_tell_the_cpus_story(void **state)
 
 /* Three to one in speed, and the fast one holds three of the five layers. */
 #define THREE_TO_ONE                                                                               \
-    "[a]\nmemory = 4500KiB\ndecode = 600MB/s\nflops = 100GFLOP/s\n"                                   \
+    "[a]\nmemory = 4500KiB\ndecode = 600MB/s\nflops = 100GFLOP/s\n"                                \
     "[b]\nmemory = 1GiB\ndecode = 200MB/s\nflops = 100GFLOP/s\n"
 #define SHORT STORY "-n 4 --batch 256 "
 
