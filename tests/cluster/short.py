@@ -68,18 +68,19 @@ def scenario(world):
         tower.start()
         wait("it is loaded", lambda: is_ready(tower) and is_ready(laptop), 30)
     with world.step("replies go on with the same text, and all say what was given up"):
-        said = set()
+        said, measured = set(), set()
         for _ in range(200):
             check_equal(laptop.chat(PROMPT, model=NAME, max_tokens=40), wanted, "text")
             stage = first_stage(laptop)
             said.add(stage.get("memory_step", 0))
+            measured.add(step(tower))
             if 7 in said and not stage.get("memory_step"):
                 break
             if stage.get("memory_step") == 7:
                 check("from the disk" in stage["memory_given"], stage)
                 check("short of memory" in laptop.medley("status").out, "status says nothing")
-                check_equal(step(tower), 7, "step in the metrics")
         check(7 in said, f"steps seen: {said}")
+        check(7 in measured, f"steps in the metrics: {measured}")
     with world.step("the events tell of the way down and up"):
         wait("all is back", lambda: told(laptop) and "free again" in told(laptop)[-1], 40)
         wait("it is as placed", lambda: not first_stage(laptop).get("memory_step"))
