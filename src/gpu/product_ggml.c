@@ -28,7 +28,8 @@ bool product_type_of(enum ggml_type ggml, enum product_type *type)
 
 bool product_is_of(enum ggml_type type)
 {
-    return (type >= GGML_TYPE_Q2_K && type <= GGML_TYPE_Q6_K) || type == GGML_TYPE_Q8_0;
+    return (type >= GGML_TYPE_Q2_K && type <= GGML_TYPE_Q6_K) || type == GGML_TYPE_Q8_0 ||
+           type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1 || type == GGML_TYPE_IQ4_XS;
 }
 
 static enum product_type type_of_product(enum ggml_type ggml)

@@ -11,9 +11,9 @@
 
 /* Which type of product.h's it is; false: none. */
 bool product_type_of(enum ggml_type ggml, enum product_type *type);
-/* Should models use ours? K-quants and Q8_0. Of the others ggml's repacked products are faster for
- * some shape (Q4_0, IQ4_NL, MXFP4), ours are for some shape slower (IQ4_XS), or they are further
- * from llama.cpp's logits than the golden tests allow (Q4_1; Q5_0 and Q5_1 were not compared). */
+/* Should models use ours? K-quants, Q5_0, Q5_1, Q8_0 and IQ4_XS. Of the others ggml's repacked
+ * products are faster for some shape (Q4_0, IQ4_NL, MXFP4), or ours are further from llama.cpp's
+ * logits than the golden tests allow (Q4_1). */
 bool product_is_of(enum ggml_type type);
 /* Is what is rounded for one type rounded for the other? Both ours. */
 bool product_shares_rounding(enum ggml_type a, enum ggml_type b);

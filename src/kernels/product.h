@@ -1,8 +1,9 @@
 /* Products with quantised matrices on the CPU, in which a row has the same bits whatever is
  * computed beside it: alone or in a prompt, in chunks of any size, on any number of threads. A
  * reply that is replayed after a machine was lost goes on with the same words because of this.
- * (ggml computes a single row of K-quants in another way than many, a tenth of a logit apart.) The
- * matrix stays as the file has it. Pure; ggml's graphs call it through product_ggml.c.
+ * (ggml computes a single row of K-quants in another way than many, a tenth of a logit apart, and
+ * one of IQ4_XS, in the last digits.) The matrix stays as the file has it. Pure; ggml's graphs call
+ * it through product_ggml.c.
  *
  * K-quants (ggml's Q2_K to Q6_K). A row of the matrix is blocks of 256 weights, of 16 groups with a
  * scale s and an offset m each:

@@ -1,6 +1,7 @@
 /* The engine on the CPU: a row's logits have the same bits however its sequence was cut into
  * batches, whatever else was in them, and on any number of threads. A replayed reply relies on it.
- * All golden models, every type of cache. */
+ * All golden models, and of those in more/ one for each other type that has parts of 32 weights;
+ * every type of cache. */
 #include "engine/stage.h"
 #include "gpu/device_ggml.h"
 #include "gpu/gpu.h"
@@ -26,6 +27,9 @@ static struct device *cpu;
 static char *names[MODELS_MAX];
 static uint32_t n_models;
 
+static const char *const of_parts[] = {"llama-q4_1.gguf", "llama-q5_0.gguf", "llama-q5_1.gguf",
+                                       "llama-iq4_nl.gguf", "llama-iq4_xs.gguf"};
+
 static const char *folder(void)
 {
     return getenv("MEDLEY_GOLDEN");
@@ -50,6 +54,11 @@ static int open_all(void **state)
     }
     closedir(dir);
     assert_true(n_models >= 30);
+    for (size_t i = 0; i < sizeof of_parts / sizeof of_parts[0]; i++) {
+        assert_true(n_models < MODELS_MAX);
+        snprintf(path, sizeof path, "../more/models/%s", of_parts[i]);
+        names[n_models++] = strdup(path);
+    }
     return 0;
 }
 
@@ -202,8 +211,8 @@ static void check(const char *name, const struct model *model, enum kv_type kv)
     free(want);
 }
 
-/* Where our own products are not used, ggml multiplies matrices of K-quants in one way for a
- * single row and in another for many. */
+/* Where our own products are not used, ggml multiplies matrices of K-quants and IQ4_XS in one way
+ * for a single row and in another for many. */
 static bool is_promised(const struct model *model)
 {
     const struct gguf_file *file = model_file(model);
