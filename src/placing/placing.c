@@ -278,21 +278,28 @@ static void placing_grant(struct placing *p)
 }
 
 /* What a streamed stage waits for its disk is added to what launching it takes. */
-static void placing_wait_for_disks(struct placing *p, const struct placement *placement,
-                                   const Cluster__Placement *said)
+static enum error_code placing_wait_for_disks(struct placing *p, const struct placement *placement,
+                                              const Cluster__Placement *said, struct error *err)
 {
+    struct placement_problem problem = p->posed.problem;
+    struct plan_stream_placement of = {.placement = *placement};
+    struct plan_stream_disk *disks = placing_disks(&p->cluster);
+    if (!disks)
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a cluster of %u devices",
+                         p->cluster.n_devices);
+    problem.demand.micro_batches = placement->n_stages;
     for (uint32_t i = 0; i < placement->n_stages; i++) {
-        const struct placement_stage *stage = &placement->stages[i];
-        struct placement_device *device = &p->posed.devices[stage->device];
-        struct plan_stream_stage streamed;
-        if (!said->stages[i]->weights_max ||
-            !plan_stream_stage_of(&p->posed.problem, stage, said->stages[i]->weights_max,
-                                  &streamed))
-            continue;
-        device->launch_s +=
-            device->share * plan_stream_wait_s(&p->posed.problem, stage, streamed.streamed_bytes,
-                                               placing_disk_of(&p->cluster, stage->device));
+        if (said->stages[i]->weights_max)
+            plan_stream_stage_of(&problem, &placement->stages[i], said->stages[i]->weights_max,
+                                 &of.stages[i]);
     }
+    plan_stream_waits(&problem, disks, &of);
+    for (uint32_t i = 0; i < placement->n_stages; i++) {
+        struct placement_device *device = &p->posed.devices[placement->stages[i].device];
+        device->launch_s += device->share * of.stages[i].wait_s;
+    }
+    mem_free(disks);
+    return ERROR_NONE;
 }
 
 enum error_code placing_forecast(const struct placing_view *view, const Cluster__Instance *instance,
@@ -312,12 +319,12 @@ enum error_code placing_forecast(const struct placing_view *view, const Cluster_
     if (!code) {
         placing_grant(&placing);
         if (placement_check(&placing.posed.problem, &placement, NULL) == ERROR_NONE)
-            placing_wait_for_disks(&placing, &placement, said);
+            code = placing_wait_for_disks(&placing, &placement, said, err);
         struct placement_problem problem = placing.posed.problem;
         problem.demand.micro_batches = placement.n_stages;
-        if (placement_check(&problem, &placement, &why))
+        if (!code && placement_check(&problem, &placement, &why))
             code = error_set(err, ERROR_NOT_FOUND, "%s", why.text);
-        else
+        else if (!code)
             placement_forecast(&problem, &placement, out);
     }
     placing_deinit(&placing);

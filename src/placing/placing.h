@@ -146,11 +146,10 @@ enum error_code placing_over_lent(const struct placing_view *view, const char *i
 bool placing_call_in(void *placing); /* master_planner.call_in */
 /* master_planner.stream: of the last problem, where it has no placement (plan_stream_place.h). */
 bool placing_stream(void *placing, struct master_placement *out);
-/* The same for a problem of that cluster. On each node the fastest device may stream, at its node's
- * disk's speed, or PLAN_STREAM_DISK_BPS where that was not measured. */
+/* The same for a problem of that cluster. The devices of a node share its disk, at its speed, or
+ * PLAN_STREAM_DISK_BPS where that was not measured. */
 bool placing_stream_of(const struct cluster *cluster, const struct placement_problem *problem,
                        struct plan_stream_placement *out);
-uint64_t placing_disk_of(const struct cluster *cluster, uint32_t device); /* bytes per second */
 
 /* What parts of a score weigh; NULL: as usual, zeroed. */
 struct placement_weights placing_weights(const Cluster__ScoreWeights *said);

@@ -50,3 +50,6 @@ enum error_code placing_cost_of_model(const Cluster__Demand *demand, const struc
  * states as they travel. */
 void placing_adapt(const struct cluster *cluster, enum activation_type wire,
                    struct cluster_problem *posed);
+
+/* What each device streams from, one disk a node; to be freed. NULL: not enough memory. */
+struct plan_stream_disk *placing_disks(const struct cluster *cluster);

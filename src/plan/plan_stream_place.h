@@ -2,11 +2,16 @@
  * nodes for every batch (engine/weight_window.h), and how fast that is.
  *
  * A batch takes as long in such a stage as reading what is streamed or as computing all of it,
- * whichever is longer; disks of different nodes read at the same time. With T seconds for reading,
- * a device is as large as its memory, less the two slots of its window, and T times what its disk
- * reads. So the least T for which the solver finds a placement is looked for, by halving, and of
- * all placements on that way the fastest is taken. That fills memories first, and divides the rest
- * by what disks can do.
+ * whichever is longer. Disks of different nodes read at the same time. Devices of one node share
+ * its disk: with several micro-batches under way all its stages read at once, and each waits for
+ * what they read together; with one they read one after the other, each with the whole disk.
+ *
+ * With T seconds for reading, a device is as large as its memory, less the two slots of its window,
+ * and T times its part of what its disk reads. So the least T for which the solver finds a
+ * placement is looked for, by halving, and of all placements on that way the fastest is taken. That
+ * fills memories first, and divides the rest by what disks can do. It begins with all devices of a
+ * disk, each with an equal part, with the fastest of each disk, and with the whole model on each
+ * device; from each of these, layers and devices are exchanged while that is faster.
  *
  * Pure; any thread. */
 #pragma once
@@ -18,6 +23,11 @@
  */
 enum { PLAN_STREAM_DISK_BPS = 200 * 1000 * 1000 };
 enum { PLAN_STREAM_NODES = 500 }; /* of each of a dozen searches */
+
+struct plan_stream_disk { /* that a device reads from */
+    uint64_t bytes_per_s; /* all of it; 0: nothing is streamed there */
+    uint32_t index;       /* devices with the same one share it */
+};
 
 struct plan_stream_stage { /* zeroed: all of it stays in memory */
     uint64_t weights_max;  /* bytes of memory that its weights may take */
@@ -38,22 +48,20 @@ struct plan_stream_placement {
 bool plan_stream_stage_of(const struct placement_problem *problem,
                           const struct placement_stage *stage, uint64_t weights_max,
                           struct plan_stream_stage *out);
-/* What a batch of decoding waits for the disk beyond its computing. */
-double plan_stream_wait_s(const struct placement_problem *problem,
-                          const struct placement_stage *stage, uint64_t streamed_bytes,
-                          uint64_t disk_bps);
+/* Fills wait_s of all stages from the rest of them, for as many micro-batches as the problem has.
+ * disks[n_devices]; those of stages that stream have a speed. */
+void plan_stream_waits(const struct placement_problem *problem,
+                       const struct plan_stream_disk *disks, struct plan_stream_placement *of);
 
 /* Where the demand has weights_max, no stage's weights take more memory.
  *
- * disk_bps[n_devices] of the problem; 0: nothing is streamed there. At most one device of those
- * that read from one disk has any. The options are those of each search. False: not even windows
+ * disks[n_devices] of the problem. The options are those of each search. False: not even windows
  * fit. */
-bool plan_stream_place(const struct placement_problem *problem, const uint64_t *disk_bps,
+bool plan_stream_place(const struct placement_problem *problem,
+                       const struct plan_stream_disk *disks,
                        const struct placement_options *options, struct plan_stream_placement *out);
 
-/* The same on one machine, where all devices read from one disk: each a part of it while several
- * micro-batches are under way, else one after the other. The whole model on each device alone is
- * looked at, too. */
+/* The same on one machine, where all devices read from one disk. */
 bool plan_stream_place_here(const struct placement_problem *problem, uint64_t disk_bps,
                             const struct placement_options *options,
                             struct plan_stream_placement *out);
@@ -64,7 +72,7 @@ void plan_stream_here_text(const struct placement_problem *problem,
                            const struct plan_stream_placement *stream, uint64_t disk_bps,
                            struct buffer *out);
 
-/* "0.8 tok/s with 9 of 48 layers from the disks of tower and attic; 3.1 with 1.2 GiB more on tower
- * and 310 MiB more on attic" */
+/* "0.8 tok/s with 9 of 48 layers from the disk of tower and attic; 3.1 with 1.2 GiB more on tower
+ * cpu and 1.1 GiB more on tower gpu0 and 310 MiB more on attic" */
 void plan_stream_place_text(const struct placement_problem *problem,
                             const struct plan_stream_placement *stream, struct buffer *out);

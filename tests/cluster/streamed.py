@@ -1,6 +1,8 @@
 """A model that fits on no machines together: its layers come from the machines' disks, the replies
 are those of an undisturbed run, a disk that fails ends the requests under way and no more, and with
-more memory it is placed anew. The same where somebody limits the memory of the weights."""
+more memory it is placed anew. The same where somebody limits the memory of the weights, and where
+two devices of a machine stream from its disk."""
+import concurrent.futures
 import os
 import pathlib
 import subprocess
@@ -56,6 +58,22 @@ def scenario(world):
         refused = roomy.medley("place", NAME, "--weights-memory", "100KiB", ok=False)
         check("not even a window of its layers fits" in refused.err, f"{refused.err}")
         roomy.end()
+    with world.step("two devices of one machine stream from its disk at once"):
+        keys = {"memory": "64MiB", "decode": "100MB/s"}
+        devices = world.folder / "twins.ini"
+        both = "".join(world.sim(name, **keys).read_text() for name in ("left", "right"))
+        devices.write_text(both)
+        twins = world.node("twins")
+        twins.start("--new", "--sim", devices)
+        wait("twins founds a cluster", lambda: twins.leader() == "twins")
+        limits = ["--streams", "2", "-c", "256", "--weights-memory", "1000KiB"]
+        twins.medley("place", world.model, *limits)
+        streamed = [stage.get("n_streamed", 0) for stage in stages(twins)]
+        check(len(streamed) == 2 and min(streamed) > 0, f"{stages(twins)}")
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            asked = [pool.submit(twins.chat, QUESTION, model=NAME) for _ in range(2)]
+        check_equal([one.result() for one in asked], [expected] * 2, "the replies")
+        twins.end()
     with world.step("one that is too small says how fast it would be from its disk"):
         small = world.node("small")
         file = world.folder / "own.gguf"

@@ -399,18 +399,25 @@ static void the_context_is_what_fits(void **state)
 
 /* ---- where nothing fits ---------------------------------------------------------------------- */
 
+static struct model *demo; /* five layers */
+
+static void open_demo(void)
+{
+    char path[PATH_MAX];
+    struct error err = {0};
+    snprintf(path, sizeof path, "%s/models/demo.gguf", getenv("MEDLEY_ROOT"));
+    assert_int_equal(model_open(path, &demo, &err), ERROR_NONE);
+}
+
 /* What fits on no devices is placed with a part of its weights on the disks, at a speed that says
  * so; what it takes of memory counts as such for others; a disk that was measured is counted. */
 static void what_does_not_fit_is_streamed(void **state)
 {
     static const char *const machines[] = {DEVICE("a", "4MiB", "1GB/s", "30MFLOP/s")};
     uint32_t context = 16;
-    char path[PATH_MAX];
-    struct model *demo;
     struct placement_forecast slow, fast;
     struct error err = {0};
-    snprintf(path, sizeof path, "%s/models/demo.gguf", getenv("MEDLEY_ROOT"));
-    assert_int_equal(model_open(path, &demo, &err), ERROR_NONE);
+    open_demo();
     world_open(&w, demo, machines, 1);
     while (is_placed_with("fits", context, 1))
         context += 16;
@@ -446,6 +453,57 @@ static void what_does_not_fit_is_streamed(void **state)
     model_close(demo);
 }
 
+/* Of two stages of `demo`, each of which streams. */
+static double forecast_of_streaming(const char *const *machines, uint32_t n_machines,
+                                    uint32_t n_streams)
+{
+    struct placement_forecast forecast;
+    struct error err = {0};
+    Cluster__Stage stages[2] = {CLUSTER__STAGE__INIT, CLUSTER__STAGE__INIT};
+    Cluster__Stage *list[] = {&stages[0], &stages[1]};
+    Cluster__Placement placement = CLUSTER__PLACEMENT__INIT;
+    placement.n_stages = 2, placement.stages = list;
+    for (uint32_t i = 0; i < 2; i++) {
+        stages[i].node = (char *)(uintptr_t)world_ids[n_machines > 1 ? i : 0];
+        stages[i].device = (char *)(uintptr_t)(i ? "sim:b" : "sim:a");
+        stages[i].first_layer = i ? 3 : 0, stages[i].n_layers = i ? 2 : 3;
+        stages[i].has_weights_max = true, stages[i].weights_max = 1100 << 10;
+    }
+    world_open(&w, demo, machines, n_machines);
+    if (n_machines > 1)
+        world_links(&w, 10000, 1000000000);
+    world_instance(&w, "i", 256, n_streams);
+    struct placing_view view = w.placing.view;
+    view.state = &w.state;
+    for (uint32_t i = 0; i < n_machines; i++)
+        w.seen[i].alive = true;
+    if (placing_forecast(&view, world_find(&w, "i"), &placement, &forecast, &err))
+        fail_msg("%s", err.text);
+    world_close(&w);
+    return forecast.decode_tokens_per_s;
+}
+
+/* At once they wait for what both read; one after the other each has all of the disk. */
+static void devices_of_a_node_share_its_disk(void **state)
+{
+    static const char *const one[] = {DEVICE("a", "64MiB", "10GB/s", "10TFLOP/s")
+                                          DEVICE("b", "64MiB", "10GB/s", "10TFLOP/s")};
+    static const char *const two[] = {DEVICE("a", "64MiB", "10GB/s", "10TFLOP/s"),
+                                      DEVICE("b", "64MiB", "10GB/s", "10TFLOP/s")};
+    (void)state;
+    open_demo();
+    const double one_at_once = forecast_of_streaming(one, 1, 2),
+                 two_at_once = forecast_of_streaming(two, 2, 2),
+                 one_in_turn = forecast_of_streaming(one, 1, 1),
+                 two_in_turn = forecast_of_streaming(two, 2, 1);
+    print_message("# 2 streams: %.1f tok/s from one disk, %.1f from two; 1 stream: %.1f, %.1f\n",
+                  one_at_once, two_at_once, one_in_turn, two_in_turn);
+    assert_true(one_at_once < 0.75 * two_at_once);
+    assert_true(one_at_once > 0.45 * two_at_once);
+    assert_true(one_in_turn > 0.99 * two_in_turn && one_in_turn < 1.1 * two_in_turn);
+    model_close(demo);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -459,6 +517,7 @@ int main(void)
         cmocka_unit_test(one_node_as_medley_run),
         cmocka_unit_test(the_context_is_what_fits),
         cmocka_unit_test(what_does_not_fit_is_streamed),
+        cmocka_unit_test(devices_of_a_node_share_its_disk),
         cmocka_unit_test(the_wire_counts),
     };
     return cmocka_run_group_tests(tests, open_gemma, close_gemma);
