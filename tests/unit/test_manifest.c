@@ -269,6 +269,25 @@ static bool is_cached(const char *folder, const char *path)
     return was_cached;
 }
 
+static void set_modified(const char *path, time_t modified)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = modified}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static void test_either_time_makes_a_file_recent(void **state)
+{
+    (void)state;
+    const int64_t second = 1000000000, now_ns = time(NULL) * second;
+    const int64_t before = now_ns - 2 * second, after = now_ns + 60 * second;
+    assert_false(
+        file_identity_is_recent(&(struct file_identity){.mtime_ns = before, .ctime_ns = before}));
+    assert_true(
+        file_identity_is_recent(&(struct file_identity){.mtime_ns = before, .ctime_ns = after}));
+    assert_true(
+        file_identity_is_recent(&(struct file_identity){.mtime_ns = after, .ctime_ns = before}));
+}
+
 static void test_kept_until_the_file_changes(void **state)
 {
     (void)state;
@@ -277,8 +296,10 @@ static void test_kept_until_the_file_changes(void **state)
     snprintf(path, sizeof path, "%s/m.gguf", folder);
     snprintf(kept, sizeof kept, "%s/state/manifests", folder);
     weights_copy_file(weights_golden("qwen3", golden), path);
+    set_modified(path, time(NULL) + 3600); /* fresh, however slowly this runs */
     assert_false(is_cached(kept, path));
     assert_false(is_cached(kept, path)); /* the file was too fresh to be sure of */
+    set_modified(path, time(NULL));
     wait_ms(LIMIT_MANIFEST_RECENT_MS + 50);
     assert_false(is_cached(kept, path));
     assert_true(is_cached(kept, path));
@@ -388,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_written_and_read_is_the_same),
         cmocka_unit_test(test_malformed_bytes_are_refused),
         cmocka_unit_test(test_the_largest_manifest_can_be_read),
+        cmocka_unit_test(test_either_time_makes_a_file_recent),
         cmocka_unit_test(test_kept_until_the_file_changes),
         cmocka_unit_test(test_damaged_entries_are_made_again),
         cmocka_unit_test(test_layers_are_the_parts_that_stages_need),
