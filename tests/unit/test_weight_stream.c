@@ -20,6 +20,10 @@
 
 enum { MODELS_MAX = 64, PROMPT = 20, DECODED = 5, EIGHTHS = 8 };
 
+/* For what fails: seven layers of F32, which every processor uses as stored, so that streaming
+ * saves memory on all. Where Q6_K is repacked, a slot takes a layer twice: of two layers, all. */
+static const char plain_model[] = "gemma3.gguf";
+
 static struct gpu *gpu;
 static struct device *device;
 static const char *device_name = "cpu";
@@ -180,8 +184,8 @@ static struct stage *open_copy(char *path, struct model **model)
     struct stage_memory memory;
     struct stage *stage = NULL;
     close(mkstemp(path));
-    snprintf(command, sizeof command, "cp '%s/models/llama-q6k.gguf' '%s'", getenv("MEDLEY_GOLDEN"),
-             path);
+    snprintf(command, sizeof command, "cp '%s/models/%s' '%s'", getenv("MEDLEY_GOLDEN"),
+             plain_model, path);
     assert_int_equal(system(command), 0);
     assert_int_equal(model_open(path, model, &err), 0);
     options = whole(*model);
@@ -264,7 +268,7 @@ static void test_a_hole_fails_the_batch_until_it_is_filled(void **state)
 static void test_failing_allocations_leak_nothing(void **state)
 {
     (void)state;
-    struct model *model = open_golden("llama-q6k.gguf");
+    struct model *model = open_golden(plain_model);
     struct stage_options options = whole(model);
     struct stage_memory memory;
     struct error err = {0};
