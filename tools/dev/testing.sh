@@ -91,13 +91,16 @@ verb_coverage() {
   env_prepare
   npm_prepare
   build_in coverage -Doptimization=0 -Db_coverage=true
-  local test_logs=() again_logs=()
+  local test_logs=() again_logs=() report=build/coverage/report floors=()
   run_tests coverage "$@" || say "some tests failed; the report counts what they reached"
-  mkdir -p build/coverage/report
+  mkdir -p $report
   inside gcovr --root "$repo" --filter "$repo/src/" --object-directory build/coverage \
     --gcov-ignore-parse-errors --print-summary --txt - \
-    --html-details build/coverage/report/index.html
-  say "the lines themselves: build/coverage/report/index.html"
+    --json-summary $report/summary.json --html-details $report/index.html
+  say "the lines themselves: $report/index.html"
+  say "room by room (with all tests: against tools/coverage-floors.txt)"
+  [ $# != 0 ] || floors=(--floors tools/coverage-floors.txt) # floors are the whole suite's
+  inside python3 tools/dev/coverage_rooms.py $report/summary.json "${floors[@]}"
 }
 
 # ./dev fuzz TARGET [SECONDS]: runs libFuzzer on one target; inputs that fail go to
