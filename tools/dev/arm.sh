@@ -5,7 +5,7 @@
 # processor's speed (carrier, runner_cache), and what docs/platforms.md says fails there.
 arm_left_out=' alerts attention audit backends carrier chat_template cluster_commands cluster_run
  cluster_sim commands completion driver_golden driver_memory driver_random embeddings golden
- placement_oracle placement_replan placement_replan_random placement_replicas
+ host-driver placement_oracle placement_replan placement_replan_random placement_replicas
  placement_whatif placing plan plan_command precision_figures replica_random runner runner_cache
  same_bits sampler stage store_power thermal_governor topology_random weight_precision
  weight_stream '
