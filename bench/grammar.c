@@ -1,5 +1,6 @@
 /* Masks of constrained output: schema to first mask, and each mask of random walks, over a
  * vocabulary of 128k made-up tokens (all bytes, words, words behind a blank, digits, JSON's marks).
+ * Then free text in which a tool may be called: the mask of each place up to the mark's end.
  *
  *     build/release/bench/grammar [WALKS] [--print]   --print: each walk's schema, a tab, its text
  *                                                     and a NUL instead, for grammar_valid.mjs
@@ -162,6 +163,47 @@ static void walk(struct grammar_matcher *matcher, const char *schema, uint64_t s
     grammar_run_deinit(&run);
 }
 
+/* Reasoning, then text with a mark cut into bytes: each mask when first made, and made again. */
+static void walk_calls(const struct grammar_vocabulary *vocabulary)
+{
+    static const char source_text[] =
+        "{\"begin\":[\"<tool_call>\"],\"think\":[\"<think>\",\"</think>\"],\"many\":true,"
+        "\"forms\":[\"%s%c%s%(</tool_call>%)\"],\"tools\":[{\"name\":\"f\",\"call\":{\"type\":"
+        "\"object\",\"properties\":{\"name\":{\"const\":\"f\"}},\"required\":[\"name\"]}}]}";
+    static const char text[] = "<think>so</think>it <tool_call>";
+    const struct grammar_source source = {GRAMMAR_CALLS, false, source_text,
+                                          sizeof source_text - 1};
+    struct grammar_matcher *matcher;
+    struct grammar *grammar;
+    struct error err;
+    const uint64_t *bits, before = clock_now_ns();
+    if (grammar_compile(&source, &grammar, &err) ||
+        grammar_matcher_new(grammar, vocabulary, &matcher, &err))
+        fail(&err);
+    const double compile_ms = (double)(clock_now_ns() - before) / 1e6;
+    double most_us[2] = {0}, sum_us[2] = {0};
+    for (int again = 0; again < 2; again++) {
+        struct grammar_run run = {0};
+        for (size_t i = 0; i < sizeof text - 1; i++) {
+            const uint64_t from = clock_now_ns();
+            if (grammar_mask(matcher, &run, &bits, &err))
+                fail(&err);
+            const double us = (double)(clock_now_ns() - from) / 1e3;
+            most_us[again] = us > most_us[again] ? us : most_us[again];
+            sum_us[again] += us;
+            if (grammar_take(matcher, &run, text + i, 1, &err))
+                fail(&err);
+        }
+        grammar_run_deinit(&run);
+    }
+    printf("text with calls: compiled in %.2f ms, %u nodes; %zu masks: first %.0f us on average, "
+           "most %.0f us; again %.2f us, most %.2f us\n",
+           compile_ms, grammar_size(grammar).n_nodes, sizeof text - 1,
+           sum_us[0] / (sizeof text - 1), most_us[0], sum_us[1] / (sizeof text - 1), most_us[1]);
+    grammar_matcher_free(matcher);
+    grammar_free(grammar);
+}
+
 int main(int argc, char **argv)
 {
     const unsigned n_walks = argc > 1 ? (unsigned)atoi(argv[1]) : 100;
@@ -198,6 +240,8 @@ int main(int argc, char **argv)
                n_times, N_VOCAB, (double)times[n_times / 2] / 1e3,
                (double)times[n_times * 99 / 100] / 1e3, (double)times[n_times - 1] / 1e3,
                slowest_ms);
+    if (!prints)
+        walk_calls(vocabulary);
     grammar_vocabulary_free(vocabulary);
     return 0;
 }

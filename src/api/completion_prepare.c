@@ -2,6 +2,7 @@
 #include "api/completion.h"
 
 #include "api/chat_prompt.h"
+#include "api/chosen_call.h"
 #include "api/dialect.h"
 #include "api/forced_call.h"
 #include "base/mem.h"
@@ -128,6 +129,15 @@ static void completion_open_answer(struct completion *completion, struct buffer 
                       "not enough memory for the prompt");
 }
 
+/* Those that the model may choose to make. */
+static bool completion_hold_calls(struct completion *completion, const struct buffer *prompt)
+{
+    const struct template_traits *traits = &completion->traits;
+    return chosen_call_compile(&completion->request, traits,
+                               prompt_opens_thought(traits->think, prompt), &completion->constraint,
+                               &completion->work.err);
+}
+
 static void completion_render(struct completion *completion, const struct buffer *input,
                               struct buffer *text)
 {
@@ -141,7 +151,7 @@ static void completion_render(struct completion *completion, const struct buffer
             api_error_field(err, "messages", "the model's chat template: %s", cause.text);
     } else {
         completion_open_answer(completion, text);
-        if (err->status)
+        if (err->status || !completion_hold_calls(completion, text))
             return;
         struct prompt_input prompt = {.text = {text->data, text->size}};
         if (completion->dialect && completion->dialect->prepared)

@@ -48,7 +48,7 @@ static yyjson_val *forced_call_parameters(yyjson_val *tool)
 }
 
 /* What `$schema` says; a grammar is of one draft. */
-static const char *forced_call_draft_of(yyjson_val *tool)
+const char *forced_call_draft_of(yyjson_val *tool)
 {
     yyjson_val *draft = yyjson_obj_get(forced_call_parameters(tool), "$schema");
     return yyjson_is_str(draft) ? yyjson_get_str(draft) : forced_call_draft;
@@ -63,7 +63,7 @@ static bool forced_call_is_of_objects(yyjson_val *parameters)
 
 /* The schema of a tool's arguments, which are an object whatever it says. An identifier of its own
  * keeps references (#/$defs/…) inside it. No parameters: no arguments. */
-static yyjson_mut_val *forced_call_arguments(yyjson_mut_doc *doc, yyjson_val *tool, size_t number)
+yyjson_mut_val *forced_call_arguments(yyjson_mut_doc *doc, yyjson_val *tool, size_t number)
 {
     yyjson_val *parameters = forced_call_parameters(tool);
     char id[FORCED_CALL_PATH];
@@ -87,6 +87,22 @@ static yyjson_mut_val *forced_call_arguments(yyjson_mut_doc *doc, yyjson_val *to
     return wrapped;
 }
 
+yyjson_mut_val *forced_call_member(yyjson_mut_doc *doc, yyjson_val *tool, size_t number)
+{
+    yyjson_val *name = yyjson_obj_get(yyjson_obj_get(tool, "function"), "name");
+    yyjson_mut_val *call = yyjson_mut_obj(doc);
+    yyjson_mut_obj_add_str(doc, call, "type", "object");
+    yyjson_mut_val *members = yyjson_mut_obj_add_obj(doc, call, "properties");
+    yyjson_mut_val *wanted = yyjson_mut_obj_add_arr(doc, call, "required");
+    yyjson_mut_obj_add_bool(doc, call, "additionalProperties", false);
+    yyjson_mut_obj_add_val(doc, yyjson_mut_obj_add_obj(doc, members, "name"), "const",
+                           yyjson_val_mut_copy(doc, name));
+    yyjson_mut_obj_add_val(doc, members, "arguments", forced_call_arguments(doc, tool, number));
+    yyjson_mut_arr_add_str(doc, wanted, "name");
+    yyjson_mut_arr_add_str(doc, wanted, "arguments");
+    return call;
+}
+
 /* One of {"name": …, "arguments": …}. */
 static yyjson_mut_val *forced_call_any(yyjson_mut_doc *doc,
                                        const struct generation_request *request)
@@ -96,19 +112,8 @@ static yyjson_mut_val *forced_call_any(yyjson_mut_doc *doc,
     size_t index, max;
     yyjson_arr_foreach(request->tools, index, max, tool)
     {
-        if (!forced_call_allows(request, tool))
-            continue;
-        yyjson_val *name = yyjson_obj_get(yyjson_obj_get(tool, "function"), "name");
-        yyjson_mut_val *call = yyjson_mut_arr_add_obj(doc, any);
-        yyjson_mut_obj_add_str(doc, call, "type", "object");
-        yyjson_mut_val *members = yyjson_mut_obj_add_obj(doc, call, "properties");
-        yyjson_mut_val *wanted = yyjson_mut_obj_add_arr(doc, call, "required");
-        yyjson_mut_obj_add_bool(doc, call, "additionalProperties", false);
-        yyjson_mut_obj_add_val(doc, yyjson_mut_obj_add_obj(doc, members, "name"), "const",
-                               yyjson_val_mut_copy(doc, name));
-        yyjson_mut_obj_add_val(doc, members, "arguments", forced_call_arguments(doc, tool, index));
-        yyjson_mut_arr_add_str(doc, wanted, "name");
-        yyjson_mut_arr_add_str(doc, wanted, "arguments");
+        if (forced_call_allows(request, tool))
+            yyjson_mut_arr_append(any, forced_call_member(doc, tool, index));
     }
     yyjson_mut_obj_add_val(doc, root, "anyOf", any);
     return root;
@@ -160,9 +165,8 @@ static bool forced_call_refuse(yyjson_val *tool, size_t number, struct error *ca
     return api_error_field(err, path, "'%s': %s", path, forced_call_cause(tool, cause));
 }
 
-/* Which of the tools it is that cannot be honoured; else it is all of them together. */
-static bool forced_call_refuse_one(const struct generation_request *request, struct error *cause,
-                                   struct api_error *err)
+bool forced_call_refuse_one(const struct generation_request *request, struct error *cause,
+                            struct api_error *err)
 {
     yyjson_val *tool;
     size_t index, max;

@@ -7,7 +7,10 @@
 #include "api/request_json.h"
 #include "tools/tool_format.h"
 
+#include <yyjson.h>
+
 struct constraint;
+struct error;
 
 /* Whether the request wants one. */
 bool forced_call_is_wanted(const struct generation_request *request);
@@ -15,6 +18,16 @@ bool forced_call_is_wanted(const struct generation_request *request);
 /* The grammar of the call. False: a schema cannot be honoured exactly; `err` names it. */
 bool forced_call_compile(const struct generation_request *request, struct constraint **out,
                          struct api_error *err);
+
+/* Of a tool, and of a call of it as {"name": …, "arguments": …}; `number` is its place. NULL or
+ * incomplete when memory ran out. */
+yyjson_mut_val *forced_call_arguments(yyjson_mut_doc *doc, yyjson_val *tool, size_t number);
+yyjson_mut_val *forced_call_member(yyjson_mut_doc *doc, yyjson_val *tool, size_t number);
+/* `$schema` of its parameters, or the default. */
+const char *forced_call_draft_of(yyjson_val *tool);
+/* Which of the tools it is that cannot be honoured; else it is all of them together: `cause`. */
+bool forced_call_refuse_one(const struct generation_request *request, struct error *cause,
+                            struct api_error *err);
 
 /* Appends what the prompt ends with to `prompt`, and what the reader of the reply gets for it to
  * `opening`. Sets the format of the reply. */

@@ -195,21 +195,10 @@ static bool tool_is_there(const struct generation_request *request)
     return false;
 }
 
-static bool request_check_strict(const struct generation_request *request, struct api_error *err)
-{
-    char path[TOOL_PATH];
-    snprintf(path, sizeof path, "tools[%u].function.strict", request->strict_tool - 1);
-    return !request->strict_tool || request->tool_choice != TOOL_CHOICE_AUTO ||
-           api_error_field(err, path,
-                           "'%s' must be false where 'tool_choice' is \"auto\": only a call that "
-                           "is required, or of a tool by name, is held to its schema",
-                           path);
-}
-
 bool request_check_tools(const struct generation_request *request, struct api_error *err)
 {
     if (request->tool_choice != TOOL_CHOICE_REQUIRED)
-        return request_check_strict(request, err);
+        return true;
     if (!request->tools)
         return api_error_field(err, "tool_choice",
                                "'tool_choice' asks for a call, but there are "

@@ -2,6 +2,7 @@
 
 #include "base/json_memory.h"
 #include "base/mem.h"
+#include "grammar/calls.h"
 #include "grammar/encode.h"
 #include "grammar/regex.h"
 
@@ -96,6 +97,9 @@ enum error_code grammar_compile(const struct grammar_source *source, struct gram
         break;
     case GRAMMAR_GBNF:
         code = gbnf_compile(source->text, source->size, program, err);
+        break;
+    case GRAMMAR_CALLS:
+        code = calls_compile(source, program, err);
         break;
     case GRAMMAR_NONE:
         code = error_set(err, ERROR_INVALID, "no grammar");

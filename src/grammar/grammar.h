@@ -1,8 +1,9 @@
 /* Constrained output: what an answer's bytes may be, and which tokens may come next.
  *
  * A grammar is compiled from a JSON schema, "any JSON object", a regular expression, a choice of
- * texts, or a GBNF grammar. All become one program: a pushdown automaton over bytes whose loops
- * have counters. It is read-only: any thread, shared by any number of users.
+ * texts, a GBNF grammar, or from what calls of tools look like. All become one program: a pushdown
+ * automaton over bytes whose loops have counters. It is read-only: any thread, shared by any number
+ * of users.
  *
  * A vocabulary is the bytes of a model's tokens as a trie. Read-only, too.
  *
@@ -44,6 +45,19 @@
  * GBNF is llama.cpp's: rules `name ::= …`, literals, [classes], ".", groups, |, ?, *, +, {m,n},
  * comments. The rule `root` begins. Left recursion is refused by the rule's name.
  *
+ * GRAMMAR_CALLS takes any bytes until a mark; then a call must follow, in one of some forms; then
+ * any text again. Its source is an object:
+ *   begin    marks that begin a call, at most 7 of 64 bytes
+ *   forms    how a call goes on behind such a mark: a text in which %n is the tool's name, %a its
+ *            arguments, %c a call as JSON of any tool, %l a list of these, %s a blank, a line end
+ * or nothing, %d a number, %w a word, %( … %) a mark, and %. a place where all may end tools
+ * objects with `name`, and the schemas `arguments` (for %a) and `call` (for %c and %l) many calls
+ * and text may follow a call; else it ends the answer think    optional: the marks around
+ * reasoning, in which no call begins; it stands first, and where `thinks` is true it has begun
+ * already headers  optional: calls begin in headers only, with which the answer begins: the marks
+ * that open a header, and last the one that ends it Special tokens may stand in free text, and
+ * marks may be special tokens (GRAMMAR_SPECIAL).
+ *
  * Sources: Earley (1970) and Tomita (1985) for stacks that share; Thompson (1968) for expressions;
  * Koo, Liu, He (arXiv:2407.08103) for automata over tokens' bytes. */
 #pragma once
@@ -73,6 +87,7 @@ enum grammar_kind {
     GRAMMAR_REGEX,
     GRAMMAR_CHOICE, /* a JSON array of strings */
     GRAMMAR_GBNF,
+    GRAMMAR_CALLS, /* free text with calls of tools in it: JSON as below */
 };
 
 /* What is compiled; also how a grammar travels between nodes. */
@@ -97,6 +112,10 @@ struct grammar_size {
 struct grammar_size grammar_size(const struct grammar *grammar);
 
 /* ---- tokens ---- */
+
+/* A special token's bytes are this, its text, and this again: text of no kind has the byte, so only
+ * free text and marks of GRAMMAR_CALLS take such a token. */
+enum { GRAMMAR_SPECIAL = 0xff };
 
 struct grammar_vocabulary;
 /* The tokens' bytes one after another: token i has those from starts[i] to starts[i + 1]. Empty

@@ -222,7 +222,8 @@ static void mask_add(uint64_t *mask, const int32_t *ids, uint32_t n)
         mask[ids[i] / 64] |= UINT64_C(1) << (ids[i] % 64);
 }
 
-/* `is_plain`: below a state that takes any characters, all of the trie is allowed. */
+/* `is_plain`: below a state that takes any characters, all of the trie is allowed; and below one
+ * that takes any calm bytes, what has no others. */
 static void matcher_walk_trie(struct grammar_matcher *matcher, const struct token_trie *trie,
                               uint32_t state, bool is_plain, uint64_t *mask)
 {
@@ -236,7 +237,8 @@ static void matcher_walk_trie(struct grammar_matcher *matcher, const struct toke
             continue;
         }
         path[depth] = next;
-        if (is_plain && matcher->states[next].n_plain >= matcher->vocabulary->longest_plain) {
+        if ((is_plain && matcher->states[next].n_plain >= matcher->vocabulary->longest_plain) ||
+            (matcher->states[next].is_calm && trie->calm[node])) {
             const uint32_t end = trie->ends[node];
             mask_add(mask, trie->ids + trie->tokens[node], trie->tokens[end] - trie->tokens[node]);
             node = end;

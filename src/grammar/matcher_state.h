@@ -17,6 +17,7 @@ struct matcher_state {
     uint32_t *next;   /* [n_classes], MATCHER_UNKNOWN where it was not asked for; may be NULL */
     uint64_t *mask;   /* NULL: not made yet */
     uint32_t like;    /* the state with the same mask whose counters are as low as they can be */
+    bool is_calm;     /* calm bytes lead back to it */
     uint32_t n_plain; /* characters that may come without an end or escape, UINT32_MAX: any */
 };
 

@@ -192,6 +192,15 @@ static uint32_t matcher_plain(const struct grammar *program, const struct matche
     return most;
 }
 
+static bool matcher_is_calm(const struct grammar *program, const struct matcher_thread *threads,
+                            uint32_t n)
+{
+    bool is_calm = false;
+    for (uint32_t i = 0; i < n; i++)
+        is_calm |= program->nodes[threads[i].node].is_calm;
+    return is_calm;
+}
+
 uint32_t matcher_state_of(struct grammar_matcher *matcher, struct matcher_thread *threads,
                           uint32_t n, bool may_end)
 {
@@ -226,6 +235,7 @@ uint32_t matcher_state_of(struct grammar_matcher *matcher, struct matcher_thread
     for (uint32_t i = before; i < matcher->states_room; i++)
         matcher->states[i] = (struct matcher_state){.like = MATCHER_UNKNOWN};
     matcher->states[state].n_plain = matcher_plain(matcher->grammar, threads, kept);
+    matcher->states[state].is_calm = matcher_is_calm(matcher->grammar, threads, kept);
     return state;
 }
 

@@ -40,6 +40,7 @@ struct grammar_node {
     uint8_t kind;
     bool is_live;      /* an end can be reached */
     bool is_plain;     /* any character of a string that needs no escape leads back to it */
+    bool is_calm;      /* so do all calm bytes (vocabulary.h) */
     uint32_t first, n; /* BYTES: edges; SPLIT: targets; CALL: n is the rule */
     uint32_t then;     /* CALL, MEMBER, OBJECT: its end */
     uint32_t loop;     /* + 1; of LOOP, COUNT and what stands in one */

@@ -11,6 +11,7 @@ static void token_trie_deinit(struct token_trie *trie)
 {
     mem_free(trie->bytes);
     mem_free(trie->depths);
+    mem_free(trie->calm);
     mem_free(trie->ends);
     mem_free(trie->tokens);
     mem_free(trie->ids);
@@ -71,6 +72,21 @@ static int sort_token_compare(const void *a, const void *b)
     return (first->id > second->id) - (first->id < second->id);
 }
 
+bool vocabulary_byte_is_calm(uint8_t byte)
+{
+    return (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') ||
+           (byte >= 'a' && byte <= 'z') || (byte >= 0x80 && byte != GRAMMAR_SPECIAL);
+}
+
+static void token_trie_find_calm(struct token_trie *trie)
+{
+    uint32_t wild = trie->n_nodes; /* the next node whose byte is not calm */
+    for (uint32_t node = trie->n_nodes; node-- > 0;) {
+        trie->calm[node] = wild >= trie->ends[node];
+        wild = vocabulary_byte_is_calm(trie->bytes[node]) ? wild : node;
+    }
+}
+
 /* Sorted tokens make the nodes in the order of a walk. Node 0 is the root. */
 static bool token_trie_fill(struct token_trie *trie, struct sort_token *tokens, uint32_t n)
 {
@@ -79,10 +95,11 @@ static bool token_trie_fill(struct token_trie *trie, struct sort_token *tokens, 
         n_bytes += tokens[i].size;
     trie->bytes = mem_new_array(n_bytes, 1);
     trie->depths = mem_new_array(n_bytes, 1);
+    trie->calm = mem_new_array(n_bytes, sizeof *trie->calm);
     trie->ends = mem_new_array(n_bytes, sizeof *trie->ends);
     trie->tokens = mem_new_array(n_bytes + 1, sizeof *trie->tokens);
     trie->ids = mem_new_array((size_t)n + 1, sizeof *trie->ids);
-    if (!trie->bytes || !trie->depths || !trie->ends || !trie->tokens || !trie->ids)
+    if (!trie->bytes || !trie->depths || !trie->calm || !trie->ends || !trie->tokens || !trie->ids)
         return false;
     uint32_t open[VOCABULARY_TOKEN_MAX + 1] = {0}, depth = 0;
     if (n)
@@ -109,6 +126,7 @@ static bool token_trie_fill(struct token_trie *trie, struct sort_token *tokens, 
     trie->ends[0] = trie->n_nodes;
     trie->tokens[trie->n_nodes] = n;
     trie->n_ids = n;
+    token_trie_find_calm(trie);
     return true;
 }
 

@@ -6,8 +6,25 @@
 #include "pipeline/constrain.h"
 
 #include <pthread.h>
+#include <string.h>
 
 static pthread_mutex_t vocabulary_lock = PTHREAD_MUTEX_INITIALIZER; /* of its making */
+
+/* A plain token with the byte that tells special ones gets no bytes, so that none is taken for
+ * one. */
+static void vocabulary_add(const struct tokenizer *tokenizer, int32_t id, struct buffer *bytes)
+{
+    const bool is_special = tokenizer_is_special(tokenizer, id);
+    const char mark = (char)GRAMMAR_SPECIAL;
+    const size_t from = bytes->size;
+    if (is_special)
+        buffer_append(bytes, &mark, 1);
+    tokenizer_piece(tokenizer, id, is_special, bytes);
+    if (is_special)
+        buffer_append(bytes, &mark, 1);
+    else if (bytes->size > from && memchr(bytes->data + from, mark, bytes->size - from))
+        bytes->size = from;
+}
 
 static enum error_code vocabulary_fill(const struct tokenizer *tokenizer, uint32_t n_vocab,
                                        struct grammar_vocabulary **out, struct error *err)
@@ -21,8 +38,8 @@ static enum error_code vocabulary_fill(const struct tokenizer *tokenizer, uint32
         starts[id] = bytes.size;
         if (tokenizer_ends_generation(tokenizer, (int32_t)id))
             ends[n_ends++] = (int32_t)id;
-        else if (id < tokenizer_size(tokenizer) && !tokenizer_is_special(tokenizer, (int32_t)id))
-            tokenizer_piece(tokenizer, (int32_t)id, false, &bytes);
+        else if (id < tokenizer_size(tokenizer))
+            vocabulary_add(tokenizer, (int32_t)id, &bytes);
     }
     if (!starts || !ends || bytes.failed) {
         code = error_set(err, ERROR_NO_MEMORY, "not enough memory for the model's tokens");

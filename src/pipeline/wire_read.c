@@ -111,7 +111,7 @@ static enum error_code wire_read_grammar(struct bytes_reader *reader,
     struct grammar_source source = {.kind = (enum grammar_kind)bytes_get(reader, 1)};
     source.annotate = bytes_get(reader, 1) != 0;
     source.size = bytes_get_u32(reader);
-    if (setup->answer > shape->context || source.kind > GRAMMAR_GBNF || source.size > *room ||
+    if (setup->answer > shape->context || source.kind > GRAMMAR_CALLS || source.size > *room ||
         (source.kind == GRAMMAR_NONE && source.size))
         return error_set(err, ERROR_INVALID,
                          "a grammar of kind %d with %zu bytes from token %u; there is room for %u",

@@ -90,7 +90,7 @@ static enum error_code get_constraint(struct bytes_reader *reader, struct reques
     source.text = source.size > LIMIT_GRAMMAR_BYTES ? NULL : bytes_take(reader, source.size);
     if (!source.text)
         return ends_early(err);
-    if (source.kind > GRAMMAR_GBNF)
+    if (source.kind > GRAMMAR_CALLS)
         return error_set(err, ERROR_INVALID, "a grammar of the unknown kind %d", (int)source.kind);
     const enum error_code code = request_check_counts(request, err);
     if (source.kind == GRAMMAR_NONE)

@@ -15,7 +15,7 @@ enum tool_style {
     TOOL_STYLE_CHANNELS, /* harmony: messages with headers, calls are those with a recipient */
 };
 
-enum { TOOL_MARKS_MAX = 8 };
+enum { TOOL_MARKS_MAX = 8, TOOL_FORMS_MAX = 8 };
 
 /* Elements of TOOL_STYLE_ELEMENTS, in their order; "": nothing stands there. */
 struct tool_elements {
@@ -37,8 +37,14 @@ struct tool_format {
     const char *type;                      /* stands where the name does, which then follows */
     const char *opening; /* of a call as JSON: what a prompt ends with to have one in any case */
     const struct tool_elements *elements;
-    bool bare;      /* a reply that begins with '{' may be a call */
-    bool asks_name; /* only what names one of the request's tools is a call */
+    /* How a call that the model chooses to make goes on behind its mark (the forms of
+     * GRAMMAR_CALLS, grammar.h); none: it cannot be held to a schema. */
+    const char *call_begin[TOOL_MARKS_MAX]; /* NULL: `begin` */
+    const char *call_forms[TOOL_FORMS_MAX];
+    const char *call_headers[TOOL_MARKS_MAX]; /* calls begin in headers between these */
+    bool is_not_own; /* those forms are not what the model has learned: only where asked for */
+    bool bare;       /* a reply that begins with '{' may be a call */
+    bool asks_name;  /* only what names one of the request's tools is a call */
 };
 
 struct think_marks {

@@ -114,7 +114,7 @@ test('a schema that cannot be honoured is named by its path', async () => {
     [{ tools: [...tools, old] }, 'tools[3].function.parameters', /#\/\$schema/],
     [{ tools: again }, 'tools', /\$id: stands twice/],
     [{ response_format: { type: 'json_object' } }, 'tool_choice', /response_format/],
-    [{ tool_choice: 'auto' }, 'tools[0].function.strict', /required/]])
+    [{ tool_choice: 'auto' }, 'tools[0].function.strict', /generic format/]])
     await assert.rejects(callOf({ ...required, ...more }), (error) => {
       assert.equal(error.status, 400);
       assert.equal(error.param, param);

@@ -53,11 +53,12 @@ static void fuzz_walk(struct grammar_matcher *matcher, const uint8_t *data, size
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const enum grammar_kind kinds[] = {GRAMMAR_JSON_SCHEMA, GRAMMAR_REGEX, GRAMMAR_CHOICE,
-                                              GRAMMAR_GBNF};
+                                              GRAMMAR_GBNF, GRAMMAR_CALLS};
     if (size < 2 || size > 4096)
         return 0;
-    const struct grammar_source source = {
-        .kind = kinds[data[0] % 4], .text = (const char *)data + 1, .size = size - 1};
+    const struct grammar_source source = {.kind = kinds[data[0] % 8 < 5 ? data[0] % 8 : 4],
+                                          .text = (const char *)data + 1,
+                                          .size = size - 1};
     struct grammar *grammar;
     struct grammar_matcher *matcher;
     struct error err;

@@ -201,8 +201,8 @@ static void test_refused(void **state)
         {CHAT("x", ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a b\"}}]"),
          "tools[0].function.name"},
         {CHAT("x", ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a\",\"strict\":"
-                   "true}}]"),
-         "tools[0].function.strict"},
+                   "true,\"parameters\":{\"type\":\"object\",\"uniqueItems\":1}}}]"),
+         "tools[0].function.parameters"},
         {CHAT("x", ",\"verbosity\":\"low\""), "verbosity"},
         {CHAT("x", ",\"web_search_options\":{}"), "web_search_options"},
         {CHAT("x", ",\"chat_template_kwargs\":{\"messages\":[]}"), "chat_template_kwargs"},

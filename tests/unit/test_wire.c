@@ -272,7 +272,7 @@ static void test_grammars_of_a_stranger(void **state)
     static const struct { /* answer (4), kind (1), annotate (1), size (4), text */
         int at;
         unsigned char byte;
-    } changes[] = {{-10, 101}, {-7, 1},    {-6, 0}, {-6, GRAMMAR_GBNF + 1},
+    } changes[] = {{-10, 101}, {-7, 1},    {-6, 0}, {-6, GRAMMAR_CALLS + 1},
                    {-4, 6},    {-1, 0x7f}, {-2, 8}};
     for (uint32_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         char *byte = text + changes[i].at;
