@@ -103,6 +103,9 @@ enum {
     LIMIT_WEIGHTS_ASKED = 64,  /* requests of one peer that wait here: more are "not now" … */
     LIMIT_WEIGHTS_IN_HAND = 4, /* … of which so many are read and sent at a time … */
     LIMIT_WEIGHTS_READ = 32,   /* … and of all peers together */
+    LIMIT_WEIGHTS_CONVERT = 2, /* … and converted for others: that takes a processor each */
+    LIMIT_CONVERTED_CHUNK_BYTES = 1024 * 1024, /* converted parts come in such pieces */
+    LIMIT_CONVERTED_ROW = 1 << 24, /* weights of a row that is converted for another node */
     LIMIT_WEIGHTS_OUTBOX_BYTES = 1024 * 1024, /* messages that a peer does not take */
     LIMIT_WEIGHTS_RETRY_MS =
         5 * 1000, /* after that a model that could not be fetched may be tried again */

@@ -246,8 +246,8 @@ static void worker_begin_stage(struct worker_round *s, const struct wanted *want
         return;
     }
     worker_report_stage(s, want, CLUSTER__STAGE_STATE__LOADING, NULL);
-    switch (model ? s->view->weights(s->view->self, model, want->stage->first_layer,
-                                     want->stage->n_layers)
+    switch (model ? s->view->weights(s->view->self, model, worker_precision(want->instance->demand),
+                                     want->stage->first_layer, want->stage->n_layers)
                   : WORKER_CANNOT_FETCH) {
     case WORKER_HAS_ALL:
         if (!device_is_clearing(s, want->stage->device))

@@ -61,6 +61,11 @@ struct gpu;
 struct hosting;
 struct model;
 
+struct hosting_file {   /* which file of a model */
+    uint32_t precision; /* worker_precision() */
+    bool is_smaller;    /* the answer: its weights are of that type in the file already */
+};
+
 struct hosting_options {
     uv_loop_t *loop;
     struct gpu *gpu;
@@ -69,15 +74,20 @@ struct hosting_options {
     const char *node;          /* own id, in hexadecimal digits; must stay */
     struct carrier *carrier;
     enum activation_type wire;
-    enum worker_weights (*weights)(void *self, const Cluster__Model *model, uint32_t first_layer,
-                                   uint32_t n_layers);
-    void (*fetch)(void *self, const Cluster__Model *model, uint32_t first_layer, uint32_t n_layers);
+    /* precision: worker_precision() */
+    enum worker_weights (*weights)(void *self, const Cluster__Model *model, uint32_t precision,
+                                   uint32_t first_layer, uint32_t n_layers);
+    void (*fetch)(void *self, const Cluster__Model *model, uint32_t precision, uint32_t first_layer,
+                  uint32_t n_layers);
     /* Why the weights cannot be fetched; NULL: it is not known, or may be NULL itself. */
     const char *(*weights_problem)(void *self, const Cluster__Model *model);
-    /* The model of that manifest, held until release(); NULL: not here yet. release() may come long
-     * after the state has forgotten the model. */
-    const struct model *(*model)(void *self, const Cluster__Model *model);
-    void (*release)(void *self, const Cluster__Model *model);
+    /* The model of that manifest with all of these layers, held until release(); n_ranges 0: as
+     * file->is_smaller says. NULL: not here yet. release() may come long after the state has
+     * forgotten the model. */
+    const struct model *(*model)(void *self, const Cluster__Model *model,
+                                 const struct worker_range *ranges, uint32_t n_ranges,
+                                 struct hosting_file *file);
+    void (*release)(void *self, const Cluster__Model *model, const struct hosting_file *file);
     void (*propose)(void *self, const void *event, size_t size);
     /* A stage or a driver is another than before: call hosting_step(), which may be done from here,
      * and whoever uses drivers asks hosting_driver() again. */

@@ -23,6 +23,7 @@ struct part {
     bool attached;
 
     const struct model *model; /* held while it is not NULL */
+    struct hosting_file file;  /* which one it is */
     struct model *stretched;   /* of it, by options.rope; NULL: as its file says */
     struct driver *driver;
     struct runner *runner;
@@ -50,6 +51,7 @@ struct part_pin {
     uv_work_t work; /* first */
     struct hosting *hosting;
     const struct model *model; /* held, too: the weights may lie in its file */
+    struct hosting_file file;
     Cluster__Model *model_record;
     uint32_t n, n_lanes;
     struct stage_pin *stages[LIMIT_STAGES * 2];

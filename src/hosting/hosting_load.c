@@ -50,7 +50,7 @@ static void part_release_model(struct part *part)
     model_close(part->stretched);
     part->stretched = NULL;
     if (part->model)
-        options->release(options->self, part->model_record);
+        options->release(options->self, part->model_record, &part->file);
     part->model = NULL;
 }
 
@@ -159,6 +159,20 @@ static enum error_code part_make_plan(struct part *part, struct error *err)
     return ERROR_NONE;
 }
 
+static const struct model *part_take_model(struct part *part)
+{
+    const struct hosting_options *options = &part->hosting->options;
+    struct worker_range ranges[LIMIT_STAGES];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < part->life.n_stages; i++) {
+        const struct part_stage *stage = &part->life.stages[i];
+        if (stage->here)
+            ranges[n++] = (struct worker_range){stage->first_layer, stage->n_layers};
+    }
+    part->file.precision = part->options.precision_allowed ? 0 : (uint32_t)part->options.precision;
+    return options->model(options->self, part->model_record, ranges, n, &part->file);
+}
+
 void part_open(struct part *part)
 {
     struct hosting *hosting = part->hosting;
@@ -167,7 +181,7 @@ void part_open(struct part *part)
         parts_fail(&hosting->parts, &part->life, &part->problem);
         return;
     }
-    part->model = options->model(options->self, part->model_record);
+    part->model = part_take_model(part);
     if (!part->model)
         return; /* its file is being opened */
     if (model_hyperparameters(part->model)->reads_whole)

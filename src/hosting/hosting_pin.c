@@ -22,7 +22,7 @@ static void part_pin_free(struct part_pin *pin)
 {
     const struct hosting_options *options = &pin->hosting->options;
     if (pin->model)
-        options->release(options->self, pin->model_record);
+        options->release(options->self, pin->model_record, &pin->file);
     message_free(pin->model_record ? &pin->model_record->base : NULL);
     mem_free(pin);
 }
@@ -85,9 +85,10 @@ static struct part_pin *part_pin_new(struct part *part)
     if (!pin)
         return NULL;
     pin->hosting = part->hosting;
+    pin->file = part->file;
     pin->model_record = part_copy_model(part->model_record);
     if (pin->model_record)
-        pin->model = options->model(options->self, pin->model_record);
+        pin->model = options->model(options->self, pin->model_record, NULL, 0, &pin->file);
     if (pin->model == part->model && pin->model)
         return pin;
     part_pin_free(pin); /* no memory, or the file is open another time by now */

@@ -346,12 +346,12 @@ enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Ins
 
 /* ---- what stages and requests ask for ---- */
 
-static enum worker_weights have_weights(void *self, const Cluster__Model *model, uint32_t first,
-                                        uint32_t n)
+static enum worker_weights have_weights(void *self, const Cluster__Model *model, uint32_t precision,
+                                        uint32_t first, uint32_t n)
 {
     struct digest digest;
     return catalogue_manifest_of(model, &digest)
-               ? weights_have(((struct daemon *)self)->weights, &digest, first, n)
+               ? weights_have_at(((struct daemon *)self)->weights, &digest, precision, first, n)
                : WORKER_CANNOT_FETCH;
 }
 
@@ -370,27 +370,31 @@ bool daemon_has_model(struct daemon *daemon, const Cluster__Model *model)
            weights_holds(daemon->weights, &digest, 0, model->n_layers);
 }
 
-static void fetch_weights(void *self, const Cluster__Model *model, uint32_t first, uint32_t n)
+static void fetch_weights(void *self, const Cluster__Model *model, uint32_t precision,
+                          uint32_t first, uint32_t n)
 {
     struct digest digest;
     if (catalogue_manifest_of(model, &digest))
-        weights_fetch(((struct daemon *)self)->weights, &digest, first, n);
+        weights_fetch_at(((struct daemon *)self)->weights, &digest, precision, first, n);
 }
 
-static const struct model *take_model(void *self, const Cluster__Model *model)
+static const struct model *take_model(void *self, const Cluster__Model *model,
+                                      const struct worker_range *ranges, uint32_t n_ranges,
+                                      struct hosting_file *file)
 {
     struct digest digest;
     return catalogue_manifest_of(model, &digest)
-               ? weights_model(((struct daemon *)self)->weights, &digest)
+               ? weights_model_at(((struct daemon *)self)->weights, &digest, file->precision,
+                                  ranges, n_ranges, &file->is_smaller)
                : NULL;
 }
 
-static void models_release(void *self, const Cluster__Model *model)
+static void models_release(void *self, const Cluster__Model *model, const struct hosting_file *file)
 {
     struct daemon *daemon = self;
     struct digest digest;
     if (catalogue_manifest_of(model, &digest))
-        weights_release(daemon->weights, &digest);
+        weights_release_at(daemon->weights, &digest, file->precision, file->is_smaller);
 }
 
 static void on_hosting_changed(void *self)

@@ -47,8 +47,15 @@ void fetch_message_write(const struct fetch_message *message, struct buffer *out
     case FETCH_MESSAGE_REQUEST:
         put_request(out, message);
         break;
+    case FETCH_MESSAGE_REQUEST_CONVERTED:
+        put_request(out, message);
+        bytes_put(out, (uint64_t)message->request.weight_type, 1);
+        break;
     case FETCH_MESSAGE_CHUNK:
+    case FETCH_MESSAGE_CHUNK_CONVERTED:
         bytes_put(out, message->id, 4);
+        if (message->type == FETCH_MESSAGE_CHUNK_CONVERTED)
+            buffer_append(out, message->chunk.digest.bytes, DIGEST_BYTES);
         if (message->chunk.bytes)
             buffer_append(out, message->chunk.bytes, message->chunk.size);
         break;
@@ -113,6 +120,8 @@ static enum error_code read_request(struct bytes_reader *reader, struct fetch_me
     out->request.part = bytes_get_u32(reader);
     out->request.offset = bytes_get(reader, 8);
     out->request.size = bytes_get_u32(reader);
+    if (out->type == FETCH_MESSAGE_REQUEST_CONVERTED)
+        out->request.weight_type = (int)bytes_get(reader, 1);
     if (reader->short_)
         return fetch_message_malformed(err, "it ends early");
     if (!out->request.size || out->request.size > LIMIT_FETCH_CHUNK_BYTES ||
@@ -132,9 +141,11 @@ static enum error_code fetch_message_read_fields(struct bytes_reader *reader,
         get_digest(reader, &out->model);
     else
         out->id = bytes_get_u32(reader);
-    if (out->type == FETCH_MESSAGE_REQUEST)
+    if (out->type == FETCH_MESSAGE_REQUEST || out->type == FETCH_MESSAGE_REQUEST_CONVERTED)
         return read_request(reader, out, err);
-    if (out->type == FETCH_MESSAGE_CHUNK) {
+    if (out->type == FETCH_MESSAGE_CHUNK_CONVERTED)
+        get_digest(reader, &out->chunk.digest);
+    if (out->type == FETCH_MESSAGE_CHUNK || out->type == FETCH_MESSAGE_CHUNK_CONVERTED) {
         if (reader->short_ || !reader->left || reader->left > LIMIT_FETCH_CHUNK_BYTES)
             return fetch_message_malformed(err, "a chunk of no or too many bytes");
         out->chunk.size = (uint32_t)reader->left;
@@ -157,11 +168,11 @@ enum error_code fetch_message_read(const void *bytes, size_t size, struct fetch_
     uint64_t format = bytes_get(&reader, 1), type = bytes_get(&reader, 1);
     if (reader.short_)
         return fetch_message_malformed(err, "it ends early");
-    if (format != FORMAT || type < FETCH_MESSAGE_ASK_HAVE || type > FETCH_MESSAGE_CANCEL)
+    if (format != FORMAT || type < FETCH_MESSAGE_ASK_HAVE || type > FETCH_MESSAGE_CHUNK_CONVERTED)
         return error_set(err, ERROR_UNSUPPORTED,
                          "a message about weights of format %u, type %u; this version knows "
                          "format %d, types 1 to %d",
-                         (unsigned)format, (unsigned)type, FORMAT, FETCH_MESSAGE_CANCEL);
+                         (unsigned)format, (unsigned)type, FORMAT, FETCH_MESSAGE_CHUNK_CONVERTED);
     out->type = (enum fetch_message_type)type;
     return fetch_message_read_fields(&reader, out, err);
 }

@@ -10,11 +10,14 @@
  *             CHUNK     4 id, then the bytes
  *             REFUSE    4 id, 1 reason
  *             CANCEL    4 id
+ *             REQUEST_CONVERTED  4 id, 32 model, 4 part, 8 offset in it, 4 size, 1 type: a range of
+ *                       the part as it is in that smaller type (enum ggml_type)
+ *             CHUNK_CONVERTED    4 id, 32 digest (weights/converted.h), then the bytes
  *
  * Numbers are little-endian. What is behind the fields that this version knows is skipped, so that
- * a newer node may say more; CHUNK's bytes go to its end. A request is of at least one and at most
- * LIMIT_FETCH_CHUNK_BYTES bytes; of HAVE no bit is set beyond its parts. Reading allocates nothing;
- * what it gives points into the message. */
+ * a newer node may say more; a chunk's bytes go to its end. A request is of at least one and at
+ * most LIMIT_FETCH_CHUNK_BYTES bytes; of HAVE no bit is set beyond its parts. Reading allocates
+ * nothing; what it gives points into the message. */
 #pragma once
 
 #include "base/buffer.h"
@@ -28,6 +31,8 @@ enum fetch_message_type {
     FETCH_MESSAGE_CHUNK = 4,
     FETCH_MESSAGE_REFUSE = 5,
     FETCH_MESSAGE_CANCEL = 6,
+    FETCH_MESSAGE_REQUEST_CONVERTED = 7, /* on links of version 1.2 */
+    FETCH_MESSAGE_CHUNK_CONVERTED = 8,
 };
 
 enum fetch_refusal {
@@ -37,12 +42,13 @@ enum fetch_refusal {
 };
 
 #define FETCH_MANIFEST UINT32_MAX
-enum { FETCH_CHUNK_HEAD = 6 }; /* bytes before a chunk's */
+/* Bytes before a chunk's. */
+enum { FETCH_CHUNK_HEAD = 6, FETCH_CONVERTED_HEAD = FETCH_CHUNK_HEAD + DIGEST_BYTES };
 
 struct fetch_message {
     enum fetch_message_type type;
-    uint32_t id;         /* REQUEST, CHUNK, REFUSE, CANCEL */
-    struct digest model; /* ASK_HAVE, HAVE, REQUEST */
+    uint32_t id;         /* all but ASK_HAVE and HAVE */
+    struct digest model; /* ASK_HAVE, HAVE, both kinds of request */
     union {
         struct {
             uint64_t manifest_bytes;
@@ -53,10 +59,12 @@ struct fetch_message {
             uint32_t part;
             uint64_t offset;
             uint32_t size;
+            int weight_type; /* REQUEST_CONVERTED */
         } request;
         struct {
             const uint8_t *bytes;
             uint32_t size;
+            struct digest digest; /* CHUNK_CONVERTED */
         } chunk;
         enum fetch_refusal refusal;
     };

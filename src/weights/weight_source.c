@@ -52,7 +52,7 @@ bool weight_source_is_unchanged(const struct weight_source *source)
                            file_identity_equal(&now, &source->identity));
 }
 
-static bool has_part(const struct weight_source *source, uint32_t part)
+bool weight_source_has(const struct weight_source *source, uint32_t part)
 {
     if (part >= source->manifest->n_parts)
         return false;
@@ -66,7 +66,7 @@ static void weight_source_refuse(uint32_t id, enum fetch_refusal why, struct buf
 }
 
 /* A part of a manifest lies in one file: no tensor goes on in the next. */
-static bool source_read(const struct weight_source *source, uint64_t offset, void *out, size_t size)
+bool weight_source_read(const struct weight_source *source, uint64_t offset, void *out, size_t size)
 {
     const struct gguf_file *file = source->file;
     uint32_t part;
@@ -76,6 +76,27 @@ static bool source_read(const struct weight_source *source, uint64_t offset, voi
         return !pread_all(gguf_file_part_descriptor(file, part), out, size, offset);
     memcpy(out, gguf_file_bytes(file) + offset, size);
     return true;
+}
+
+enum error_code weight_source_check(const struct weight_source *source, uint32_t i,
+                                    struct error *err)
+{
+    const struct manifest_part *part = &source->manifest->parts[i];
+    uint64_t offset = part->offset;
+    uint32_t in = 0;
+    int fd = source->fd;
+    struct digest digest;
+    enum error_code code;
+    const bool has_place = !source->file || gguf_file_place(source->file, offset, &in, &offset);
+    if (source->file && has_place)
+        fd = gguf_file_part_descriptor(source->file, in);
+    if (has_place)
+        code = digest_file(fd, offset, part->size, NULL, NULL, &digest, err);
+    else
+        code = digest_of(gguf_file_bytes(source->file) + part->offset, part->size, &digest, err);
+    return !code && !digest_equal(&digest, &part->digest)
+               ? error_set(err, ERROR_INVALID, "%s is damaged on this disk", part->name)
+               : code;
 }
 
 static void send_part(const struct weight_source *source, const struct fetch_message *request,
@@ -88,7 +109,8 @@ static void send_part(const struct weight_source *source, const struct fetch_mes
     void *room = buffer_extend(out, request->request.size);
     /* looked at again after reading: what was read while it changed is not sent */
     if (room &&
-        source_read(source, part->offset + request->request.offset, room, request->request.size) &&
+        weight_source_read(source, part->offset + request->request.offset, room,
+                           request->request.size) &&
         weight_source_is_unchanged(source))
         return;
     if (room) {
@@ -105,7 +127,7 @@ void weight_source_answer(const struct weight_source *source, const struct fetch
     uint64_t offset = request->request.offset, size = request->request.size;
     bool whole = i == FETCH_MANIFEST;
     if (!source->manifest || !digest_equal(&source->model, &request->model) ||
-        (!whole && !has_part(source, i))) {
+        (!whole && !weight_source_has(source, i))) {
         weight_source_refuse(request->id, FETCH_REFUSE_LACKS, out);
         return;
     }

@@ -37,5 +37,12 @@ void weight_source_deinit(struct weight_source *source);
  * said above is sent. */
 void weight_source_answer(const struct weight_source *source, const struct fetch_message *request,
                           struct buffer *out);
+/* Whether it gives that part; and bytes of the model's file, which are to lie in such a part. */
+bool weight_source_has(const struct weight_source *source, uint32_t part);
+bool weight_source_read(const struct weight_source *source, uint64_t offset, void *out,
+                        size_t size);
+/* Hashes the part as it lies on the disk now. ERROR_INVALID: it is damaged. */
+enum error_code weight_source_check(const struct weight_source *source, uint32_t part,
+                                    struct error *err);
 /* Appends HAVE, the answer to ASK_HAVE. */
 void weight_source_have(const struct weight_source *source, struct buffer *out);

@@ -53,6 +53,7 @@ static void weights_free_entry(struct weights_entry *entry)
     mem_free(fetching->unkept);
     weights_shelved_close(&entry->here);
     part_set_deinit(&entry->layers);
+    part_set_deinit(&entry->checked);
     mem_free(entry);
 }
 
@@ -166,8 +167,9 @@ const char *weights_problem(struct weights *weights, const struct digest *model)
 struct fetch_progress weights_progress(struct weights *weights, const struct digest *model)
 {
     const struct weights_entry *entry = weights_find(weights, model);
-    return entry && entry->fetching.fetch ? fetch_progress(entry->fetching.fetch)
-                                          : (struct fetch_progress){0};
+    if (entry && entry->fetching.fetch)
+        return fetch_progress(entry->fetching.fetch);
+    return entry ? weights_version_progress(entry) : (struct fetch_progress){0};
 }
 
 const struct model *weights_model(struct weights *weights, const struct digest *model)
@@ -294,6 +296,7 @@ static void weights_on_closed(uv_handle_t *timer)
     void *arg = weights->arg;
     assert(!weights->n_jobs && !weights->answers && !weights->asks);
     weights_files_free(weights);
+    weights_versions_free(weights);
     while (weights->entries) {
         struct weights_entry *next = weights->entries->next;
         weights_free_entry(weights->entries);

@@ -9,7 +9,7 @@ enum { SPARE_MAX = 16 };
 
 struct weights_write *weights_memory_take(struct weights *weights, uint32_t bytes)
 {
-    enum { LARGE = LIMIT_FETCH_CHUNK_BYTES + FETCH_CHUNK_HEAD };
+    enum { LARGE = LIMIT_FETCH_CHUNK_BYTES + FETCH_CONVERTED_HEAD };
     struct weights_write *memory = weights->spare;
     assert(bytes <= LARGE);
     if (memory && bytes > LARGE / 8) {
@@ -34,7 +34,7 @@ static bool is_fetching(const struct weights *weights)
 
 void weights_memory_give(struct weights *weights, struct weights_write *memory)
 {
-    enum { LARGE = LIMIT_FETCH_CHUNK_BYTES + FETCH_CHUNK_HEAD };
+    enum { LARGE = LIMIT_FETCH_CHUNK_BYTES + FETCH_CONVERTED_HEAD };
     if (memory && memory->capacity == LARGE && weights->n_spare < SPARE_MAX) {
         memory->next = weights->spare;
         weights->spare = memory;
@@ -106,7 +106,9 @@ static void run_verify(struct weights_job *job)
 {
     struct weights_verify *verify = (struct weights_verify *)job;
     struct digest digest;
-    if (verify->shelf)
+    if (verify->chunks)
+        weights_version_verify(verify->shelf, verify->part, verify->chunks, &job->err);
+    else if (verify->shelf)
         shelf_model_verify(verify->shelf, verify->part, &job->err);
     else if (!digest_of(verify->bytes.data, verify->bytes.size, &digest, &job->err) &&
              !digest_equal(&digest, &verify->entry->id))
@@ -128,6 +130,7 @@ static void verify_done(struct weights_job *job)
         verify->bytes = (struct buffer){0};
     }
     buffer_deinit(&verify->bytes);
+    mem_free(verify->chunks);
     mem_free(verify);
     if (counts && (!err.code || err.code == ERROR_INVALID))
         weights_fetch_verified(entry, part, !err.code);
@@ -154,6 +157,7 @@ bool weights_shelf_verify(struct weights_entry *entry, uint32_t part)
         fetching->bytes = (struct buffer){0};
     } else {
         verify->shelf = entry->here.shelf;
+        verify->chunks = weights_version_take_chunks(entry, part);
     }
     *weights->verify_last = verify;
     weights->verify_last = &verify->next;
@@ -177,6 +181,7 @@ void weights_shelf_verify_next(struct weights *weights)
         *at = verify->next;
         if (is_stale) {
             buffer_deinit(&verify->bytes);
+            mem_free(verify->chunks);
             mem_free(verify);
             continue;
         }

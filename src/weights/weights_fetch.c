@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "model/model_precision.h"
 
 #include <string.h>
 
@@ -31,11 +32,14 @@ static bool send_request(struct weights_entry *entry, const struct fetch_action 
                                 .wire_id = weights->next_wire_id++,
                                 .id = action->id};
     weights->asks = ask;
-    struct fetch_message message = {
-        .type = FETCH_MESSAGE_REQUEST, .id = ask->wire_id, .model = entry->id};
+    struct fetch_message message = {.type = entry->version ? FETCH_MESSAGE_REQUEST_CONVERTED
+                                                           : FETCH_MESSAGE_REQUEST,
+                                    .id = ask->wire_id,
+                                    .model = *weights_asked_id(entry)};
     message.request.part = entry->fetching.is_manifest ? FETCH_MANIFEST : action->part;
     message.request.offset = action->offset;
     message.request.size = action->size;
+    message.request.weight_type = entry->version ? entry->version->type : 0;
     weights_post(ask->peer, &message);
     weights_spread_asked(entry, ask->peer->link, action->size);
     return true;
@@ -132,10 +136,12 @@ static void weights_fetch_start(struct weights_entry *entry, const struct manife
 {
     struct weights_fetching *fetching = &entry->fetching;
     const bool is_slow = entry->is_spread && !fetching->is_manifest;
-    const struct fetch_settings settings = {.chunk_bytes = is_slow ? LIMIT_SPREAD_CHUNK_BYTES : 0,
-                                            .bytes_in_flight = is_slow ? LIMIT_SPREAD_CHUNK_BYTES
-                                                                       : LIMIT_WEIGHTS_FLIGHT_BYTES,
-                                            .patience_ns = 6 * weights_search_ns(entry->weights)};
+    const struct fetch_settings settings = {
+        .chunk_bytes = is_slow          ? LIMIT_SPREAD_CHUNK_BYTES
+                       : entry->version ? LIMIT_CONVERTED_CHUNK_BYTES
+                                        : 0,
+        .bytes_in_flight = is_slow ? LIMIT_SPREAD_CHUNK_BYTES : LIMIT_WEIGHTS_FLIGHT_BYTES,
+        .patience_ns = 6 * weights_search_ns(entry->weights)};
     struct error err = {0};
     fetching->generation++;
     fetching->kept_ns = clock_now_ns();
@@ -159,6 +165,8 @@ static void weights_fetch_start(struct weights_entry *entry, const struct manife
 void weights_fetch_begin(struct weights_entry *entry)
 {
     entry->fetching.is_manifest = false;
+    if (weights_version_puts_header(entry))
+        return;
     weights_fetch_start(entry, shelf_model_manifest(entry->here.shelf), &entry->fetching.wanted);
 }
 
@@ -227,8 +235,10 @@ static void weights_fetch_end(struct weights_entry *entry)
     } else if (!fetching->n_keeping) {
         char name[DIGEST_TEXT];
         weights_fetch_stop(entry);
-        log_line(LOG_INFO, "weights", "model %.12s: fetched %u parts, %llu bytes",
-                 digest_text(&entry->id, name), fetching->progress.n_verified,
+        log_line(LOG_INFO, "weights", "model %.12s %s: fetched %u parts, %llu bytes",
+                 digest_text(weights_asked_id(entry), name),
+                 model_precision_name(entry->version ? entry->version->type : 0),
+                 fetching->progress.n_verified,
                  (unsigned long long)fetching->progress.verified_bytes);
         weights_step(entry);
     }
@@ -284,6 +294,12 @@ void weights_fetch_pump(struct weights_entry *entry)
 
 /* ---- what comes ------------------------------------------------------------------------------ */
 
+/* Converted bytes are taken for nothing else, and nothing else for them. */
+static bool is_asked_kind(const struct weights_ask *ask, const struct fetch_message *message)
+{
+    return (message->type == FETCH_MESSAGE_CHUNK_CONVERTED) == (ask->entry->version != NULL);
+}
+
 void weights_fetch_chunk(struct weights_peer *peer, const struct fetch_message *message,
                          struct weights_write *memory)
 {
@@ -294,9 +310,15 @@ void weights_fetch_chunk(struct weights_peer *peer, const struct fetch_message *
     enum fetch_take take = FETCH_IGNORE;
     if (take_ask(peer, message->id, &ask))
         take = fetch_chunk(ask.entry->fetching.fetch, clock_now_ns(), ask.holder->index, ask.id,
-                           message->chunk.size, &where);
+                           is_asked_kind(&ask, message) ? message->chunk.size : 0, &where);
     else
         ask.entry = NULL;
+    if (take == FETCH_WRITE && ask.entry->version &&
+        !weights_version_note(ask.entry, where.part, where.offset, &message->chunk.digest)) {
+        const struct error none = {ERROR_NO_MEMORY, "out of memory while fetching"};
+        weights_step_failed(ask.entry, &none);
+        take = FETCH_IGNORE;
+    }
     if (take == FETCH_WRITE && ask.entry->fetching.is_manifest) {
         memcpy(ask.entry->fetching.bytes.data + where.offset, message->chunk.bytes, where.size);
     } else if (take == FETCH_WRITE) {

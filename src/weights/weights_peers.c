@@ -77,7 +77,8 @@ void weights_post(struct weights_peer *peer, const struct fetch_message *message
 
 void weights_ask_have(struct weights_peer *peer, const struct weights_entry *entry)
 {
-    weights_post(peer, &(struct fetch_message){.type = FETCH_MESSAGE_ASK_HAVE, .model = entry->id});
+    weights_post(peer, &(struct fetch_message){.type = FETCH_MESSAGE_ASK_HAVE,
+                                               .model = *weights_asked_id(entry)});
 }
 
 /* `entry` NULL: nothing is here of the model. */
@@ -101,11 +102,19 @@ void weights_tell_all(struct weights_entry *entry)
 {
     entry->must_tell = false;
     entry->told_ns = clock_now_ns();
+    if (entry->version)
+        return; /* it is nobody's to give: weights.md, "In a smaller type" */
     for (struct weights_peer *peer = entry->weights->peers; peer; peer = peer->next)
         tell_have(peer, &entry->id, entry);
 }
 
 /* ---- hearing --------------------------------------------------------------------------------- */
+
+static void hear_ask(struct weights_peer *peer, const struct fetch_message *message)
+{
+    struct weights_entry *entry = weights_find(peer->weights, &message->model);
+    tell_have(peer, &message->model, entry && !entry->version ? entry : NULL);
+}
 
 static struct weights_holder *make_holder(struct weights_entry *entry,
                                           const struct weights_peer *peer)
@@ -125,11 +134,11 @@ static struct weights_holder *make_holder(struct weights_entry *entry,
     return holder;
 }
 
-static void hear_have(struct weights_peer *peer, const struct fetch_message *message)
+static void hear_have_of(struct weights_peer *peer, const struct fetch_message *message,
+                         struct weights_entry *entry)
 {
-    struct weights_entry *entry = weights_find(peer->weights, &message->model);
     struct part_set has;
-    if (!entry || (!entry->is_wanted && !entry->problem.code) ||
+    if ((!entry->is_wanted && !entry->problem.code) ||
         part_set_init(&has, message->have.n_parts, NULL))
         return;
     struct weights_holder *holder = make_holder(entry, peer);
@@ -153,20 +162,32 @@ static void hear_have(struct weights_peer *peer, const struct fetch_message *mes
     weights_fetch_pump(entry);
 }
 
+/* Who has parts of a model can give them in a smaller type, too, if its version can. */
+static void hear_have(struct weights_peer *peer, const struct fetch_message *message)
+{
+    const bool converts = link_version(peer->link).minor >= WEIGHTS_VERSION_MINOR;
+    for (struct weights_entry *entry = peer->weights->entries; entry; entry = entry->next) {
+        if (digest_equal(weights_asked_id(entry), &message->model) && (converts || !entry->version))
+            hear_have_of(peer, message, entry);
+    }
+}
+
 static void weights_peers_hear(struct weights_peer *peer, const struct fetch_message *message,
                                struct weights_write *memory)
 {
     switch (message->type) {
     case FETCH_MESSAGE_ASK_HAVE:
-        tell_have(peer, &message->model, weights_find(peer->weights, &message->model));
+        hear_ask(peer, message);
         break;
     case FETCH_MESSAGE_HAVE:
         hear_have(peer, message);
         break;
     case FETCH_MESSAGE_REQUEST:
+    case FETCH_MESSAGE_REQUEST_CONVERTED:
         weights_serve(peer, message);
         break;
     case FETCH_MESSAGE_CHUNK:
+    case FETCH_MESSAGE_CHUNK_CONVERTED:
         weights_fetch_chunk(peer, message, memory);
         return;
     case FETCH_MESSAGE_REFUSE:
@@ -190,7 +211,7 @@ void *weights_memory(struct weights *weights, struct link *link, uint32_t channe
     if (!peer || peer->receiving)
         return NULL; /* of two channels one is enough: the messages are the same in the link's own
                         memory */
-    if (header->length > LIMIT_FETCH_CHUNK_BYTES + FETCH_CHUNK_HEAD) {
+    if (header->length > LIMIT_FETCH_CHUNK_BYTES + FETCH_CONVERTED_HEAD) {
         error_set(&why, ERROR_INVALID, "a message about weights has %u bytes", header->length);
         link_abort(link, &why);
         return NULL;
@@ -210,7 +231,7 @@ static struct weights_write *memory_of(struct weights_peer *peer, const struct f
         peer->receiving = NULL;
         return memory;
     }
-    if (header->length > LIMIT_FETCH_CHUNK_BYTES + FETCH_CHUNK_HEAD)
+    if (header->length > LIMIT_FETCH_CHUNK_BYTES + FETCH_CONVERTED_HEAD)
         return NULL;
     memory = weights_memory_take(peer->weights, header->length);
     if (memory && header->length)

@@ -2,6 +2,8 @@
  * into. */
 #include "weights/weights_state.h"
 
+#include "base/log.h"
+
 #include <string.h>
 
 static void unlink_answer(struct weights *weights, struct weights_answer *answer)
@@ -63,10 +65,33 @@ static bool send_answer(struct weights *weights, struct weights_answer *answer)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+static bool serves_converted(const struct weights_answer *answer)
+{
+    return answer->request.type == FETCH_MESSAGE_REQUEST_CONVERTED;
+}
+
+/* Who gets converted bytes cannot hold them against the manifest: this end does, once. */
+static void serve_check(struct weights_answer *answer, struct error *err)
+{
+    const uint32_t part = answer->request.request.part;
+    if (weight_source_has(&answer->source, part))
+        answer->is_checked = !weight_source_check(&answer->source, part, err);
+}
+
 static void run_read(struct weights_job *job)
 {
     struct weights_answer *answer = (struct weights_answer *)job;
-    weight_source_answer(&answer->source, &answer->request, &answer->message);
+    if (serves_converted(answer) && !answer->is_checked)
+        serve_check(answer, &job->err);
+    if (job->err.code)
+        fetch_message_write(&(struct fetch_message){.type = FETCH_MESSAGE_REFUSE,
+                                                    .id = answer->request.id,
+                                                    .refusal = FETCH_REFUSE_LACKS},
+                            &answer->message);
+    else if (serves_converted(answer))
+        converted_answer(&answer->source, answer->model, &answer->request, &answer->message);
+    else
+        weight_source_answer(&answer->source, &answer->request, &answer->message);
 }
 
 static void weights_serve_read_done(struct weights_job *job)
@@ -75,6 +100,12 @@ static void weights_serve_read_done(struct weights_job *job)
     struct weights *weights = job->weights;
     if (answer->entry)
         answer->entry->n_serving--;
+    if (answer->entry && answer->is_checked && answer->entry->checked.n_parts)
+        part_set_add(&answer->entry->checked, answer->request.request.part);
+    if (job->err.code && !weights_is_closing(weights))
+        log_line(LOG_WARN, "weights", "a part is not converted for another node: %s",
+                 job->err.text);
+    weights->n_converting -= serves_converted(answer);
     answer->entry = NULL;
     answer->state = ANSWER_READY;
     weights_serve_go_on(weights);
@@ -92,6 +123,9 @@ static bool weights_serve_find_source(struct weights_answer *answer, struct weig
 {
     const struct weights_file *file = weights_file_of(entry);
     const struct part_set *has = &entry->here.has;
+    answer->model = weights_opened(entry);
+    if (entry->version || (serves_converted(answer) && !answer->model))
+        return false; /* what was converted is given by who has the original */
     if (file) {
         answer->source = file->source;
         return true;
@@ -115,12 +149,24 @@ static void begin_reading(struct weights *weights, struct weights_answer *answer
     }
     answer->state = ANSWER_READS;
     answer->entry = entry;
+    if (serves_converted(answer) && !entry->checked.n_parts &&
+        part_set_init(&entry->checked, answer->source.manifest->n_parts, NULL))
+        part_set_deinit(&entry->checked); /* then it is hashed every time */
+    answer->is_checked = part_set_has(&entry->checked, answer->request.request.part);
     entry->n_serving++;
     answer->peer->n_in_hand++;
     weights->n_reading++;
+    weights->n_converting += serves_converted(answer);
     answer->job.run = run_read;
     answer->job.done = weights_serve_read_done;
     weights_job_start(weights, &answer->job);
+}
+
+static bool may_read(const struct weights *weights, const struct weights_answer *answer)
+{
+    return answer->peer->n_in_hand < LIMIT_WEIGHTS_IN_HAND &&
+           weights->n_reading < LIMIT_WEIGHTS_READ &&
+           (!serves_converted(answer) || weights->n_converting < LIMIT_WEIGHTS_CONVERT);
 }
 
 void weights_serve_go_on(struct weights *weights)
@@ -132,8 +178,7 @@ void weights_serve_go_on(struct weights *weights)
             send_answer(weights, answer);
         else if (answer->state == ANSWER_WAITS && (!answer->peer || weights_is_closing(weights)))
             free_answer(weights, answer);
-        else if (answer->state == ANSWER_WAITS && answer->peer->n_in_hand < LIMIT_WEIGHTS_IN_HAND &&
-                 weights->n_reading < LIMIT_WEIGHTS_READ)
+        else if (answer->state == ANSWER_WAITS && may_read(weights, answer))
             begin_reading(weights, answer);
     }
 }

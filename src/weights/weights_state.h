@@ -9,6 +9,7 @@
 #include "base/buffer.h"
 #include "base/limits.h"
 #include "mesh/frames.h"
+#include "weights/converted.h"
 #include "weights/fetch_message.h"
 #include "weights/shelf.h"
 #include "weights/weight_source.h"
@@ -83,6 +84,7 @@ struct weights_verify { /* a part whose bytes have all come */
     struct weights_entry *entry;
     const struct shelf_model *shelf; /* NULL: of a manifest, these bytes */
     struct buffer bytes;
+    struct digest *chunks; /* of a converted part: what its senders said; NULL: the manifest does */
     uint32_t generation, part;
     uint64_t after_write; /* so many of the entry's writes must be done */
 };
@@ -144,16 +146,18 @@ struct weights_entry { /* a model */
     struct weights_entry *next;
     struct weights *weights;
     struct digest id;
-    struct weights_file *file; /* its own file; NULL: none */
+    struct weights_file *file;       /* its own file; NULL: none */
+    struct weights_version *version; /* it is another model in a smaller type; NULL: it is not */
     struct weights_shelved here;
     bool was_looked, is_busy; /* a job has `here`, or is about to change it */
     bool must_tell;           /* others are to be told what is here */
     uint64_t told_ns, touched_ns;
     uint32_t n_users, n_serving, n_jobs; /* n_jobs: that use here.shelf */
     bool is_wanted;
-    bool is_spread;         /* only as a spare copy (weights_spread.c) */
-    uint64_t spread_ns;     /* a spare copy failed then; 0: none did */
-    struct part_set layers; /* that are wanted: a bit a layer */
+    bool is_spread;          /* only as a spare copy (weights_spread.c) */
+    uint64_t spread_ns;      /* a spare copy failed then; 0: none did */
+    struct part_set layers;  /* that are wanted: a bit a layer */
+    struct part_set checked; /* parts that were hashed here before they were converted for others */
     struct weights_holder *holders;
     uint32_t n_holders;
     struct weights_fetching fetching;
@@ -199,6 +203,36 @@ void weights_spread_asked(struct weights_entry *entry, const struct link *link, 
 /* Somebody needs it now: no rests any more. */
 void weights_spread_hurry(struct weights_entry *entry);
 
+/* ---- models in a smaller type: weights_version.c ---- */
+struct weights_version {
+    struct weights_version *next;
+    struct weights_entry *original;
+    int type;
+    struct weights_entry *entry; /* as which it is kept; NULL: not known yet */
+    struct converted converted;
+    bool is_making;         /* `converted`, by a job */
+    bool has_failed;        /* the original is taken instead */
+    struct digest **chunks; /* of each part that is on its way, or NULL: what their senders said */
+};
+enum { WEIGHTS_VERSION_MINOR = 2 }; /* of links: its nodes convert for others */
+void weights_versions_free(struct weights *weights);
+/* The model whose parts others are asked for: the original's. */
+const struct digest *weights_asked_id(const struct weights_entry *entry);
+/* Puts it on the shelf, empty. */
+void weights_version_put(struct weights_entry *entry);
+/* True: its header is being written, and the next step comes after that. */
+bool weights_version_puts_header(struct weights_entry *entry);
+/* What the sender said of a chunk. False: memory. */
+bool weights_version_note(struct weights_entry *entry, uint32_t part, uint64_t offset,
+                          const struct digest *digest);
+/* What was said of all of the part's chunks, the caller's to free; NULL: the manifest has its
+ * digest. */
+struct digest *weights_version_take_chunks(struct weights_entry *entry, uint32_t part);
+enum error_code weights_version_verify(const struct shelf_model *shelf, uint32_t part,
+                                       const struct digest *chunks, struct error *err);
+/* The fetch of it that is under way; zeroed: none is. */
+struct fetch_progress weights_version_progress(const struct weights_entry *original);
+
 /* ---- peers: weights_peers.c ---- */
 struct weights_peer {
     struct weights_peer *next;
@@ -227,6 +261,8 @@ struct weights_answer {
     bool is_cancelled;
     struct fetch_message request;
     struct weight_source source;
+    const struct model *model; /* the source's, where the part is to be converted */
+    bool is_checked;           /* the part was held against its hash since this process began */
     struct part_set has;
     struct buffer message;
 };
@@ -257,12 +293,13 @@ struct weights {
 
     struct weights_file *files;
     struct weights_entry *entries;
+    struct weights_version *versions;
     uint32_t n_files, n_entries;
     struct weights_peer *peers;
     struct weights_ask *asks;
     uint32_t next_wire_id;
     struct weights_answer *answers, **answers_last;
-    uint32_t n_reading; /* in hand, of all peers */
+    uint32_t n_reading, n_converting; /* in hand, of all peers */
     struct weights_write *spare;
     uint32_t n_spare;
     uint64_t backlog_bytes;

@@ -142,6 +142,8 @@ void weights_step(struct weights_entry *entry)
         end_wanting(entry);
     else if (entry->here.shelf)
         fetch_missing(entry);
+    else if (entry->version)
+        weights_version_put(entry);
     else if (!entry->was_looked)
         weights_shelf_look(entry, NULL);
     else

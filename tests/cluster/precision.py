@@ -40,6 +40,8 @@ def scenario(world):
         check("attic sim:attic layers 0-4, weights as q4_k" in placed.out, placed.out)
         check_equal(instance(tower)["precision"], "q4_k", "the precision")
         check("weights as q4_k" in tower.medley("status").out, "status says nothing of it")
+        check(" q4_k: fetched" in attic.log_text(), "the layers did not come as q4_k")
+        check_equal(len(list((attic.state / "models").glob("*.gguf"))), 2, "files: header, layers")
         check_equal(tower.chat(QUESTION, model=NAME), expected, "the reply")
         attic.end()
     with world.step("divided over two machines, and moved: the same replies"):

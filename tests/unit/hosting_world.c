@@ -143,14 +143,15 @@ const Cluster__Placement *house_next(const struct house *house)
 
 /* ---- a node's hosting ----------------------------------------------------------------- */
 
-static enum worker_weights weights(void *self, const Cluster__Model *model, uint32_t first_layer,
-                                   uint32_t n_layers)
+static enum worker_weights weights(void *self, const Cluster__Model *model, uint32_t precision,
+                                   uint32_t first_layer, uint32_t n_layers)
 {
     assert_true(first_layer + n_layers <= model->n_layers);
     return ((struct house_node *)self)->weights;
 }
 
-static void fetch(void *self, const Cluster__Model *model, uint32_t first_layer, uint32_t n_layers)
+static void fetch(void *self, const Cluster__Model *model, uint32_t precision, uint32_t first_layer,
+                  uint32_t n_layers)
 {
     struct house_node *node = self;
     assert_string_equal(model->name, "toy");
@@ -159,7 +160,9 @@ static void fetch(void *self, const Cluster__Model *model, uint32_t first_layer,
     node->weights = WORKER_FETCHES;
 }
 
-static const struct model *model_of(void *self, const Cluster__Model *model)
+static const struct model *model_of(void *self, const Cluster__Model *model,
+                                    const struct worker_range *ranges, uint32_t n_ranges,
+                                    struct hosting_file *file)
 {
     struct house_node *node = self;
     assert_int_equal(model->manifest.data[0], 1);
@@ -169,7 +172,7 @@ static const struct model *model_of(void *self, const Cluster__Model *model)
     return fake_model();
 }
 
-static void release(void *self, const Cluster__Model *model)
+static void release(void *self, const Cluster__Model *model, const struct hosting_file *file)
 {
     struct house_node *node = self;
     assert_int_equal(model->manifest.data[0], 1);

@@ -18,6 +18,7 @@
 
 struct link_world *world;
 struct host hosts[WORLD_NODES];
+struct link_version host_versions[WORLD_NODES];
 struct manifest demo;
 struct digest demo_id;
 uint32_t n_layers;
@@ -56,6 +57,8 @@ static void on_frame(void *self, struct link *link, uint32_t channel,
     struct fetch_message message;
     assert_int_equal(header->type, FRAME_WEIGHTS);
     assert_int_equal(channel, NODE_CHANNEL_WEIGHTS);
+    if (host->spoils && payload[1] == FETCH_MESSAGE_CHUNK_CONVERTED)
+        ((uint8_t *)(uintptr_t)payload)[header->length - 1] ^= 1;
     if (host->weights) {
         weights_frame(host->weights, link, header, payload);
         return;
@@ -118,6 +121,7 @@ void world_open(int n)
         host->node->options.events =
             (struct link_events){on_up, on_down, on_memory, on_frame, on_drained, NULL, host};
         host->node->options.n_data_channels = NODE_DATA_CHANNELS;
+        host->node->options.version = host_versions[i];
         link_world_open(world, i);
         open_weights(host);
     }

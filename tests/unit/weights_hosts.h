@@ -15,11 +15,13 @@ struct host {
     struct weights_facts facts;
     struct error err;
     uint32_t n_chunks, n_refused, n_have; /* what a bare node heard */
+    bool spoils;                          /* turns a bit of every converted chunk that it hears */
 };
 
 extern struct link_world *world;
 extern struct host hosts[WORLD_NODES];
-extern struct manifest demo; /* the model that most tests use */
+extern struct link_version host_versions[WORLD_NODES]; /* of their protocol; {0}: this one's */
+extern struct manifest demo;                           /* the model that most tests use */
 extern struct digest demo_id;
 extern uint32_t n_layers; /* of it */
 
