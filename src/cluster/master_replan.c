@@ -203,6 +203,12 @@ static uint64_t replan_kv_tokens(const struct asking *a, uint32_t live)
     return half < most ? half : most;
 }
 
+static uint32_t replan_kv_sequences(const struct asking *a, uint32_t live)
+{
+    const uint32_t streams = a->problem.demand.streams;
+    return live < streams ? live : streams;
+}
+
 /* What is still to come is taken to be what came of late. */
 static enum error_code replan_ask(const struct asking *a, struct master_mover_memory *memory,
                                   struct replan_decision *out, struct error *err)
@@ -214,6 +220,7 @@ static enum error_code replan_ask(const struct asking *a, struct master_mover_me
         .current = &a->layout,
         .tokens = use.tokens,
         .kv_tokens = replan_kv_tokens(a, use.live),
+        .kv_sequences = replan_kv_sequences(a, use.live),
         .now_s = (double)a->view->now_ms / 1000,
     };
     struct replan_options options = replan_options_default();

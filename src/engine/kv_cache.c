@@ -46,6 +46,22 @@ static int64_t kv_tensor_cells(const struct kv_cache *kv, uint32_t layer)
                                 : (int64_t)kv->cells * kv->n_slots;
 }
 
+static size_t kv_row_bytes(const struct ggml_tensor *rows) /* NULL: none */
+{
+    return rows ? rows->nb[1] : 0;
+}
+
+/* K and V of one cell of the layer that has most of them. */
+static uint64_t kv_widest_row(const struct kv_cache *kv)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < kv->n_layers; i++) {
+        const uint64_t bytes = kv_row_bytes(kv->k[i]) + kv_row_bytes(kv->v[i]);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t type,
                                  struct kv_heads heads, const struct stage_options *options,
                                  struct error *err)
@@ -103,6 +119,11 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
             ggml_new_tensor_2d(kv->context, ggml_type, n_heads * heads.layers[i].dim_v, n_cells);
         ggml_format_name(kv->v[i], "kv_v.%u", i);
     }
+    kv->row_bytes = kv_widest_row(kv);
+    if (kv->row_bytes < heads.row_bytes_min)
+        kv->row_bytes = heads.row_bytes_min;
+    if (!kv->row_bytes) /* its layers keep nothing */
+        kv->row_bytes = KV_STATE_ROW_BYTES;
     return ERROR_NONE;
 }
 
@@ -122,7 +143,7 @@ enum error_code kv_cache_alloc(struct kv_cache *kv, struct error *err)
         return error_set(err, ERROR_NO_MEMORY,
                          "not enough memory for a KV cache of %u slots of %u tokens", kv->n_slots,
                          kv->cells);
-    if (kv_cache_is_pool(kv) && !(kv->spare = mem_new(KV_PADDING * kv_cache_row_bytes(kv))))
+    if (kv_cache_is_pool(kv) && !(kv->spare = mem_new(KV_PADDING * kv->row_bytes)))
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for an extent of a KV cache");
     weights_advise_huge_pages(kv->buffer);
     /* masked cells are multiplied by zero, and zero times a stray NaN would not be zero */
@@ -144,21 +165,6 @@ void kv_cache_deinit(struct kv_cache *kv)
     mem_free(kv->is_given);
     kv_map_deinit(&kv->map);
     *kv = (struct kv_cache){0};
-}
-
-static size_t kv_row_bytes(const struct ggml_tensor *rows) /* NULL: none */
-{
-    return rows ? rows->nb[1] : 0;
-}
-
-uint64_t kv_cache_row_bytes(const struct kv_cache *kv)
-{
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < kv->n_layers; i++) {
-        const uint64_t bytes = kv_row_bytes(kv->k[i]) + kv_row_bytes(kv->v[i]);
-        most = bytes > most ? bytes : most;
-    }
-    return most;
 }
 
 uint64_t kv_cache_bytes_per_cell(const struct kv_cache *kv)
@@ -233,7 +239,7 @@ void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_ru
                                     piece.n * v);
         at += (uint32_t)piece.n;
     }
-    memset(to + n * (k + v), 0, n * (kv_cache_row_bytes(kv) - k - v));
+    memset(to + n * (k + v), 0, n * (kv->row_bytes - k - v));
 }
 
 void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in)
@@ -350,12 +356,14 @@ enum error_code kv_cache_copy(struct kv_cache *kv, uint32_t from, uint32_t to, u
                               struct error *err)
 {
     uint32_t copied_from;
-    void *bytes = mem_new((length ? length : 1) * kv_cache_row_bytes(kv));
+    void *bytes = mem_new((length ? length : 1) * kv->row_bytes);
     if (!bytes)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory to copy %u tokens of KV cache",
                          length);
     const enum error_code code = kv_cache_share(kv, from, to, length, &copied_from, err);
     for (uint32_t i = 0; i < kv->n_layers && !code; i++) {
+        if (!kv->k[i])
+            continue;
         const uint32_t first =
             kv_cache_is_ring(kv, i) ? kv_cache_layer_start(kv, i, from) : copied_from;
         struct kv_run run = {.slot = from, .first = first};

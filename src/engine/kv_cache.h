@@ -30,9 +30,10 @@ struct kv_cache {
     struct ggml_tensor **v; /* [n_layers]; each NULL where a value is the beginning of its key */
     const struct layer_form *layers; /* [n_layers] */
     uint32_t n_layers, n_slots, cells;
-    struct kv_map map;             /* of a pool; zeroed: each slot has its cells to itself */
-    void *spare;                   /* of a pool: room for an extent of a layer */
-    bool *is_given;                /* of a pool, [n_extents]: the system has its pages */
+    uint64_t row_bytes; /* of a row that is read or written: the widest layer's at least */
+    struct kv_map map;  /* of a pool; zeroed: each slot has its cells to itself */
+    void *spare;        /* of a pool: room for an extent of a layer */
+    bool *is_given;     /* of a pool, [n_extents]: the system has its pages */
     uint32_t window, window_cells; /* of the model's windowed layers; 0 and `cells`: it has none */
     uint32_t *lengths;             /* [n_slots] */
     uint32_t *starts;              /* [n_slots]: the first position that windowed layers have */
@@ -43,7 +44,8 @@ enum ggml_type kv_ggml_type(enum kv_type type);
 struct kv_heads {
     const struct layer_form *layers; /* [n_layers of the stage] */
     uint32_t window;
-    bool v_in_k; /* latent attention */
+    bool v_in_k;            /* latent attention */
+    uint64_t row_bytes_min; /* kv_cache.row_bytes */
 };
 
 /* ERROR_UNSUPPORTED when a head is not whole blocks of a quantised cache type. */
@@ -77,9 +79,6 @@ uint32_t kv_cache_layer_start(const struct kv_cache *kv, uint32_t layer, uint32_
 void kv_cache_advance(struct kv_cache *kv, uint32_t slot, uint32_t end);
 /* Whether windowed layers have what the next token sees. */
 bool kv_cache_can_go_on(const struct kv_cache *kv, uint32_t slot);
-
-/* K and V of one cell of the layer that has most of them. */
-uint64_t kv_cache_row_bytes(const struct kv_cache *kv);
 
 /* Cells of one layer, counted from this cache's first, as bytes: K rows, then V rows, then zeros
  * where other layers have wider rows. What a windowed layer would have written over is not written.

@@ -194,21 +194,48 @@ enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, u
 
 uint64_t stage_kv_row_bytes(const struct stage *stage)
 {
-    return kv_cache_row_bytes(&stage->kv);
+    return stage->kv.row_bytes;
+}
+
+static bool stage_run_is_state(const struct stage *stage, const struct kv_run *run)
+{
+    return stage->h->layers[run->layer].is_recurrent;
+}
+
+static uint32_t stage_state_rows(const struct stage *stage, const struct kv_run *run)
+{
+    const uint64_t bytes =
+        recurrent_state_layer_bytes(&stage->state, run->layer - stage->options.first_layer);
+    return (uint32_t)kv_state_rows(bytes, stage_kv_row_bytes(stage));
 }
 
 static enum error_code check_run(const struct stage *stage, const struct kv_run *run,
                                  uint32_t length, struct error *err)
 {
     const struct stage_options *options = &stage->options;
-    if (hyperparameters_has_states(stage->h))
-        return error_set(err, ERROR_UNSUPPORTED,
-                         "caches of a model with recurrent layers are not moved");
     if (run->layer < options->first_layer ||
         run->layer - options->first_layer >= options->n_layers || run->slot >= options->n_slots ||
-        run->first > length || run->n_rows > length - run->first)
+        (stage_run_is_state(stage, run) && !run->n_rows))
+        return error_set(err, ERROR_INVALID, "layer %u, slot %u is not here", run->layer,
+                         run->slot);
+    if (stage_run_is_state(stage, run))
+        length = stage_state_rows(stage, run);
+    if (run->first > length || run->n_rows > length - run->first)
         return error_set(err, ERROR_INVALID, "layer %u, slot %u has no cells %u to %u", run->layer,
                          run->slot, run->first, run->first + run->n_rows);
+    return ERROR_NONE;
+}
+
+/* One that failed is of no length that anybody knows. */
+static enum error_code stage_read_state(const struct stage *stage, const struct kv_run *run,
+                                        void *out, struct error *err)
+{
+    const uint64_t row = stage_kv_row_bytes(stage);
+    const uint32_t n_tokens = stage->kv.lengths[run->slot];
+    if (!n_tokens)
+        return error_set(err, ERROR_INVALID, "slot %u has no state", run->slot);
+    recurrent_state_pack(&stage->state, run->layer - stage->options.first_layer, run->slot,
+                         n_tokens, run->first * row, run->n_rows * row, out);
     return ERROR_NONE;
 }
 
@@ -220,6 +247,8 @@ enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *ru
     if (code)
         return code;
     const uint32_t layer = run->layer - stage->options.first_layer;
+    if (stage_run_is_state(stage, run))
+        return stage_read_state(stage, run, out, err);
     const uint32_t start = kv_cache_layer_start(&stage->kv, layer, run->slot);
     if (run->first < start)
         return error_set(err, ERROR_INVALID, "layer %u, slot %u has cells from %u on, not from %u",
@@ -231,7 +260,11 @@ enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *ru
 enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, const void *in,
                                struct error *err)
 {
+    const uint64_t row = stage_kv_row_bytes(stage);
     enum error_code code = check_run(stage, run, stage->options.context, err);
+    if (!code && stage_run_is_state(stage, run))
+        return recurrent_state_unpack(&stage->state, run->layer - stage->options.first_layer,
+                                      run->slot, run->first * row, run->n_rows * row, in, err);
     if (!code)
         code = kv_cache_claim(&stage->kv, run->slot, run->first, run->first + run->n_rows, err);
     if (!code)
@@ -247,10 +280,15 @@ static void stage_kv_settle(struct stage *stage, uint32_t slot, uint32_t length)
     kv->starts[slot] = kv_window_start(kv->window, length);
 }
 
-void stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length)
+enum error_code stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length,
+                                    struct error *err)
 {
-    if (slot < stage->options.n_slots && length <= stage->options.context)
+    if (slot >= stage->options.n_slots || length > stage->options.context)
+        return error_set(err, ERROR_INVALID, "slot %u cannot have %u tokens", slot, length);
+    const enum error_code code = recurrent_state_settle(&stage->state, slot, length, err);
+    if (!code)
         stage_kv_settle(stage, slot, length);
+    return code;
 }
 
 /* ---- weights that stay ---- */

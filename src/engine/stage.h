@@ -140,14 +140,29 @@ enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, u
 /* Cells of one layer of a slot, exactly as they are: K rows, then V rows. Writing leaves the slot's
  * length as it is, which stage_kv_set_length() then sets for all layers at once. Of windowed layers
  * the rows from kv_window_start() on are enough, and those before may be gone: to read them is an
- * error. */
+ * error.
+ *
+ * Of a layer with a recurrence, rows are pieces of its packed state (recurrent_state.h),
+ * kv_state_rows() of them, the first one first. They say how many tokens they are of, and a slot's
+ * length can be set to that alone. */
 struct kv_run {
     uint32_t layer; /* of the model */
     uint32_t slot, first, n_rows;
 };
-uint64_t stage_kv_row_bytes(const struct stage *stage); /* K and V of one cell of one layer */
+enum {
+    RECURRENT_HEAD_BYTES = 24, /* before a packed state */
+    KV_STATE_ROW_BYTES = 64,   /* of a row, where no layer has wider ones */
+};
+/* K and V of one cell of the widest layer of the stage; where the model has states, of the model,
+ * so that a state has as many rows on every stage. Never 0. */
+uint64_t stage_kv_row_bytes(const struct stage *stage);
+static inline uint64_t kv_state_rows(uint64_t state_bytes, uint64_t row_bytes)
+{
+    return (RECURRENT_HEAD_BYTES + state_bytes + row_bytes - 1) / row_bytes;
+}
 enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *run, void *out,
                               struct error *err);
 enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, const void *in,
                                struct error *err);
-void stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length);
+enum error_code stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length,
+                                    struct error *err);

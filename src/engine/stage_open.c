@@ -193,6 +193,18 @@ static enum error_code new_scheduler(struct stage *stage, struct error *err)
                : error_set(err, ERROR_NO_MEMORY, "not enough memory for the graph scheduler");
 }
 
+/* What rows of the cache have at least: see stage_kv_row_bytes(). */
+static uint64_t stage_row_bytes_min(const struct stage *stage)
+{
+    uint64_t most = KV_STATE_ROW_BYTES;
+    for (uint32_t i = 0; i < stage->h->n_layers; i++) {
+        const uint64_t n = model_layer_cost(stage->model, i).kv_elements_per_token;
+        const uint64_t bytes = kv_type_bytes(stage->options.kv_type, n);
+        most = bytes > most ? bytes : most;
+    }
+    return hyperparameters_has_states(stage->h) ? most : 0;
+}
+
 static enum error_code stage_declare(struct stage *stage, struct error *err)
 {
     const struct hyperparameters *h = stage->h;
@@ -203,7 +215,7 @@ static enum error_code stage_declare(struct stage *stage, struct error *err)
         code = kv_cache_declare(
             &stage->kv, ggml_backend_get_default_buffer_type(device_ggml_backend(stage->device)),
             (struct kv_heads){&h->layers[stage->options.first_layer], h->window,
-                              h->is_latent_absorbed},
+                              h->is_latent_absorbed, stage_row_bytes_min(stage)},
             &stage->options, err);
     if (!code)
         code = recurrent_state_declare(

@@ -22,10 +22,18 @@ bool handover_drives(const struct handover_part *part)
     return part->of.n_stages && handover_is_here(part, 0);
 }
 
-uint32_t handover_first_row(const struct handover_part *part, uint32_t layer, uint32_t n_tokens)
+struct handover_span handover_span(const struct handover_part *part, uint32_t layer,
+                                   uint32_t n_tokens)
 {
-    const bool is_windowed = layer < LIMIT_LAYERS && part->is_windowed[layer];
-    return is_windowed ? kv_window_start(part->window, n_tokens) : 0;
+    if (layer >= LIMIT_LAYERS)
+        return (struct handover_span){0, n_tokens};
+    if (part->is_recurrent[layer]) /* not known: rows that nobody has, rather than none */
+        return (struct handover_span){0, part->state_rows ? part->state_rows : UINT32_MAX};
+    if (part->is_bare[layer])
+        return (struct handover_span){0};
+    const bool is_windowed = part->is_windowed[layer];
+    return (struct handover_span){is_windowed ? kv_window_start(part->window, n_tokens) : 0,
+                                  n_tokens};
 }
 
 struct offered *offered_new(const struct cache_message *message)

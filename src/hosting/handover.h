@@ -18,14 +18,15 @@
  * token's boundary and offers what its slots hold; each giver reads the rows of its layers and
  * sends them to whoever has the layer next, CACHE_WINDOW unanswered at most; each taker writes what
  * it gets, and says DONE when it has all rows of its layers. When all parts have said so, the new
- * driver begins with these slots.
+ * driver begins with these slots. A recurrent layer's state goes as rows, too (engine/stage.h). It
+ * says how many tokens it is of, and SETTLE fails where those are not the slot's.
  *
  * Invariants
  *  1. A partial transfer is discarded: a driver begins with the slots of an offer only if every
  *     stage has every row of them, else with empty ones. Both are said once (HANDOVER_BEGIN).
  *  2. Rows of a layer and slot are taken in order and once, from who had the layer.
  *  3. A giver sends a row once, and to who has the layer next. Of windowed layers both leave out
- *     the rows that nothing sees any more (handover_first_row()).
+ *     the rows that nothing sees any more (handover_span()).
  *  4. Whatever is lost, both ends come to an end: each waits no longer than its timer.
  *
  * Messages come from other nodes: what does not fit the placements is refused, never asserted.
@@ -68,16 +69,27 @@ struct handover_part {
     uint32_t n_slots, context, n_vocab;
     uint32_t window; /* of windowed layers; 0: there are none */
     bool is_windowed[LIMIT_LAYERS];
-    bool is_loaded;  /* and serves, or could */
-    bool is_current; /* the state says that this placement serves */
-    bool is_lost;    /* its driver cannot reach all of its stages now */
+    bool is_recurrent[LIMIT_LAYERS]; /* it keeps a state, handed over as `state_rows` rows */
+    bool is_bare[LIMIT_LAYERS];      /* it keeps nothing, and hands nothing over */
+    uint32_t state_rows;             /* 0: not known yet */
+    bool is_loaded;                  /* and serves, or could */
+    bool is_current;                 /* the state says that this placement serves */
+    bool is_lost;                    /* its driver cannot reach all of its stages now */
     enum handover_bug bug;
 };
 bool handover_is_here(const struct handover_part *part, uint32_t stage);
 bool handover_drives(const struct handover_part *part); /* stage 0 is here */
 /* Which rows of a slot a layer of the model hands over: of windowed layers those that what comes
- * next may see. */
-uint32_t handover_first_row(const struct handover_part *part, uint32_t layer, uint32_t n_tokens);
+ * next may see; of a recurrent one its state's, whatever the slot's length. */
+struct handover_span {
+    uint32_t first, end;
+};
+static inline uint32_t handover_span_rows(struct handover_span span)
+{
+    return span.end - span.first;
+}
+struct handover_span handover_span(const struct handover_part *part, uint32_t layer,
+                                   uint32_t n_tokens);
 
 /* A copy of what an old driver offered. */
 struct offered {

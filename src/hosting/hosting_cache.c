@@ -29,6 +29,16 @@ static bool cache_is_own(const struct hosting *hosting, const uint8_t node_id[NO
 
 /* ---- what the machines are told of their part ------------------------------------------- */
 
+/* Of each recurrent layer of the model; they are alike. 0: there is none. */
+static uint32_t part_state_rows(const struct part *part, uint64_t row_bytes)
+{
+    const struct hyperparameters *h = model_hyperparameters(part->model);
+    uint64_t n_values = 0;
+    for (uint32_t i = 0; i < h->n_layers && !n_values; i++)
+        n_values = hyperparameters_state_values(h, i);
+    return n_values ? (uint32_t)kv_state_rows(n_values * sizeof(float), row_bytes) : 0;
+}
+
 /* The state first: while the part loads, the rest is another thread's. */
 static void part_sync(struct part *part)
 {
@@ -40,14 +50,20 @@ static void part_sync(struct part *part)
         assert(part->life.stages[i].here == handover_is_here(cache, i));
         if (part->life.stages[i].here && !cache->row_bytes[i])
             cache->row_bytes[i] = part_row_bytes(part, i);
+        if (cache->row_bytes[i] && !cache->state_rows)
+            cache->state_rows = part_state_rows(part, cache->row_bytes[i]);
     }
     if (!cache->is_loaded || cache->n_vocab)
         return;
     const struct hyperparameters *h = model_hyperparameters(part->model);
     cache->n_vocab = h->n_vocab;
     cache->window = h->window;
-    for (uint32_t i = 0; i < h->n_layers; i++)
+    for (uint32_t i = 0; i < h->n_layers; i++) {
         cache->is_windowed[i] = hyperparameters_layer_windowed(h, i);
+        cache->is_recurrent[i] = hyperparameters_state_values(h, i) > 0;
+        /* of other models nodes of version 1.1 send and await rows of zeros for these */
+        cache->is_bare[i] = hyperparameters_has_states(h) && h->layers[i].has_no_mixer;
+    }
     if (part->driver) {
         cache->n_slots = driver_options(part->driver)->n_slots;
         cache->context = driver_options(part->driver)->context;
@@ -121,10 +137,8 @@ void part_expect(struct part *part, const Cluster__Placement *next)
 bool part_hand_over(struct part *part, const Cluster__Placement *next)
 {
     struct handover_placement to;
-    /* states do not travel: the new driver computes its requests again, to the same text */
     const bool may = part->life.state == PART_READY && !part->reach.is_waiting &&
-                     part->life.has_served && state_is_ready(next) &&
-                     !hyperparameters_has_states(model_hyperparameters(part->model));
+                     part->life.has_served && state_is_ready(next);
     if (!part_read_next(part, next, &to))
         return false;
     part_sync(part);
@@ -188,9 +202,9 @@ static void cache_job_settle(struct cache_job *job)
     struct pipeline *pipeline = job->pipeline;
     struct pipeline_stage *stage = &pipeline->stages[job->effect.stage];
     const bool last = job->effect.stage + 1 == pipeline->n_stages;
-    for (uint32_t i = 0; i < offer->n_slots; i++) {
+    for (uint32_t i = 0; i < offer->n_slots && !job->code; i++) {
         const struct cached_slot *slot = &offer->slots[i];
-        stage_kv_set_length(stage->stage, slot->slot, slot->n_tokens);
+        job->code = stage_kv_set_length(stage->stage, slot->slot, slot->n_tokens, &job->error);
         for (uint32_t k = 0; last && k < slot->n_tokens; k++)
             picker_note(pipeline->picker, slot->slot, k, slot->tokens[k]);
     }

@@ -169,10 +169,10 @@ bool cache_give_wants_slots(const struct cache_give *give)
     return give->state == GIVE_HANDING && !give->offer && handover_drives(give->part);
 }
 
-/* Seconds that copying takes over the slowest link from here; what other nodes exchange is taken to
- * be as slow. */
+/* Seconds that copying a slot takes over the slowest link from here; what other nodes exchange is
+ * taken to be as slow. */
 static double give_copy_s(const struct cache_give *give, const struct give_costs *costs,
-                          const struct cache_offer *offer)
+                          uint32_t n_tokens)
 {
     const struct handover_part *part = give->part;
     uint64_t slowest = 0, n_rows = 0;
@@ -186,40 +186,39 @@ static double give_copy_s(const struct cache_give *give, const struct give_costs
             const uint64_t rate =
                 costs->link_bytes_per_s(costs->self, comes_here ? stage->node_id : heir);
             slowest = rate && (!slowest || rate < slowest) ? rate : slowest;
-            for (uint32_t slot = 0; slot < offer->n_slots; slot++) {
-                const uint32_t n = offer->slots[slot].n_tokens;
-                n_rows += n - handover_first_row(part, stage->first_layer + k, n);
-            }
+            n_rows += handover_span_rows(handover_span(part, stage->first_layer + k, n_tokens));
         }
     }
     return slowest ? (double)(n_rows * part->row_bytes[0]) / (double)slowest : 0;
 }
 
-/* Slots by which computing would take longer than copying; how long there is for it. */
+/* Slots by which computing would take longer than copying; how long there is for it. A state is as
+ * large for a short text as for a long one, so each slot is weighed by itself. */
 static void give_choose(struct cache_give *give, const struct cached_slot *slots, uint32_t n,
                         const struct give_costs *costs, struct cache_offer *out)
 {
     uint64_t n_tokens = 0;
+    double all_replay_s = 0, all_wire_s = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (slots[i].n_tokens < GIVE_TOKENS_MIN ||
+        const double replay_s = (double)slots[i].n_tokens * (double)costs->prompt_row_ns / 1e9;
+        const double wire_s = give_copy_s(give, costs, slots[i].n_tokens);
+        if (slots[i].n_tokens < GIVE_TOKENS_MIN || (replay_s > 0 && wire_s > replay_s) ||
             (give->next.n_slots && slots[i].slot >= give->next.n_slots) ||
             n_tokens + slots[i].n_tokens > LIMIT_CACHE_TOKENS)
             continue;
         n_tokens += slots[i].n_tokens;
+        all_replay_s += replay_s;
+        all_wire_s += wire_s;
         out->slots[out->n_slots].slot = slots[i].slot;
         out->slots[out->n_slots].n_tokens = slots[i].n_tokens;
         out->slots[out->n_slots].cache_key = slots[i].cache_key;
         out->slots[out->n_slots++].tokens =
             (const unsigned char *)slots[i].tokens; /* little-endian, as all we run on */
     }
-    const double replay_s = (double)n_tokens * (double)costs->prompt_row_ns / 1e9;
-    const double wire_s = n_tokens ? give_copy_s(give, costs, out) : 0;
-    const double patience_ms =
-        (double)GIVE_PATIENCE_MS + 2000 * (wire_s > replay_s ? wire_s : replay_s);
+    const double longer_s = all_wire_s > all_replay_s ? all_wire_s : all_replay_s;
+    const double patience_ms = (double)GIVE_PATIENCE_MS + 2000 * longer_s;
     const double most_ms = (double)LIMIT_CACHE_PATIENCE_MS;
     out->patience_ms = (uint32_t)(patience_ms < most_ms ? patience_ms : most_ms);
-    if (replay_s > 0 && wire_s > replay_s)
-        out->n_slots = 0;
     handover_note(&give->effects, "%u of %u caches, %llu tokens, go to epoch %llu%s", out->n_slots,
                   n, (unsigned long long)n_tokens, (unsigned long long)give->next.epoch,
                   n && !out->n_slots ? ": computing them anew is quicker" : "");
@@ -305,12 +304,12 @@ static bool give_find_rows(struct cache_give *give, struct kv_run *out)
             for (; give->slot < give->offer->n_slots; give->slot++, give->row = 0) {
                 const struct cached_slot *slot = &give->offer->slots[give->slot];
                 const uint32_t layer = stage->first_layer + give->layer;
-                const uint32_t first = handover_first_row(part, layer, slot->n_tokens);
-                assert(give->row <= slot->n_tokens);
-                give->row = give->row < first ? first : give->row;
-                if (give->row == slot->n_tokens)
+                const struct handover_span span = handover_span(part, layer, slot->n_tokens);
+                assert(give->row <= span.end);
+                give->row = give->row < span.first ? span.first : give->row;
+                if (give->row == span.end)
                     continue;
-                *out = (struct kv_run){layer, slot->slot, give->row, slot->n_tokens - give->row};
+                *out = (struct kv_run){layer, slot->slot, give->row, span.end - give->row};
                 return true;
             }
         }

@@ -70,7 +70,7 @@ static enum error_code room_settle(const struct piece *piece, struct pipeline *p
     enum error_code code = room_check_offer(piece, err);
     for (uint32_t i = 0; i < offer->n_slots && !code; i++) {
         const uint32_t slot = offer->slots[i].slot, n = offer->slots[i].n_tokens;
-        stage_kv_set_length(pipeline->stages[piece->asked.stage].stage, slot, n);
+        code = stage_kv_set_length(pipeline->stages[piece->asked.stage].stage, slot, n, err);
         for (uint32_t k = 0; last && k < n; k++)
             picker_note(pipeline->picker, slot, k,
                         (int32_t)bytes_load(offer->slots[i].tokens + 4 * (size_t)k, 4));

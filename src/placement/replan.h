@@ -17,8 +17,8 @@
  *           stages work on
  *           = load + pause + tokens / new rate                    where they cannot: not running,
  *                                                                 or no memory for both
- *     pause = switch + least of: copying the KV caches of the layers that move; replaying all
- *     tokens that are in them
+ *     pause = switch + least of: copying the KV caches and states of the layers that move;
+ *     replaying all tokens that are in them
  *
  * stay - move is more than options.worth x pause, and new rate >= (1 + options.margin) rate. Of all
  * such targets that are looked at the one with the least `move` is taken, of equal ones that with
@@ -80,9 +80,10 @@ struct replan_input {
         *problem; /* checked; a device's free memory includes what this model takes there */
     const struct replan_device *devices; /* [n_devices] */
     const struct replan_layout *current;
-    double tokens;      /* that are expected to be decoded still, all streams together … */
-    double seconds;     /* … and for so long at the current rate; both count */
-    uint64_t kv_tokens; /* in the KV caches now, all sequences together */
+    double tokens;         /* that are expected to be decoded still, all streams together … */
+    double seconds;        /* … and for so long at the current rate; both count */
+    uint64_t kv_tokens;    /* in the KV caches now, all sequences together */
+    uint32_t kv_sequences; /* that they are of; recurrent layers have a state of each */
     double
         now_s; /* of a clock that does not go back; what lies in the future of it is taken as now */
 };

@@ -33,6 +33,9 @@ static enum error_code replan_cost_check(const struct replan_input *input,
         return error_set(
             err, ERROR_INVALID, "replan: %llu tokens are in KV caches for %u streams of %u",
             (unsigned long long)input->kv_tokens, demand->streams, demand->context_tokens);
+    if (input->kv_sequences > demand->streams)
+        return error_set(err, ERROR_INVALID, "replan: %u sequences are in caches for %u streams",
+                         input->kv_sequences, demand->streams);
     for (uint32_t d = 0; d < input->problem->n_devices; d++) {
         if (!is_amount(input->devices[d].disk_bytes_per_s))
             return error_set(err, ERROR_INVALID,
@@ -177,7 +180,8 @@ static uint64_t layer_kv_bytes(const struct replan_context *context, uint32_t la
     const struct placement_layer *costs = &problem->model.layers[layer];
     const uint64_t n_tokens = context->input->kv_tokens,
                    most = (uint64_t)costs->kv_tokens_max * problem->demand.streams;
-    return costs->kv_bytes_per_token * (most && most < n_tokens ? most : n_tokens);
+    return costs->kv_bytes_per_token * (most && most < n_tokens ? most : n_tokens) +
+           costs->state_bytes * context->input->kv_sequences;
 }
 
 double replan_layer_kv_s(const struct replan_context *context, uint32_t device, uint32_t layer)

@@ -22,6 +22,7 @@ enum {
     TOKENS = 40,
     CONTEXT = 100,
     ROW = 16,
+    STATE_ROWS = 70, /* of the second layer, whatever a slot's length */
     OLD = 7,
     NEW = 9,
     INSTANCE = 5,
@@ -70,6 +71,8 @@ static void describe(struct handover_part *part, uint64_t epoch, uint8_t node)
                                    .n_slots = SLOTS,
                                    .context = CONTEXT,
                                    .n_vocab = 1000,
+                                   .is_recurrent = {false, true},
+                                   .state_rows = STATE_ROWS,
                                    .is_loaded = true};
     name_node(part->node_id, node);
 }
@@ -288,7 +291,8 @@ static void handed_end(struct handed *f)
     if (f->hostile == INTRUDER) {
         FUZZ_CHECK(f->n_begun == 1 && f->is_full);
         for (uint32_t i = 0; i < LAYERS; i++)
-            FUZZ_CHECK(f->n_written[i][1] == TOKENS && f->n_written[i][3] == TOKENS - 9);
+            FUZZ_CHECK(f->n_written[i][1] == (i == 1 ? STATE_ROWS : TOKENS) &&
+                       f->n_written[i][3] == (i == 1 ? STATE_ROWS : TOKENS - 9));
     }
     for (int i = 0; i < 100 && !f->n_begun; i++) { /* whatever is lost, it ends */
         f->now_ms += 1000;

@@ -302,7 +302,8 @@ static enum error_code carry_out(struct piece *piece, struct buffer *rows, struc
         return code ? code : stage_kv_write(stage, &message.rows.run, message.rows.bytes, err);
     for (uint32_t i = 0; i < message.offer.n_slots; i++) {
         struct pipeline *pipeline = runner_pipeline(piece->lane->runner);
-        stage_kv_set_length(stage, message.offer.slots[i].slot, message.offer.slots[i].n_tokens);
+        stage_kv_set_length(stage, message.offer.slots[i].slot, message.offer.slots[i].n_tokens,
+                            NULL);
         for (uint32_t k = 0;
              piece->stage + 1 == pipeline->n_stages && k < message.offer.slots[i].n_tokens; k++) {
             int32_t token;

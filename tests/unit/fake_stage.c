@@ -527,11 +527,14 @@ enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, co
     return code;
 }
 
-void stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length)
+enum error_code stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length,
+                                    struct error *err)
 {
+    (void)err;
     assert(fake_device_current() == stage->device && slot < stage->options.n_slots);
     claim_cells(stage, slot, length);
     stage->lengths[slot] = length;
+    return ERROR_NONE;
 }
 
 const struct gguf_file *model_file(const struct model *model)

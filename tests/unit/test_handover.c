@@ -231,6 +231,71 @@ static void test_windowed_layers_hand_over_their_window(void **state)
     assert_true(pair.n_settled == 1 && pair.retires);
 }
 
+/* Of a recurrent layer its state goes over, of one size whatever the slot's length; of a layer
+ * that keeps nothing, nothing. */
+static void make_recurrent(struct handover_part *part, uint32_t state_rows)
+{
+    part->is_recurrent[0] = part->is_bare[2] = true;
+    part->state_rows = state_rows;
+}
+
+static void test_states_go_over_whole(void **state)
+{
+    (void)state;
+    enum { STATE_ROWS = LIMIT_CACHE_ROWS_BYTES / ROW + 100 }; /* in two messages */
+    make_recurrent(&pair.from, STATE_ROWS);
+    make_recurrent(&pair.to, STATE_ROWS);
+    quiesce(2);
+    assert_begun(true);
+    assert_true(pair.n_written[0][1] == STATE_ROWS && pair.n_written[0][3] == STATE_ROWS);
+    assert_true(pair.n_written[1][1] == TOKENS && pair.n_written[1][3] == TOKENS - 9);
+    assert_true(!pair.n_written[2][1] && !pair.n_written[2][3]);
+    assert_int_equal(pair.n_rows_messages, 2 * 2 + 2);
+}
+
+/* As those of a node that knows no states, or has other ones. */
+static void test_states_that_do_not_fit_are_computed_anew(void **state)
+{
+    static const uint32_t rows[][2] = {{50, 0}, {50, 49}, {49, 50}, {0, 50}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i][0])
+            make_recurrent(&pair.from, rows[i][0]);
+        if (rows[i][1])
+            make_recurrent(&pair.to, rows[i][1]);
+        quiesce(1);
+        wait_ms(LIMIT_CACHE_PATIENCE_MS);
+        assert_begun(false);
+        assert_true(pair.retires);
+        close_pair(state);
+        open_pair(state);
+    }
+}
+
+static uint64_t slow_link(void *self, const uint8_t node_id[NODE_ID_BYTES])
+{
+    (void)self;
+    (void)node_id;
+    return 1000;
+}
+
+/* A token takes 30 ms to compute and 16 ms to send, a state 0.8 s to send. So 90 tokens are sent,
+ * and 20 are computed. */
+static void test_slots_that_are_computed_sooner_stay(void **state)
+{
+    (void)state;
+    static int32_t tokens[90];
+    const struct cached_slot slots[] = {{1, 90, tokens}, {3, 20, tokens}};
+    const struct give_costs costs = {.prompt_row_ns = 30000000, .link_bytes_per_s = slow_link};
+    make_recurrent(&pair.from, 50);
+    make_recurrent(&pair.to, 50);
+    pump();
+    cache_give_quiesced(&pair.give, pair.now_ms, slots, 2, &costs);
+    pump();
+    assert_begun(true);
+    assert_true(pair.n_written[0][1] == 50 && pair.n_written[1][1] == 90);
+    assert_true(pair.n_written[0][3] == 0 && pair.n_written[1][3] == 0);
+}
+
 static void test_a_slot_within_the_window_goes_over_whole(void **state)
 {
     (void)state;
@@ -388,6 +453,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_all_rows_of_all_layers_are_taken_over),
         TEST(test_windowed_layers_hand_over_their_window),
+        TEST(test_states_go_over_whole),
+        TEST(test_states_that_do_not_fit_are_computed_anew),
+        TEST(test_slots_that_are_computed_sooner_stay),
         TEST(test_a_slot_within_the_window_goes_over_whole),
         TEST(test_rows_that_come_before_the_offer_are_kept),
         TEST(test_a_partial_transfer_is_discarded),

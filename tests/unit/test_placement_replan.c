@@ -299,6 +299,26 @@ static void what_streams_within_a_limit_is_left(void **unused)
     assert_int_equal(decision.verdict, REPLAN_STAY);
 }
 
+/* A recurrent layer's state is of one size whatever a sequence's length: that of each goes over. */
+static void states_count_in_what_is_copied(void **unused)
+{
+    make_plain();
+    const struct placement now = {1, {{1, 0, 4}}};
+    replan_world_set_layout(&now);
+    world.layers[1].state_bytes = world.layers[2].state_bytes = 700;
+    world.layers[1].kv_bytes_per_token = world.layers[2].kv_bytes_per_token = 0;
+    input.kv_tokens = 100;
+    input.kv_sequences = 1;
+    world.devices[1].excluded = true;
+    replan_world_step(5);
+    assert_int_equal(decision.verdict, REPLAN_MUST);
+    assert_int_equal(decision.plan.kv_bytes, 2 * 10 * 100 + 2 * 700);
+    const double pause_s = decision.plan.pause_s;
+    world.layers[1].state_bytes = 700 + 10000000;
+    replan_world_step(6);
+    assert_true(decision.plan.replay || decision.plan.pause_s > pause_s);
+}
+
 /* ---- what comes in is wrong, or memory runs out --------------------------------------------- */
 
 static void wrong_input_is_refused(void **unused)
@@ -323,6 +343,7 @@ static void wrong_input_is_refused(void **unused)
     REFUSED(input.seconds = -1);
     REFUSED(input.now_s = INFINITY);
     REFUSED(input.kv_tokens = 1001);
+    REFUSED(input.kv_sequences = input.problem->demand.streams + 1);
     REFUSED(layout.n_runs = LIMIT_STAGES + 1);
     REFUSED(disks[2].disk_bytes_per_s = NAN);
     REFUSED(options.margin = -0.1);
@@ -375,6 +396,7 @@ int main(void)
         cmocka_unit_test(a_move_must_pay_and_settle),
         cmocka_unit_test(a_lost_device_moves_its_layers_only),
         cmocka_unit_test(a_hot_device_hands_over),
+        cmocka_unit_test(states_count_in_what_is_copied),
         cmocka_unit_test(alike_devices_stay_where_they_are),
         cmocka_unit_test(near_wins_over_far),
         cmocka_unit_test(what_streams_within_a_limit_is_left),

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { N_VOCAB_MAX = 512, N_ROWS_MAX = 64, N_SLOTS = 4 };
+enum { N_VOCAB_MAX = 512, N_ROWS_MAX = 64, N_EMBD_MAX = 256, N_SLOTS = 4, N_SOME = 5 };
 
 static const char *const names[] = {"lfm2",   "granitehybrid", "nemotron_h_moe", "qwen3next",
                                     "qwen35", "kimi-linear",   "minimax-01"};
@@ -49,9 +49,10 @@ static struct model *open_model(const char *name)
     return model;
 }
 
-static struct stage *open_stage(const struct model *model)
+static struct stage *open_layers(const struct model *model, uint32_t first, uint32_t n)
 {
-    const struct stage_options options = {.n_layers = model_hyperparameters(model)->n_layers,
+    const struct stage_options options = {.first_layer = first,
+                                          .n_layers = n,
                                           .n_slots = N_SLOTS,
                                           .context = 256,
                                           .rows_max = N_ROWS_MAX};
@@ -62,19 +63,27 @@ static struct stage *open_stage(const struct model *model)
         stage_open(gpu_find(gpu, "cpu"), model, &options, &stage, &err))
         fail_msg("%s", err.text);
     uint64_t states = 0;
-    for (uint32_t i = 0; i < options.n_layers; i++)
-        states += model_layer_cost(model, i).state_bytes;
-    assert_true(states > 0);
+    for (uint32_t i = 0; i < n; i++)
+        states += model_layer_cost(model, first + i).state_bytes;
+    assert_true(states > 0 || n < model_hyperparameters(model)->n_layers);
     assert_true(stage_memory(stage).kv == measured.kv);
     assert_true(measured.kv >= N_SLOTS * states);
     return stage;
 }
 
-/* Positions first … first + n - 1 of a slot, in chunks; the last one's logits. */
-static enum error_code feed(struct stage *stage, uint32_t slot, uint32_t first, uint32_t n,
-                            uint32_t chunk, float *out)
+static struct stage *open_stage(const struct model *model)
 {
+    return open_layers(model, 0, model_hyperparameters(model)->n_layers);
+}
+
+/* Positions first … first + n - 1 of a slot, in chunks; the last one's logits. `second`: has the
+ * layers that `stage` lacks, or is NULL. */
+static enum error_code feed_both(struct stage *stage, struct stage *second, uint32_t slot,
+                                 uint32_t first, uint32_t n, uint32_t chunk, float *out)
+{
+    static float hidden[N_ROWS_MAX * N_EMBD_MAX];
     struct batch_row rows[N_ROWS_MAX];
+    assert_true(stage_width(stage) <= N_EMBD_MAX);
     struct error err = {0};
     memset(out, 0, N_VOCAB_MAX * sizeof *out);
     for (uint32_t at = 0, more; at < n; at += more) {
@@ -85,11 +94,19 @@ static enum error_code feed(struct stage *stage, uint32_t slot, uint32_t first, 
                                          .token = (int32_t)(7 + 13 * (first + at + i) % 200),
                                          .output = at + i + 1 == n};
         const struct batch batch = {.rows = rows, .n_rows = more};
-        const enum error_code code = stage_forward(stage, &batch, NULL, out, &err);
+        enum error_code code = stage_forward(stage, &batch, NULL, second ? hidden : out, &err);
+        if (!code && second)
+            code = stage_forward(second, &batch, hidden, out, &err);
         if (code)
             return code;
     }
     return ERROR_NONE;
+}
+
+static enum error_code feed(struct stage *stage, uint32_t slot, uint32_t first, uint32_t n,
+                            uint32_t chunk, float *out)
+{
+    return feed_both(stage, NULL, slot, first, n, chunk, out);
 }
 
 static void check_model(const struct model *model)
@@ -120,12 +137,130 @@ static void check_model(const struct model *model)
     /* nothing of the sequence before is left */
     assert_int_equal(feed(stage, 1, 0, 40, 7, got), ERROR_NONE);
     assert_memory_equal(want, got, sizeof want);
-
-    uint8_t rows[4096];
-    assert_true(stage_kv_row_bytes(stage) <= sizeof rows);
-    assert_int_equal(stage_kv_read(stage, &(struct kv_run){.slot = 1, .n_rows = 1}, rows, &err),
-                     ERROR_UNSUPPORTED);
     stage_close(stage);
+}
+
+/* ---- states that travel ------------------------------------------------------------------- */
+
+/* What the layer hands over of a slot of `n_tokens`. */
+static uint32_t rows_of(const struct model *model, const struct stage *stage, uint32_t layer,
+                        uint32_t n_tokens)
+{
+    const uint64_t state_bytes = model_layer_cost(model, layer).state_bytes;
+    return state_bytes ? (uint32_t)kv_state_rows(state_bytes, stage_kv_row_bytes(stage)) : n_tokens;
+}
+
+/* In pieces of some rows, as over a link. */
+static void move_layer(const struct model *model, struct stage *from, struct stage *to,
+                       uint32_t layer, uint32_t n_tokens)
+{
+    static uint8_t rows[1 << 20];
+    struct error err = {0};
+    const uint32_t n_rows = rows_of(model, from, layer, n_tokens);
+    assert_int_equal(stage_kv_row_bytes(from), stage_kv_row_bytes(to));
+    for (uint32_t at = 0; at < n_rows; at += N_SOME) {
+        const uint32_t n = n_rows - at < N_SOME ? n_rows - at : N_SOME;
+        assert_true(n * stage_kv_row_bytes(from) <= sizeof rows);
+        if (stage_kv_read(from, &(struct kv_run){layer, 1, at, n}, rows, &err) ||
+            stage_kv_write(to, &(struct kv_run){layer, 3, at, n}, rows, &err))
+            fail_msg("layer %u: %s", layer, err.text);
+    }
+}
+
+static void check_travel(const struct model *model)
+{
+    enum { TOKENS = 40 };
+    const uint32_t n_layers = model_hyperparameters(model)->n_layers, half = n_layers / 2;
+    struct stage *from = open_stage(model),
+                 *to[] = {open_layers(model, 0, half), open_layers(model, half, n_layers - half)};
+    float want[N_VOCAB_MAX], got[N_VOCAB_MAX];
+    struct error err = {0};
+    assert_int_equal(feed(from, 1, 0, TOKENS, 13, want), ERROR_NONE);
+    assert_int_equal(feed_both(to[0], to[1], 3, 0, 7, 7, got), ERROR_NONE); /* another text's */
+    for (uint32_t i = 0; i < n_layers; i++)
+        move_layer(model, from, to[i >= half], i, TOKENS);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(stage_kv_set_length(to[i], 3, TOKENS, &err), ERROR_NONE);
+    assert_int_equal(feed(from, 1, TOKENS, 9, 4, want), ERROR_NONE);
+    assert_int_equal(feed_both(to[0], to[1], 3, TOKENS, 9, 1, got), ERROR_NONE);
+    assert_memory_equal(want, got, sizeof want);
+    stage_close(from);
+    stage_close(to[0]);
+    stage_close(to[1]);
+}
+
+static void test_states_travel(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct model *model = open_model(names[i]);
+        check_travel(model);
+        model_close(model);
+    }
+}
+
+static uint32_t first_recurrent(const struct model *model)
+{
+    uint32_t layer = 0;
+    while (!model_layer_cost(model, layer).state_bytes)
+        layer++;
+    return layer;
+}
+
+/* Whatever a node sends: refused, with the slot as it was. */
+static void test_states_that_cannot_be(void **state)
+{
+    (void)state;
+    static uint8_t packed[1 << 20];
+    struct model *model = open_model("qwen3next");
+    struct stage *stage = open_stage(model);
+    float want[N_VOCAB_MAX], got[N_VOCAB_MAX];
+    struct error err = {0};
+    const uint32_t layer = first_recurrent(model), n_rows = rows_of(model, stage, layer, 0);
+    const struct kv_run all = {layer, 1, 0, n_rows}, into = {layer, 2, 0, n_rows};
+    assert_true(n_rows > 1 && n_rows * stage_kv_row_bytes(stage) <= sizeof packed);
+    assert_int_equal(stage_kv_read(stage, &all, packed, &err), ERROR_INVALID); /* of no text */
+    assert_int_equal(feed(stage, 1, 0, 20, 20, want), ERROR_NONE);
+    assert_int_equal(stage_kv_read(stage, &all, packed, &err), ERROR_NONE);
+
+    const struct kv_run beyond[] = {
+        {layer, 2, 0, n_rows + 1}, {layer, 2, n_rows, 1},     {layer, 2, UINT32_MAX, 1},
+        {layer, N_SLOTS, 0, 1},    {layer, 2, 1, UINT32_MAX}, {layer, 2, 0, 0},
+        {UINT32_MAX, 2, 0, 1},     {layer, UINT32_MAX, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {
+        assert_int_equal(stage_kv_write(stage, &beyond[i], packed, &err), ERROR_INVALID);
+        assert_int_equal(stage_kv_read(stage, &beyond[i], packed, &err), ERROR_INVALID);
+    }
+    /* the rest without its beginning; a beginning that is of another form, or of no token */
+    const struct kv_run rest = {layer, 2, 1, n_rows - 1};
+    assert_int_equal(stage_kv_write(stage, &rest, packed, &err), ERROR_INVALID);
+    for (uint32_t i = 0; i < RECURRENT_HEAD_BYTES; i++) {
+        const uint8_t as_it_was = packed[i];
+        const bool is_length = i >= 4 && i < 8;
+        packed[i] = is_length ? 0 : (uint8_t)~as_it_was;
+        assert_int_equal(stage_kv_write(stage, &into, packed, &err),
+                         is_length && as_it_was == 0 ? ERROR_NONE : ERROR_INVALID);
+        packed[i] = as_it_was;
+    }
+    /* of a layer alone, or of another length, it is nobody's */
+    assert_int_equal(stage_kv_write(stage, &into, packed, &err), ERROR_NONE);
+    assert_int_equal(stage_kv_set_length(stage, 2, 20, &err), ERROR_INVALID);
+    for (uint32_t i = 0; i < model_hyperparameters(model)->n_layers; i++)
+        move_layer(model, stage, stage, i, 20); /* to slot 3 */
+    assert_int_equal(stage_kv_set_length(stage, 3, 19, &err), ERROR_INVALID);
+    assert_int_equal(stage_kv_length(stage, 3), 0);
+    assert_int_equal(stage_kv_set_length(stage, 3, 20, &err), ERROR_INVALID); /* it is gone */
+    assert_int_equal(stage_kv_set_length(stage, N_SLOTS, 1, &err), ERROR_INVALID);
+    assert_int_equal(stage_kv_set_length(stage, 3, 257, &err), ERROR_INVALID);
+    /* nothing of it is left, and the slot that was read is as before */
+    assert_int_equal(feed(stage, 2, 0, 20, 20, got), ERROR_NONE);
+    assert_memory_equal(want, got, sizeof want);
+    assert_int_equal(feed(stage, 1, 20, 3, 3, want), ERROR_NONE);
+    assert_int_equal(feed(stage, 2, 20, 3, 3, got), ERROR_NONE);
+    assert_memory_equal(want, got, sizeof want);
+    stage_close(stage);
+    model_close(model);
 }
 
 static void test_states_over_their_life(void **state)
@@ -169,6 +304,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_states_over_their_life),
+        cmocka_unit_test(test_states_travel),
+        cmocka_unit_test(test_states_that_cannot_be),
         cmocka_unit_test(test_only_whole_slots_are_reused),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);

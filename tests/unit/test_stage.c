@@ -342,7 +342,7 @@ static void test_rows_of_a_cache_go_over(void **state)
             assert_int_equal(stage_kv_write(to, &into, rows, NULL), ERROR_NONE);
         }
     }
-    stage_kv_set_length(to, 3, 50);
+    assert_int_equal(stage_kv_set_length(to, 3, 50, NULL), ERROR_NONE);
     feed(from, 1, 50, 1, here);
     feed(to, 3, 50, 1, there);
     assert_memory_equal(here, there, sizeof here);
@@ -477,7 +477,7 @@ static void test_a_window_goes_over(void **state)
         assert_int_equal(stage_kv_read(from, &(struct kv_run){layer, 1, 0, n}, rows, NULL),
                          first ? ERROR_INVALID : ERROR_NONE);
     }
-    stage_kv_set_length(to, 3, n);
+    assert_int_equal(stage_kv_set_length(to, 3, n, NULL), ERROR_NONE);
     for (uint32_t i = 0; i < 300; i++) {
         feed(from, 1, n + i, 1, here);
         feed(to, 3, n + i, 1, there);
