@@ -333,11 +333,10 @@ class Node:
         check_equal(status, 200, f"{self.name}: {answer}")
         return answer["choices"][0]["message"]["content"]
 
-    def stream(self, text, **more):
-        """The same piece by piece: yields (seconds since the request, piece)."""
+    def events(self, text, **more):
+        """The same as events of a stream."""
         connection = http.client.HTTPConnection("127.0.0.1", API_PORT, timeout=60 * PATIENCE)
         connection.sock = self.connect()
-        begin = time.monotonic()
         try:
             connection.request(
                 "POST", "/v1/chat/completions", json.dumps(chat_body(text, stream=True, **more))
@@ -352,12 +351,18 @@ class Node:
                 elif line.startswith("data: "):
                     chunk = json.loads(line[6:])
                     check("error" not in chunk, f"{self.name}: {chunk}")
-                    for choice in chunk.get("choices", []):
-                        if choice["delta"].get("content"):
-                            yield time.monotonic() - begin, choice["delta"]["content"]
+                    yield chunk
             check(done, f"{self.name}: the stream broke off")
         finally:
             connection.close()
+
+    def stream(self, text, **more):
+        """Its text piece by piece: yields (seconds since the request, piece)."""
+        begin = time.monotonic()
+        for chunk in self.events(text, **more):
+            for choice in chunk.get("choices", []):
+                if choice["delta"].get("content"):
+                    yield time.monotonic() - begin, choice["delta"]["content"]
 
 
 def chat_body(text, **more):
