@@ -117,7 +117,8 @@ static void make_inputs(struct graph_build *b)
     if (b->source->first)
         graph->tokens = input(b, GGML_TYPE_I32, t, 1, "tokens");
     else
-        graph->hidden = input(b, GGML_TYPE_F32, b->h->n_embd, t, "hidden_in");
+        graph->hidden =
+            input(b, GGML_TYPE_F32, (int64_t)b->h->n_embd + b->h->n_carried, t, "hidden_in");
     graph->positions = input(b, GGML_TYPE_I32, t, 1, "positions");
     if (b->source->first && b->source->weights->outside[TENSOR_TYPE_EMBEDDING])
         graph->types = input(b, GGML_TYPE_I32, t, 1, "types");
@@ -155,12 +156,14 @@ static void make_inputs(struct graph_build *b)
 static struct ggml_tensor *embed(struct graph_build *b)
 {
     if (!b->source->first)
-        return b->graph->hidden;
+        return graph_carried_take(b);
     struct ggml_tensor *x = ggml_get_rows(
         b->ctx, b->source->weights->outside[TENSOR_TOKEN_EMBEDDING], b->graph->tokens);
     if (b->architecture->is_encoder)
         return graph_encoder_inputs(b, x);
-    return b->h->embedding_scale != 1.0f ? ggml_scale(b->ctx, x, b->h->embedding_scale) : x;
+    x = b->h->embedding_scale != 1.0f ? ggml_scale(b->ctx, x, b->h->embedding_scale) : x;
+    graph_layer_inputs(b, x);
+    return x;
 }
 
 static struct ggml_tensor *add_residual(struct graph_build *b, struct ggml_tensor *x,
@@ -225,6 +228,8 @@ static struct ggml_tensor *serial_layer(struct graph_build *b, uint32_t index,
     if (w[TENSOR_FFN_POST_NORM])
         y = graph_norm(b, y, w[TENSOR_FFN_POST_NORM]);
     x = add_residual(b, x, y);
+    if (b->layer_inputs)
+        x = graph_layer_input(b, index, x, very_last);
     return w[TENSOR_LAYER_SCALE] ? ggml_mul(b->ctx, x, w[TENSOR_LAYER_SCALE]) : x;
 }
 
@@ -313,6 +318,8 @@ enum error_code graph_build(struct graph *graph, const struct graph_source *sour
     }
     if (source->last)
         x = shape->n_outputs ? head(&b, x) : NULL;
+    else if (b.h->n_carried)
+        x = graph_carried_give(&b, x);
     if (x) {
         ggml_set_output(x);
         ggml_set_name(x, "result");

@@ -47,7 +47,7 @@ struct graph {
     struct batch_shape shape;
     /* inputs */
     struct ggml_tensor *tokens;       /* I32 [t]          the first stage */
-    struct ggml_tensor *hidden;       /* F32 [n_embd, t]  the others */
+    struct ggml_tensor *hidden;       /* F32 [n_embd + n_carried, t] the others */
     struct ggml_tensor *positions;    /* I32 [t] */
     struct ggml_tensor *types;        /* I32 [t]          of tokens, all 0; or NULL */
     struct ggml_tensor *cells;        /* I64 [t]          where K and V go; NULL when every layer is
@@ -74,6 +74,11 @@ enum error_code graph_build(struct graph *graph, const struct graph_source *sour
 void graph_deinit(struct graph *graph);
 
 /* ---- for graph.c and its parts ---- */
+struct graph_shared {          /* keys and values that later layers see, too */
+    struct ggml_tensor *k, *v; /* the batch's: [d, n_head_kv, t]; NULL: no layer so far has them */
+    struct ggml_tensor *k_cache, *v_cache; /* after they were written; NULL: not yet */
+};
+
 struct graph_build {
     struct ggml_context *ctx;
     struct ggml_cgraph *cgraph;
@@ -84,6 +89,8 @@ struct graph_build {
     struct ggml_tensor *rounded,
         *rounded_of; /* the last that product_rounded() made, and of what */
     enum ggml_type rounded_for;
+    struct ggml_tensor *layer_inputs; /* [n_layer_input, n_layers, t]; NULL: none */
+    struct graph_shared shared[2];    /* of full layers, of windowed ones */
 };
 
 /* y = matrix . x (+ bias); `bias` may be NULL. */
@@ -111,6 +118,16 @@ struct ggml_tensor *graph_ffn_beside(struct graph_build *b, uint32_t index, stru
 /* The family's norm of a block's or the output's inputs; `bias` may be NULL. */
 struct ggml_tensor *graph_block_norm(struct graph_build *b, struct ggml_tensor *x,
                                      struct ggml_tensor *weight, struct ggml_tensor *bias);
+/* ---- graph_carried.c ---- */
+/* What another stage gave: its hidden states, [n_embd, t], and into `b` what they carry. */
+struct ggml_tensor *graph_carried_take(struct graph_build *b);
+/* What another stage is given: [n_embd + n_carried, t] */
+struct ggml_tensor *graph_carried_give(struct graph_build *b, struct ggml_tensor *x);
+/* The embeddings of all layers for the batch's tokens, whose scaled embedding is x: into `b`. */
+void graph_layer_inputs(struct graph_build *b, struct ggml_tensor *x);
+/* x, and what the layer makes of its own embedding of the token (Gemma 3n). */
+struct ggml_tensor *graph_layer_input(struct graph_build *b, uint32_t index, struct ggml_tensor *x,
+                                      bool very_last);
 /* ---- graph_encoder.c ---- */
 /* What an encoder's first block takes: the embeddings x of tokens, plus those of types and
  * positions, normed; [n_embd, t] */

@@ -304,7 +304,8 @@ static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tens
     const struct batch_shape *shape = &b->graph->shape;
     const struct layer_form *form = graph_layer_form(b, index);
     const bool is_ring = kv_cache_is_ring(kv, index);
-    struct ggml_tensor *v_cache = kv->v[index] ? kv->v[index] : kv->k[index];
+    const uint32_t source = kv->sources[index];
+    struct ggml_tensor *v_cache = kv->v[source] ? kv->v[source] : kv->k[source];
     struct ggml_tensor *sinks = b->source->weights->layers[index][TENSOR_ATTENTION_SINKS],
                        *all = NULL;
     for (uint32_t i = 0; i < shape->n_groups; i++) {
@@ -312,11 +313,11 @@ static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tens
         struct ggml_tensor *mask =
             group_mask(b, form->is_windowed ? b->graph->mask_window : b->graph->mask, group);
         struct ggml_tensor *rows = group_query(b, q, group);
-        const struct cells_view k_cells = group_cells(b, kv->k[index], is_ring, group),
-                                v_cells = kv->v[index]
-                                              ? group_cells(b, kv->v[index], is_ring, group)
+        const struct cells_view k_cells = group_cells(b, kv->k[source], is_ring, group),
+                                v_cells = kv->v[source]
+                                              ? group_cells(b, kv->v[source], is_ring, group)
                                               : k_cells; /* a value is the beginning of its key */
-        struct ggml_tensor *k = cached(b, kv->k[index], form->dim_k, form, group, &k_cells);
+        struct ggml_tensor *k = cached(b, kv->k[source], form->dim_k, form, group, &k_cells);
         struct ggml_tensor *v = cached(b, v_cache, form->dim_v, form, group, &v_cells);
         struct ggml_tensor *o = b->source->flash ? attend_flash(b, rows, k, v, mask, sinks)
                                                  : attend_plain(b, rows, k, v, mask, sinks);
@@ -405,6 +406,11 @@ static struct qkv make_qkv(struct graph_build *b, uint32_t index, struct ggml_te
         const struct latent latent = latent_project(b, w, form, x);
         p = b->h->is_latent_absorbed ? latent_absorbed(b, w, &latent)
                                      : latent_unpacked(b, w, &latent);
+    } else if (form->kv_layer != b->source->weights->first_layer + index) {
+        struct ggml_tensor *q = graph_linear(b, w[TENSOR_Q], w[TENSOR_Q_BIAS], x);
+        q = ggml_reshape_3d(b->ctx, q, form->dim_k, form->n_head, x->ne[1]);
+        q = w[TENSOR_Q_NORM] ? graph_norm(b, q, w[TENSOR_Q_NORM]) : q;
+        p = (struct qkv){.q = rotate(b, form, q)};
     } else {
         p = norm_and_rotate(b, w, form, project(b, w, form, x));
     }
@@ -431,19 +437,35 @@ static struct ggml_tensor *gate_heads(struct graph_build *b, struct ggml_tensor 
     return ggml_reshape_2d(b->ctx, all, width, t);
 }
 
+/* Writes keys and values into the layer's cache, where it has one; what it sees. */
+static struct graph_shared attention_keep(struct graph_build *b, uint32_t index, struct qkv *p)
+{
+    const struct kv_cache *kv = b->source->kv;
+    const struct layer_form *form = graph_layer_form(b, index);
+    const uint32_t layer = b->source->weights->first_layer + index;
+    struct graph_shared *shared = &b->shared[form->is_windowed];
+    struct ggml_tensor *cells = attention_cells(b, index);
+    const bool is_own = form->kv_layer == layer;
+    if (!is_own && kv->sources[index] != index)
+        return *shared;
+    struct graph_shared seen = {.k = is_own ? p->k : shared->k, .v = is_own ? p->v : shared->v};
+    seen.k_cache = attention_store(b, kv->k[index], seen.k, cells);
+    seen.v_cache = seen.v ? attention_store(b, kv->v[index], seen.v, cells) : seen.k_cache;
+    if (!is_own || layer == hyperparameters_shared_layer(b->h, form->is_windowed))
+        *shared = seen;
+    return seen;
+}
+
 struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struct ggml_tensor *x)
 {
     struct ggml_tensor **w = b->source->weights->layers[index];
-    const struct kv_cache *kv = b->source->kv;
     const struct layer_form *form = graph_layer_form(b, index);
     struct qkv p = make_qkv(b, index, x);
     ggml_build_forward_expand(b->cgraph, p.q);
-    struct ggml_tensor *cells = attention_cells(b, index);
-    struct ggml_tensor *k = attention_store(b, kv->k[index], p.k, cells),
-                       *v = p.v ? attention_store(b, kv->v[index], p.v, cells) : k;
-    struct ggml_tensor *all = b->source->attention
-                                  ? attend_all(b, p.q, k, v, w[TENSOR_ATTENTION_SINKS], index)
-                                  : attend_groups(b, p.q, index);
+    const struct graph_shared seen = attention_keep(b, index, &p);
+    struct ggml_tensor *all = b->source->attention ? attend_all(b, p.q, seen.k_cache, seen.v_cache,
+                                                                w[TENSOR_ATTENTION_SINKS], index)
+                                                   : attend_groups(b, p.q, index);
     if (b->h->is_latent_absorbed)
         all = latent_values(b, w, form, all);
     all = gate_heads(b, w, form, x, all);

@@ -62,6 +62,18 @@ static uint64_t kv_widest_row(const struct kv_cache *kv)
     return most;
 }
 
+/* Of the stage's layers, the first that is the layer whose keys and values layer `i` sees, or that
+ * sees them, too: where they come from another stage, it has a copy. */
+static uint32_t kv_source(const struct layer_form *layers, uint32_t first_layer, uint32_t i)
+{
+    const uint32_t seen = layers[i].kv_layer;
+    for (uint32_t k = 0; k < i; k++) {
+        if (first_layer + k == seen || layers[k].kv_layer == seen)
+            return k;
+    }
+    return i;
+}
+
 enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t type,
                                  struct kv_heads heads, const struct stage_options *options,
                                  struct error *err)
@@ -86,9 +98,10 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
     kv->window = heads.window;
     kv->k = mem_new_array(kv->n_layers, sizeof *kv->k);
     kv->v = mem_new_array(kv->n_layers, sizeof *kv->v);
+    kv->sources = mem_new_array(kv->n_layers, sizeof *kv->sources);
     kv->lengths = mem_new_array(kv->n_slots, sizeof *kv->lengths);
     kv->starts = mem_new_array(kv->n_slots, sizeof *kv->starts);
-    if (!kv->k || !kv->v || !kv->lengths || !kv->starts) {
+    if (!kv->k || !kv->v || !kv->sources || !kv->lengths || !kv->starts) {
         kv_cache_deinit(kv);
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the KV cache's index");
     }
@@ -108,7 +121,9 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
     for (uint32_t i = 0; i < kv->n_layers; i++) {
         const int64_t n_cells = kv_tensor_cells(kv, i);
         const int64_t n_heads = heads.layers[i].n_head_kv;
-        if (!n_heads) /* it keeps a state instead (recurrent_state.h), or nothing */
+        kv->sources[i] = kv_source(heads.layers, options->first_layer, i);
+        /* it keeps a state instead (recurrent_state.h), or nothing, or sees another's */
+        if (!n_heads || kv->sources[i] != i)
             continue;
         kv->k[i] =
             ggml_new_tensor_2d(kv->context, ggml_type, n_heads * heads.layers[i].dim_k, n_cells);
@@ -159,6 +174,7 @@ void kv_cache_deinit(struct kv_cache *kv)
     ggml_free(kv->context);
     mem_free(kv->k);
     mem_free(kv->v);
+    mem_free(kv->sources);
     mem_free(kv->lengths);
     mem_free(kv->starts);
     mem_free(kv->spare);

@@ -28,6 +28,8 @@ struct kv_cache {
     ggml_backend_buffer_type_t type;
     struct ggml_tensor **k; /* [n_layers] */
     struct ggml_tensor **v; /* [n_layers]; each NULL where a value is the beginning of its key */
+    uint32_t *sources;      /* [n_layers]: whose cache the layer sees: its own, or an earlier one's,
+                               and then it has none */
     const struct layer_form *layers; /* [n_layers] */
     uint32_t n_layers, n_slots, cells;
     uint64_t row_bytes; /* of a row that is read or written: the widest layer's at least */

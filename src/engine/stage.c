@@ -213,6 +213,9 @@ static enum error_code check_run(const struct stage *stage, const struct kv_run 
                                  uint32_t length, struct error *err)
 {
     const struct stage_options *options = &stage->options;
+    if (hyperparameters_shares_kv(stage->h))
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "caches of a model whose layers share keys and values are not moved");
     if (run->layer < options->first_layer ||
         run->layer - options->first_layer >= options->n_layers || run->slot >= options->n_slots ||
         (stage_run_is_state(stage, run) && !run->n_rows))
@@ -351,10 +354,17 @@ bool stage_reads_whole(const struct stage *stage)
 
 uint32_t stage_width(const struct stage *stage)
 {
+    return stage->h->n_embd + stage->h->n_carried;
+}
+
+uint32_t stage_vector_width(const struct stage *stage)
+{
     return stage->h->n_embd;
 }
 
 uint32_t stage_output_width(const struct stage *stage)
 {
-    return stage->source.last && !stage->h->gives_no_logits ? stage->h->n_vocab : stage->h->n_embd;
+    if (!stage->source.last)
+        return stage_width(stage);
+    return stage->h->gives_no_logits ? stage->h->n_embd : stage->h->n_vocab;
 }

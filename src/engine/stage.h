@@ -1,6 +1,7 @@
 /* A stage: a run of consecutive layers of a model on one device, with its KV cache.
  *
- * The first stage takes token ids, the others hidden states (f32, n_rows x n_embd, row major).
+ * The first stage takes token ids, the others hidden rows (f32, row major): a hidden state, and in
+ * families whose layers take more than that, what it carries beside (graph_carried.c).
  * The last gives logits (f32, n_outputs x n_vocab) or, for embeddings, the normed hidden
  * states; the others hidden states. A stage knows nothing of other stages.
  *
@@ -93,9 +94,10 @@ bool stage_is_first(const struct stage *stage);
 bool stage_is_last(const struct stage *stage);
 /* A text's rows must come in one batch, from its first on: each sees those behind it. */
 bool stage_reads_whole(const struct stage *stage);
-uint32_t stage_width(const struct stage *stage); /* n_embd: floats of one hidden row */
-uint32_t stage_output_width(
-    const struct stage *stage); /* floats of one output row: n_vocab on the last, else n_embd */
+uint32_t stage_width(const struct stage *stage);        /* floats of one hidden row */
+uint32_t stage_vector_width(const struct stage *stage); /* n_embd: of an embedding */
+uint32_t
+stage_output_width(const struct stage *stage); /* floats of one output row: n_vocab on the last */
 
 struct batch_row {
     uint32_t slot;
@@ -115,7 +117,7 @@ uint32_t batch_output_count(const struct batch *batch);
 
 /* Computes the batch. `in`: hidden rows, NULL for the first stage. `out`: room for n_rows x
  * stage_width() floats, or on the last stage batch_output_count() x stage_output_width()
- * (x stage_width() for embeddings); NULL when there is nothing to give. On failure the slots
+ * (x stage_vector_width() for embeddings); NULL when there is nothing to give. On failure the slots
  * keep their length; those of a stage with recurrent layers are empty then. ERROR_NO_MEMORY also
  * when a pool has no cells left. */
 enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in,

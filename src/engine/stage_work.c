@@ -29,7 +29,8 @@ void stage_cost_read(const struct model *model, const struct stage_options *opti
                      struct stage_cost *out)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
-    *out = (struct stage_cost){.bytes_in_per_row = h->n_embd * sizeof(float), .window = h->window};
+    *out = (struct stage_cost){.bytes_in_per_row = (h->n_embd + h->n_carried) * sizeof(float),
+                               .window = h->window};
     for (uint32_t i = 0; i < options->n_layers; i++) {
         const struct layer_cost layer = model_layer_cost(model, options->first_layer + i);
         work_add(&out->layers, layer);

@@ -23,6 +23,7 @@ static enum ggml_op operation_of(enum tensor_role role, uint32_t n_dims)
     case TENSOR_TOKEN_EMBEDDING:
     case TENSOR_POSITION_EMBEDDING:
     case TENSOR_TYPE_EMBEDDING:
+    case TENSOR_INPUTS_EMBEDDING:
         return GGML_OP_GET_ROWS;
     case TENSOR_ROPE_FREQS:
     case TENSOR_ROPE_FACTORS_LONG:

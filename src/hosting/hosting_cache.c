@@ -137,8 +137,10 @@ void part_expect(struct part *part, const Cluster__Placement *next)
 bool part_hand_over(struct part *part, const Cluster__Placement *next)
 {
     struct handover_placement to;
+    /* shared caches do not travel: the new driver computes its requests again, to the same text */
     const bool may = part->life.state == PART_READY && !part->reach.is_waiting &&
-                     part->life.has_served && state_is_ready(next);
+                     part->life.has_served && state_is_ready(next) &&
+                     !hyperparameters_shares_kv(model_hyperparameters(part->model));
     if (!part_read_next(part, next, &to))
         return false;
     part_sync(part);

@@ -65,6 +65,9 @@ enum tensor_role {
     TENSOR_OUTPUT_NORM_BIAS,
     TENSOR_OUTPUT,
     TENSOR_OUTPUT_BIAS,
+    TENSOR_INPUTS_EMBEDDING,
+    TENSOR_INPUTS_PROJECTION,
+    TENSOR_INPUTS_NORM,
     TENSOR_RANK_DENSE,
     TENSOR_RANK_DENSE_BIAS,
     TENSOR_RANK_NORM,
@@ -134,6 +137,9 @@ enum tensor_role {
     TENSOR_DENSE_POST_NORM,
     TENSOR_ROUTER_SCALE,
     TENSOR_LAYER_SCALE,
+    TENSOR_LAYER_INPUT_GATE,
+    TENSOR_LAYER_INPUT_OUT,
+    TENSOR_LAYER_INPUT_NORM,
     TENSOR_CONVOLUTION_IN,
     TENSOR_CONVOLUTION,
     TENSOR_CONVOLUTION_OUT,
@@ -216,6 +222,8 @@ struct architecture {
     bool has_query_gate; /* qwen3next: beside each head's query stands the gate of its output */
     bool value_norm_unweighted;    /* gemma4: each head's value is normed, without weights */
     bool value_may_be_key;         /* gemma4: without attn_v, values are what attn_k gives */
+    bool may_share_kv;             /* gemma4: the last layers see keys and values of earlier ones,
+                                      and layers take embeddings of their own, as the file says */
     bool has_window_heads;         /* gemma4: windowed layers have heads of their own size, and turn
                                       without the file's rope factors */
     bool rotates_only_windowed;    /* layers that see all have no positions, if any is windowed */
@@ -257,6 +265,8 @@ struct layer_form {
     uint32_t n_head, n_head_kv;
     uint32_t dim_k, dim_v; /* of a head, as they are cached */
     uint32_t n_rot;        /* 0: no positions */
+    uint32_t n_ff;         /* of a dense part */
+    uint32_t kv_layer;     /* whose keys and values it sees; its own, or an earlier layer's */
     bool is_windowed;
     bool is_recurrent; /* keeps a state; then n_head_kv is 0 */
     bool has_no_mixer; /* a feed-forward alone; then n_head_kv is 0 */
@@ -284,6 +294,8 @@ struct hyperparameters {
     uint32_t n_head, n_head_kv; /* the most that a layer has */
     uint32_t n_head_dim_k, n_head_dim_v; /* the most that a layer's heads have */
     uint32_t n_ff, n_ff_expert, n_ff_shared, n_experts, n_experts_used;
+    uint32_t n_layer_input;   /* values of an embedding that each layer has for a token; 0: none */
+    uint32_t n_carried;       /* values of a row that go from stage to stage beside n_embd */
     uint32_t n_latent_expert; /* routed experts work on so many values; 0: n_embd */
     struct recurrent_form recurrent;
     uint32_t n_expert_groups, n_expert_groups_used; /* 1, 1: no groups */
@@ -339,6 +351,10 @@ bool hyperparameters_layer_windowed(const struct hyperparameters *hyperparameter
 bool hyperparameters_heads_fit(const struct hyperparameters *hyperparameters, uint32_t block);
 /* True when some layers keep a state, which stands for one length of a sequence alone. */
 bool hyperparameters_has_states(const struct hyperparameters *hyperparameters);
+/* Some layers see the keys and values of an earlier one, and have none. */
+bool hyperparameters_shares_kv(const struct hyperparameters *hyperparameters);
+/* The layer whose keys and values others see, too, windowed or not; n_layers: there is none. */
+uint32_t hyperparameters_shared_layer(const struct hyperparameters *hyperparameters, bool windowed);
 /* F32 values of state that the layer keeps for a sequence; 0: none. */
 uint64_t hyperparameters_state_values(const struct hyperparameters *hyperparameters,
                                       uint32_t layer);

@@ -30,6 +30,18 @@ static void add_weights(struct layer_cost *cost, const struct model *model, enum
     cost->flops_per_token += more.flops_per_token;
 }
 
+/* Of the layers that see the keys and values of one earlier, the first has a copy of them where a
+ * stage begins with it or between the two. */
+static bool model_caches_kv(const struct hyperparameters *h, uint32_t layer)
+{
+    const uint32_t seen = h->layers[layer].kv_layer;
+    for (uint32_t i = seen + 1; i < layer; i++) {
+        if (h->layers[i].kv_layer == seen)
+            return false;
+    }
+    return true;
+}
+
 struct layer_cost model_layer_cost(const struct model *model, uint32_t layer)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
@@ -43,7 +55,9 @@ struct layer_cost model_layer_cost(const struct model *model, uint32_t layer)
     if (form->n_head_kv)
         cost.flops_per_token_per_context = 2 * (uint64_t)form->n_head * (form->dim_k + form->dim_v);
     cost.kv_elements_per_token =
-        (uint64_t)form->n_head_kv * (form->dim_k + (h->is_latent_absorbed ? 0 : form->dim_v));
+        model_caches_kv(h, layer)
+            ? (uint64_t)form->n_head_kv * (form->dim_k + (h->is_latent_absorbed ? 0 : form->dim_v))
+            : 0;
     cost.state_bytes = sizeof(float) * hyperparameters_state_values(h, layer);
     /* decayed, added to and multiplied by a query; the delta rule multiplies by the key, too */
     cost.flops_per_token += (form->is_recurrent ? 8 : 0) * recurrent_matrix_values(&h->recurrent);
@@ -59,6 +73,10 @@ struct layer_cost model_input_cost(const struct model *model)
             tensor_role_place(role) == PLACE_FIRST ? model_tensor(model, role, 0) : NULL;
         if (!tensor)
             continue;
+        if (role == TENSOR_INPUTS_PROJECTION) {
+            add_weights(&cost, model, role, tensor);
+            continue;
+        }
         cost.bytes += tensor->size;
         cost.bytes_per_token += tensor->size / (uint64_t)tensor->ne[1];
     }

@@ -67,7 +67,7 @@ static const struct architecture families[] = {
     },
     {
         .name = "gemma4",
-        .description = "Gemma 4 31B and 26B-A4B, text",
+        .description = "Gemma 4, text",
         .rope = ROPE_NEOX,
         .activation = ACT_GELU,
         .needs = QK_NORM | ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_FFN_POST_NORM) |
@@ -76,6 +76,7 @@ static const struct architecture families[] = {
         .may_have = ROLE_BIT(TENSOR_LAYER_SCALE) | ROLE_BIT(TENSOR_EXPERTS_DOWN_SCALE),
         .value_norm_unweighted = true,
         .value_may_be_key = true,
+        .may_share_kv = true,
         .has_window_heads = true,
         .has_normed_dense_beside = true,
         .attention_scale = 1.0f,

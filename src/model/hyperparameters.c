@@ -214,11 +214,17 @@ static void read_ffn_layers(struct hyperparameters_reader *reader, struct hyperp
     for (uint32_t i = 0; i < h->n_layers && !reader->code; i++) {
         const uint32_t value = gguf_file_array_u32(reader->file, key, i);
         h->layers[i].has_no_ffn = !value;
+        h->layers[i].n_ff = value;
         if (value > max || (value && h->n_ff && h->n_ff != value))
             hyperparameters_fail(reader, suffix,
                                  "must be 0 or one same size, for layers of feed-forward alone");
         h->n_ff = value && value <= max ? value : h->n_ff;
     }
+}
+
+static void set_n_ff(struct layer_form *form, uint32_t value)
+{
+    form->n_ff = value;
 }
 
 static void read_ffn(struct hyperparameters_reader *reader, const struct architecture *a,
@@ -234,7 +240,9 @@ static void read_ffn(struct hyperparameters_reader *reader, const struct archite
     if (a->is_one_branch)
         read_ffn_layers(reader, h, FF_MAX);
     else
-        hyperparameters_read_count_or(reader, "feed_forward_length", 0, FF_MAX, &h->n_ff, 0);
+        hyperparameters_read_layers(reader, "feed_forward_length", 0, FF_MAX, 0, h, set_n_ff);
+    for (uint32_t i = 0; i < h->n_layers; i++)
+        h->n_ff = h->layers[i].n_ff > h->n_ff ? h->layers[i].n_ff : h->n_ff;
     hyperparameters_read_count_or(reader, "expert_count", 0, EXPERTS_MAX, &h->n_experts, 0);
     hyperparameters_read_count_or(reader, "expert_used_count", 0, EXPERTS_MAX, &h->n_experts_used,
                                   0);
@@ -246,10 +254,12 @@ static void read_ffn(struct hyperparameters_reader *reader, const struct archite
         h->n_experts_used = 0;
     read_clamps(reader, "swiglu_clamp_exp", h, false);
     read_clamps(reader, "swiglu_clamp_shexp", h, true);
-    bool any_dense = a->has_dense_beside || a->has_normed_dense_beside;
+    const bool any_dense = a->has_dense_beside || a->has_normed_dense_beside;
+    bool lacks_size = false;
     for (uint32_t i = 0; i < h->n_layers; i++)
-        any_dense |= !h->layers[i].is_mixture && !h->layers[i].has_no_ffn;
-    if ((h->n_experts && !h->n_ff_expert) || (any_dense && !h->n_ff))
+        lacks_size |= (any_dense || (!h->layers[i].is_mixture && !h->layers[i].has_no_ffn)) &&
+                      !h->layers[i].n_ff;
+    if ((h->n_experts && !h->n_ff_expert) || lacks_size)
         hyperparameters_fail(reader, "feed_forward_length", "must be above 0");
 }
 
@@ -527,6 +537,7 @@ enum error_code hyperparameters_read(const struct architecture *architecture,
     hyperparameters_read_recurrence(&reader, architecture, &h);
     read_window(&reader, architecture, &h);
     hyperparameters_read_head_sizes(&reader, architecture, &h);
+    hyperparameters_read_shared(&reader, architecture, &h);
     read_rope(&reader, architecture, &h);
     read_latent(&reader, architecture, &h);
     read_attention(&reader, architecture, &h);

@@ -4,8 +4,7 @@
 
 enum { HEAD_DIM_MAX = 4096 };
 
-/* A count that may differ from layer to layer: `each` gets a layer's. Missing: `otherwise`. */
-static void read_count_of_layers(struct hyperparameters_reader *reader, const char *suffix,
+void hyperparameters_read_layers(struct hyperparameters_reader *reader, const char *suffix,
                                  uint32_t min, uint32_t max, uint32_t otherwise,
                                  struct hyperparameters *h,
                                  void (*each)(struct layer_form *form, uint32_t value))
@@ -18,7 +17,7 @@ static void read_count_of_layers(struct hyperparameters_reader *reader, const ch
     const bool is_list =
         gguf_file_array(reader->file, key, GGUF_ARRAY_U32, &length, NULL) == ERROR_NONE;
     if (!is_list)
-        hyperparameters_read_count_or(reader, suffix, 1, max, &otherwise, otherwise);
+        hyperparameters_read_count_or(reader, suffix, min, max, &otherwise, otherwise);
     else if (length < h->n_layers)
         hyperparameters_fail(reader, suffix, "has fewer values than there are layers");
     for (uint32_t i = 0; i < h->n_layers && !reader->code; i++) {
@@ -40,32 +39,15 @@ static void set_n_head_kv(struct layer_form *form, uint32_t value)
     form->n_head_kv = value;
 }
 
-/* Gemma 4's smaller kinds: what they have beside is not computed. */
-static void heads_refuse_shared(struct hyperparameters_reader *reader)
-{
-    uint32_t n_shared = 0, n_per_layer = 0;
-    hyperparameters_read_count_or(reader, "attention.shared_kv_layers", 0, LIMIT_LAYERS, &n_shared,
-                                  0);
-    hyperparameters_read_count_or(reader, "embedding_length_per_layer_input", 0, 1 << 20,
-                                  &n_per_layer, 0);
-    if (!reader->code && (n_shared || n_per_layer))
-        reader->code = error_set(reader->err, ERROR_UNSUPPORTED,
-                                 "embeddings of each layer, and layers that take the keys and "
-                                 "values of others, are not computed (%s E2B and E4B)",
-                                 reader->family);
-}
-
 void hyperparameters_read_heads(struct hyperparameters_reader *reader, const struct architecture *a,
                                 struct hyperparameters *h)
 {
     enum { HEADS_MAX = 4096 };
-    if (a->has_window_heads)
-        heads_refuse_shared(reader);
-    read_count_of_layers(reader, "attention.head_count", 1, HEADS_MAX, 0, h, set_n_head);
+    hyperparameters_read_layers(reader, "attention.head_count", 1, HEADS_MAX, 0, h, set_n_head);
     if (reader->code)
         return;
-    read_count_of_layers(reader, "attention.head_count_kv", a->recurrence ? 0 : 1, HEADS_MAX,
-                         h->layers[0].n_head, h, set_n_head_kv);
+    hyperparameters_read_layers(reader, "attention.head_count_kv", a->recurrence ? 0 : 1, HEADS_MAX,
+                                h->layers[0].n_head, h, set_n_head_kv);
     for (uint32_t i = 0; i < h->n_layers && !reader->code; i++) {
         const struct layer_form *form = &h->layers[i];
         h->n_head = form->n_head > h->n_head ? form->n_head : h->n_head;
@@ -102,4 +84,46 @@ void hyperparameters_read_head_sizes(struct hyperparameters_reader *reader,
     }
     h->n_head_dim_k = window_k > full_k ? window_k : full_k;
     h->n_head_dim_v = window_v > full_v ? window_v : full_v;
+}
+
+static void heads_share(struct hyperparameters_reader *reader, struct hyperparameters *h,
+                        uint32_t layer, uint32_t n_own)
+{
+    static const char suffix[] = "attention.shared_kv_layers";
+    struct layer_form *form = &h->layers[layer];
+    uint32_t from = n_own;
+    while (from && h->layers[from - 1].is_windowed != form->is_windowed)
+        from--;
+    if (!from)
+        hyperparameters_fail(reader, suffix, "leaves no layer with keys and values of each kind");
+    else if (h->layers[from - 1].n_head_kv != form->n_head_kv)
+        hyperparameters_fail(reader, suffix, "has layers that differ in attention.head_count_kv");
+    else
+        form->kv_layer = from - 1;
+}
+
+void hyperparameters_read_shared(struct hyperparameters_reader *reader,
+                                 const struct architecture *architecture, struct hyperparameters *h)
+{
+    enum { LAYER_INPUT_MAX = 1 << 14 };
+    uint32_t n_shared = 0;
+    for (uint32_t i = 0; i < h->n_layers; i++)
+        h->layers[i].kv_layer = i;
+    if (!architecture->may_share_kv)
+        return;
+    hyperparameters_read_count_or(reader, "attention.shared_kv_layers", 0, h->n_layers - 1,
+                                  &n_shared, 0);
+    hyperparameters_read_count_or(reader, "embedding_length_per_layer_input", 0, LAYER_INPUT_MAX,
+                                  &h->n_layer_input, 0);
+    for (uint32_t i = h->n_layers - n_shared; i < h->n_layers && !reader->code; i++)
+        heads_share(reader, h, i, h->n_layers - n_shared);
+    if (reader->code)
+        return;
+    h->n_carried = h->n_layer_input * h->n_layers;
+    for (int windowed = 0; windowed < 2; windowed++) {
+        const uint32_t shared = hyperparameters_shared_layer(h, windowed);
+        const struct layer_form *form = &h->layers[shared];
+        if (shared < h->n_layers)
+            h->n_carried += form->n_head_kv * (form->dim_k + form->dim_v);
+    }
 }

@@ -26,12 +26,24 @@ void hyperparameters_read_count_or(struct hyperparameters_reader *reader, const 
 void hyperparameters_read_number_or(struct hyperparameters_reader *reader, const char *suffix,
                                     float *out, float otherwise);
 
+/* A count that may differ from layer to layer: `each` gets a layer's. Missing: `otherwise`. */
+void hyperparameters_read_layers(struct hyperparameters_reader *reader, const char *suffix,
+                                 uint32_t min, uint32_t max, uint32_t otherwise,
+                                 struct hyperparameters *h,
+                                 void (*each)(struct layer_form *form, uint32_t value));
+
 /* Heads of each layer; then, after windows, their sizes. */
 void hyperparameters_read_heads(struct hyperparameters_reader *reader,
                                 const struct architecture *architecture, struct hyperparameters *h);
 void hyperparameters_read_head_sizes(struct hyperparameters_reader *reader,
                                      const struct architecture *architecture,
                                      struct hyperparameters *h);
+
+/* Layers that see the keys and values of earlier ones, and embeddings of each layer; after the
+ * sizes of heads. */
+void hyperparameters_read_shared(struct hyperparameters_reader *reader,
+                                 const struct architecture *architecture,
+                                 struct hyperparameters *h);
 
 /* Causal or not, pooling, labels. After windows, states and latents. */
 void hyperparameters_read_pooling(struct hyperparameters_reader *reader,

@@ -99,6 +99,26 @@ static enum error_code find_role(const struct model *model, enum tensor_role rol
     return check_shape(model, role, layer, *out, err);
 }
 
+/* Q, K and V, or all of them in one; a layer that sees another's keys and values has Q alone. */
+static enum error_code check_projections(const struct model *model, uint32_t layer,
+                                         const struct gguf_tensor *tensors[TENSOR_ROLE_COUNT],
+                                         struct error *err)
+{
+    const struct layer_form *form = &model->hyperparameters.layers[layer];
+    const bool has_kv =
+        tensors[TENSOR_K] && (tensors[TENSOR_V] || model->architecture->value_may_be_key);
+    if (form->is_recurrent || form->has_no_mixer || model->hyperparameters.n_latent_kv)
+        return ERROR_NONE;
+    if (form->kv_layer != layer)
+        return tensors[TENSOR_Q] ? ERROR_NONE
+                                 : error_set(err, ERROR_INVALID, "layer %u has no attn_q", layer);
+    return tensors[TENSOR_QKV] || (tensors[TENSOR_Q] && has_kv)
+               ? ERROR_NONE
+               : error_set(err, ERROR_INVALID,
+                           "layer %u has neither attn_qkv nor all of attn_q, attn_k and attn_v",
+                           layer);
+}
+
 static enum error_code find_roles(struct model *model, uint32_t layer, bool per_layer,
                                   const struct gguf_tensor *tensors[TENSOR_ROLE_COUNT],
                                   uint64_t *n_found, struct error *err)
@@ -114,15 +134,7 @@ static enum error_code find_roles(struct model *model, uint32_t layer, bool per_
             code = find_role(model, role, layer, (needed & ROLE_BIT(role)) != 0, &tensors[role],
                              n_found, err);
     }
-    const struct layer_form *form = &model->hyperparameters.layers[layer];
-    if (!code && per_layer && !form->is_recurrent && !form->has_no_mixer &&
-        !model->hyperparameters.n_latent_kv && !tensors[TENSOR_QKV] &&
-        !(tensors[TENSOR_Q] && tensors[TENSOR_K] &&
-          (tensors[TENSOR_V] || model->architecture->value_may_be_key)))
-        code =
-            error_set(err, ERROR_INVALID,
-                      "layer %u has neither attn_qkv nor all of attn_q, attn_k and attn_v", layer);
-    return code;
+    return code || !per_layer ? code : check_projections(model, layer, tensors, err);
 }
 
 /* Of a block that predicts further tokens: it is not run. */
@@ -175,7 +187,7 @@ static const struct {
     {"minimax-m3", "sparse attention, whose indexer picks the blocks that are seen"},
     {"deepseek4", "hyper-connections, and attention over summaries of tokens"},
     {"kimi-k3", "attention over the residuals of earlier blocks"},
-    {"gemma3n", "embeddings of each layer, and layers that take the keys and values of others"},
+    {"gemma3n", "several hidden states a token, and embeddings of each layer"},
 };
 
 static enum error_code refuse_architecture(const char *name, struct error *err)

@@ -71,7 +71,7 @@ struct microbatch {
     uint32_t n_rows;
     bool embeddings;
 
-    float *hidden[2];      /* rows x n_embd; a stage reads one and writes the other */
+    float *hidden[2];      /* rows x hidden_width; a stage reads one and writes the other */
     float *outputs;        /* of the shares that are neither failed nor dropped, in their order */
     struct pick *picks;    /* by share, where it is neither and wants one */
     struct buffer message; /* room for it as bytes, and … */

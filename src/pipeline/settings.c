@@ -77,6 +77,7 @@ void pipeline_settings_init(struct pipeline_settings *settings, const struct mod
         .context = options->context,
         .n_vocab = n_vocab,
         .n_embd = n_embd,
+        .n_carried = hyperparameters->n_carried,
         .rows = options->batch_rows,
         .operations = 6 * options->n_slots + 4,
         .output_floats = outputs * widest,
@@ -85,7 +86,7 @@ void pipeline_settings_init(struct pipeline_settings *settings, const struct mod
         .rows = options->batch_rows,
         .shares = options->n_slots,
         .operations = settings->shape.operations,
-        .hidden_width = n_stages > 1 ? n_embd : 0,
+        .hidden_width = n_stages > 1 ? n_embd + hyperparameters->n_carried : 0,
         .second_hidden = n_stages > 2 || pipeline_has_elsewhere(stages, n_stages),
         .output_floats = settings->shape.output_floats,
     };

@@ -122,6 +122,7 @@ static enum error_code device_stage_run_parts(struct microbatch *microbatch,
         .arg = &attempt,
         .in_width = stage_width(stage->stage),
         .out_width = last && !batch->embeddings ? stage_output_width(stage->stage)
+                     : last                     ? stage_vector_width(stage->stage)
                                                 : stage_width(stage->stage),
         .rows_max = atomic_load_explicit(&microbatch->pipeline->part_rows, memory_order_relaxed),
         .whole = stage_reads_whole(stage->stage),

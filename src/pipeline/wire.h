@@ -42,11 +42,17 @@ struct wire_route {
 /* What every end of a pipeline knows of it. */
 struct wire_shape {
     uint32_t n_stages, n_slots, context, n_vocab, n_embd;
+    uint32_t n_carried;        /* values of a hidden row beside n_embd (model/architecture.h) */
     uint32_t rows, operations; /* of one micro-batch, at most */
     uint64_t output_floats;
 };
 
-/* Appends the message. `scratch`: n_embd floats. On lack of memory out->failed. */
+static inline uint32_t wire_hidden_width(const struct wire_shape *shape)
+{
+    return shape->n_embd + shape->n_carried;
+}
+
+/* Appends the message. `scratch`: a hidden row's floats. On lack of memory out->failed. */
 void wire_write(const struct microbatch *microbatch, const struct wire_route *route,
                 enum activation_type type, const struct wire_shape *shape, float *scratch,
                 struct buffer *out);

@@ -75,9 +75,9 @@ static enum error_code wire_check_header(const struct wire_header *header,
                          header->n_setups, header->n_operations, header->n_shares, header->n_rows,
                          shape->n_slots, shape->operations, shape->n_slots, shape->rows);
     if (header->type > ACTIVATION_Q8 ||
-        !activation_type_fits((enum activation_type)header->type, shape->n_embd))
+        !activation_type_fits((enum activation_type)header->type, wire_hidden_width(shape)))
         return error_set(err, ERROR_INVALID, "activation type %u for %u values", header->type,
-                         shape->n_embd);
+                         wire_hidden_width(shape));
     if (header->error_bytes >= ERROR_TEXT_MAX || header->error_code > ERROR_INTERNAL)
         return error_set(err, ERROR_INVALID, "error %u with a text of %u bytes", header->error_code,
                          header->error_bytes);
@@ -273,8 +273,8 @@ static void wire_read_hidden(struct bytes_reader *reader, const struct wire_head
 {
     enum activation_type type = (enum activation_type)header->type;
     const void *bytes =
-        bytes_take(reader, activation_bytes(type, shape->n_embd, microbatch->n_rows));
-    if (bytes && !activation_decode(type, bytes, shape->n_embd, microbatch->n_rows,
+        bytes_take(reader, activation_bytes(type, wire_hidden_width(shape), microbatch->n_rows));
+    if (bytes && !activation_decode(type, bytes, wire_hidden_width(shape), microbatch->n_rows,
                                     microbatch->hidden[(microbatch->at - 1) & 1]))
         wire_fail_shares(microbatch);
 }

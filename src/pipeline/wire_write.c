@@ -129,7 +129,8 @@ enum { /* what wire_write_setup(), wire_write_share(), wire_write_pick() and an 
 
 uint64_t wire_bytes_max(const struct wire_shape *shape)
 {
-    const uint64_t hidden = (uint64_t)shape->rows * shape->n_embd, outputs = shape->output_floats;
+    const uint64_t hidden = (uint64_t)shape->rows * wire_hidden_width(shape),
+                   outputs = shape->output_floats;
     return WIRE_HEADER_BYTES + (uint64_t)shape->n_slots * (SETUP_BYTES + SHARE_BYTES + PICK_BYTES) +
            (uint64_t)shape->operations * OPERATION_BYTES + (uint64_t)shape->rows * 4 +
            ERROR_TEXT_MAX + 8 + (hidden > outputs ? hidden : outputs) * sizeof(float) +
@@ -187,7 +188,7 @@ void wire_write(const struct microbatch *microbatch, const struct wire_route *ro
         wire_write_outputs(microbatch, microbatch->embeddings ? shape->n_embd : shape->n_vocab,
                            out);
     else if (microbatch->at)
-        wire_write_hidden(microbatch, type, shape->n_embd, scratch, out);
+        wire_write_hidden(microbatch, type, wire_hidden_width(shape), scratch, out);
     if (microbatch->times.n_stages)
         wire_write_times(microbatch, out);
 }

@@ -182,9 +182,11 @@ void plan_compute_estimate(const struct model *model, const struct driver_option
         (uint64_t)h->n_experts_used * h->n_ff_expert + h->n_ff_shared + 2 * (uint64_t)h->n_experts;
     const uint64_t ffn = 3 * plan_compute_larger(h->n_ff, h->n_experts ? experts : 0),
                    attention = 3 * q + 2 * kv;
-    out->stage =
-        rows * (4 * (uint64_t)h->n_embd + plan_compute_larger(ffn, attention)) * sizeof(float) +
-        masks_per_cell(model, options) * cells + 2 * rows * ring_cells(model, options);
+    out->stage = rows *
+                     (4 * (uint64_t)h->n_embd + 3 * (uint64_t)h->n_carried +
+                      plan_compute_larger(ffn, attention)) *
+                     sizeof(float) +
+                 masks_per_cell(model, options) * cells + 2 * rows * ring_cells(model, options);
     const uint64_t all = options->cells ? kv_cells(options->cells) : options->n_slots * cells;
     if (options->flash == FLASH_OFF)
         out->stage +=

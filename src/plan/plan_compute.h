@@ -39,8 +39,8 @@ uint64_t plan_compute_per_cell(const struct plan_compute *compute, const struct 
 /* What lives at the same time in the largest graph of r rows (engine/graph*.c), as F32, and the F16
  * masks:
  *
- *     layer   r (4 n_embd + max(3 n_ff, 3 q + 2 (k + v)))     n_ff of a mixture: of all experts of
- *             a token, and 2 n_experts
+ *     layer   r (4 n_embd + 3 n_carried + max(3 n_ff, 3 q + 2 (k + v)))     n_ff of a mixture: of
+ *             all experts of a token, and 2 n_experts
  *     masks   2 r c for each kind (windowed or not) of c cells
  *     scores  without flash attention: 2 r c n_head, and C v
  *     copy    C (k + v), of the cache's type, where slots share C cells (kv_gather.h)

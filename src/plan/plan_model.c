@@ -179,7 +179,7 @@ enum error_code plan_model_init(struct plan_model *out, const struct model *mode
     cost->n_layers = h->n_layers;
     cost->layers = out->layers;
     cost->expert_share = h->n_experts ? (double)h->n_experts_used / h->n_experts : 0;
-    cost->activation_bytes_per_token = h->n_embd * sizeof(float);
+    cost->activation_bytes_per_token = (h->n_embd + h->n_carried) * sizeof(float);
     cost->output_bytes_per_token = h->n_vocab * sizeof(float);
     cost->compute_bytes = compute->stage + common_bytes(model);
     cost->compute_bytes_per_context = plan_compute_per_cell(compute, model, options);

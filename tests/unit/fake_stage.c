@@ -272,6 +272,12 @@ uint32_t stage_width(const struct stage *stage)
     return FAKE_EMBD;
 }
 
+uint32_t stage_vector_width(const struct stage *stage)
+{
+    (void)stage;
+    return FAKE_EMBD;
+}
+
 uint32_t stage_output_width(const struct stage *stage)
 {
     return stage->options.first_layer + stage->options.n_layers == FAKE_LAYERS ? FAKE_VOCAB

@@ -27,8 +27,8 @@ static struct device *cpu;
 static char *names[MODELS_MAX];
 static uint32_t n_models;
 
-static const char *const of_parts[] = {"llama-q4_1.gguf", "llama-q5_0.gguf", "llama-q5_1.gguf",
-                                       "llama-iq4_nl.gguf", "llama-iq4_xs.gguf"};
+static const char *const of_parts[] = {"llama-q4_1.gguf",   "llama-q5_0.gguf",   "llama-q5_1.gguf",
+                                       "llama-iq4_nl.gguf", "llama-iq4_xs.gguf", "gemma4.gguf"};
 
 static const char *folder(void)
 {
