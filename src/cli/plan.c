@@ -434,7 +434,7 @@ static void cmd_plan_say_stream_placed(const struct report *report, const struct
     const struct placement_problem *problem = &report->cluster_problem.problem;
     struct plan_stream_placement stream;
     struct buffer text = {0};
-    if (!placing_stream_of(cluster, problem, &stream))
+    if (!placing_stream_of(cluster, problem, NULL, &stream))
         return;
     plan_stream_place_text(problem, &stream, &text);
     printf("`medley place`: %s\n", text.data ? text.data : "");

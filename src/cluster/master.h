@@ -167,8 +167,10 @@ struct master_planner {
      * False: none did. NULL: none ever does. */
     bool (*call_in)(void *self);
     /* There is still none, and nothing of the instance is loaded: stages of which a part is read
-     * from disks all the time. False: not even those. NULL: nothing is ever streamed. */
-    bool (*stream)(void *self, struct master_placement *out);
+     * from disks all the time. ERROR_NOT_FOUND: not even those. ERROR_BUSY: they are searched for;
+     * it is asked again. NULL: nothing is ever streamed. */
+    enum error_code (*stream)(void *self, const char *instance, struct master_placement *out,
+                              struct error *err);
     void *self;
     uint64_t max_nodes; /* of the planner's search; 0: no limit */
     /* Solves problems in place of placement_solve_as_run(), perhaps elsewhere: ERROR_BUSY, and is

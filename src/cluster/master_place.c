@@ -211,9 +211,14 @@ enum error_code master_plan(void *self, const struct master_view *view,
     code = question_answer(&q, &placement, err);
     if (code == ERROR_NOT_FOUND && planner->call_in && planner->call_in(planner->self))
         code = question_answer(&q, &placement, err);
-    if (code == ERROR_NOT_FOUND && !(beside && instance->current) && planner->stream &&
-        planner->stream(planner->self, out))
-        return ERROR_NONE;
+    if (code == ERROR_NOT_FOUND && !(beside && instance->current) && planner->stream) {
+        struct error why = {0};
+        const enum error_code streams = planner->stream(planner->self, instance->id, out, &why);
+        if (streams == ERROR_BUSY && err)
+            *err = why;
+        if (streams != ERROR_NOT_FOUND)
+            return streams;
+    }
     if (code && code != ERROR_BUSY && beside)
         return ask_sharing(&q, out, err);
     if (!code)

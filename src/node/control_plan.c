@@ -88,6 +88,18 @@ static enum error_code plan_job_report(struct plan_job *job, struct report *out,
     return report_init(out, &job->ask, err);
 }
 
+/* Of the search for layers from disks: as long as that for a placement. */
+struct plan_stream_time {
+    const struct plan_job *job;
+    double until_s;
+};
+
+static bool plan_stream_goes_on(void *self)
+{
+    const struct plan_stream_time *time = self;
+    return !atomic_load(&time->job->is_cancelled) && (double)clock_now_ns() * 1e-9 < time->until_s;
+}
+
 /* What is placed all the same: how fast that is, in words and as a figure. */
 static void plan_put_stream(const struct plan_job *job, const struct report *report,
                             yyjson_mut_doc *doc, yyjson_mut_val *root)
@@ -95,8 +107,12 @@ static void plan_put_stream(const struct plan_job *job, const struct report *rep
     const struct placement_problem *problem = &report->cluster_problem.problem;
     struct plan_stream_placement stream;
     struct buffer text = {0};
+    struct plan_stream_time time = {job, (double)clock_now_ns() * 1e-9 + job->ask.limit_s};
+    struct placement_options options = plan_stream_options(problem);
+    options.go_on = plan_stream_goes_on;
+    options.self = &time;
     if (job->given.n_stages || job->cost.is_converted ||
-        !placing_stream_of(&job->cluster, problem, &stream))
+        !placing_stream_of(&job->cluster, problem, &options, &stream))
         return;
     plan_stream_place_text(problem, &stream, &text);
     yyjson_mut_val *object = yyjson_mut_obj_add_obj(doc, root, "streamed");

@@ -255,6 +255,8 @@ static void lead_step_master(struct daemon *daemon)
     struct error err;
     struct lead *lead = daemon->lead;
     daemon_placing_view(daemon);
+    lead->placing.search_streams = solving_streams;
+    lead->placing.searcher = lead->solving;
     lead->planner = (struct master_planner){.problem = placing_problem,
                                             .call_in = placing_call_in,
                                             .stream = placing_stream,

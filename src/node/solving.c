@@ -23,6 +23,12 @@ struct solving_move {
     struct replan_decision decision;
 };
 
+/* Where nothing fits: what streams from which disks. */
+struct solving_streams {
+    struct plan_stream_disk *disks;
+    struct plan_stream_placement found;
+};
+
 struct solving_job {
     uv_work_t work; /* first */
     struct solving_job *next;
@@ -33,7 +39,8 @@ struct solving_job {
     uint64_t until_ns;
     struct placement_problem problem; /* its arrays are the job's */
     struct placement_solution solution;
-    struct solving_move *move; /* NULL: a placement is asked for */
+    struct solving_move *move;       /* NULL: a placement is asked for; */
+    struct solving_streams *streams; /* NULL: of which nothing streams */
     enum error_code code;
     struct error err;
 };
@@ -64,6 +71,9 @@ static void solving_job_free(struct solving_job *job)
     if (job->move)
         mem_free(job->move->devices);
     mem_free(job->move);
+    if (job->streams)
+        mem_free(job->streams->disks);
+    mem_free(job->streams);
     mem_free(job);
 }
 
@@ -126,19 +136,34 @@ static enum error_code solving_run_move(struct solving_job *job)
                   &job->err);
 }
 
+static enum error_code solving_run_streams(struct solving_job *job)
+{
+    struct placement_options options = plan_stream_options(&job->problem);
+    options.go_on = solving_goes_on;
+    options.self = job;
+    return plan_stream_place(&job->problem, job->streams->disks, &options, &job->streams->found)
+               ? ERROR_NONE
+               : ERROR_NOT_FOUND;
+}
+
+static enum error_code solving_run_placement(struct solving_job *job)
+{
+    struct placement_options options = placement_options_default();
+    options.go_on = solving_goes_on;
+    options.self = job;
+    options.enough_gap = job->problem.demand.limit_s ? 0 : SOLVING_ENOUGH;
+    return placement_solve_as_run(&job->problem, &options, &job->solution, &job->err);
+}
+
 static void solving_run(uv_work_t *work)
 {
     struct solving_job *job = (struct solving_job *)work;
-    struct placement_options options = placement_options_default();
     const uint32_t given_s = job->problem.demand.limit_s;
     job->until_ns =
         clock_now_ns() + UINT64_C(1000000) * (given_s ? 1000 * given_s : SOLVING_LIMIT_MS);
-    options.go_on = solving_goes_on;
-    options.self = job;
-    options.enough_gap = given_s ? 0 : SOLVING_ENOUGH;
-    job->code = job->move
-                    ? solving_run_move(job)
-                    : placement_solve_as_run(&job->problem, &options, &job->solution, &job->err);
+    job->code = job->move      ? solving_run_move(job)
+                : job->streams ? solving_run_streams(job)
+                               : solving_run_placement(job);
 }
 
 static void solving_ended(uv_work_t *work, int status)
@@ -216,14 +241,23 @@ static bool solving_copy_move(const struct solving_move *from, struct solving_jo
     return move->devices;
 }
 
-/* move: NULL for a placement; copied. */
+static bool solving_copy_disks(const struct plan_stream_disk *disks, struct solving_job *job)
+{
+    struct solving_streams *streams = job->streams = mem_new(sizeof *job->streams);
+    if (streams)
+        streams->disks = solving_copy(disks, job->problem.n_devices, sizeof *disks);
+    return streams && streams->disks;
+}
+
+/* All of it is copied. move, disks: NULL for a placement. */
 static enum error_code solving_begin(struct solving *solving, const char *instance, uint64_t key,
                                      const struct placement_problem *problem,
-                                     const struct solving_move *move, struct error *err)
+                                     const struct solving_move *move,
+                                     const struct plan_stream_disk *disks, struct error *err)
 {
     struct solving_job *job = mem_new(sizeof *job);
     if (!job || !solving_copy_problem(problem, &job->problem) ||
-        (move && !solving_copy_move(move, job)))
+        (move && !solving_copy_move(move, job)) || (disks && !solving_copy_disks(disks, job)))
         goto no_memory;
     snprintf(job->instance, sizeof job->instance, "%s", instance);
     job->key = key;
@@ -267,12 +301,34 @@ enum error_code solving_solve(void *self, const char *instance, bool beside,
         job = NULL;
     }
     if (!job && n < SOLVING_JOBS_MAX)
-        return solving_begin(solving, instance, key, problem, NULL, err);
+        return solving_begin(solving, instance, key, problem, NULL, NULL, err);
     if (!job || !job->ended_ns)
         return error_set(err, ERROR_BUSY, "its placement is being computed");
     *out = job->solution;
     if (job->code && err)
         *err = job->err;
+    return job->code;
+}
+
+enum error_code solving_streams(void *self, const char *instance,
+                                const struct placement_problem *problem,
+                                const struct plan_stream_disk *disks,
+                                struct plan_stream_placement *out, struct error *err)
+{
+    struct solving *solving = self;
+    assert(problem->n_devices && instance && disks);
+    const uint64_t key = solving_key(instance, "streams", problem);
+    const uint32_t n = solving_sweep(solving);
+    struct solving_job *job = solving_find(solving, key);
+    if (job && job->ended_ns && !job->code && !plan_stream_fits(problem, &job->streams->found)) {
+        solving_drop(solving, job); /* the memory has changed */
+        job = NULL;
+    }
+    if (!job && n < SOLVING_JOBS_MAX)
+        return solving_begin(solving, instance, key, problem, NULL, disks, err);
+    if (!job || !job->ended_ns)
+        return error_set(err, ERROR_BUSY, "what to stream from which disks is being computed");
+    *out = job->streams->found;
     return job->code;
 }
 
@@ -305,7 +361,7 @@ enum error_code solving_replan(void *self, const char *instance, const struct re
     const uint32_t n = solving_sweep(solving);
     struct solving_job *job = solving_find(solving, key);
     if (!job && n == 0)
-        return solving_begin(solving, instance, key, input->problem, &move, err);
+        return solving_begin(solving, instance, key, input->problem, &move, NULL, err);
     if (!job || !job->ended_ns)
         return error_set(err, ERROR_BUSY, "whether it should move is being computed");
     const enum error_code code = job->code;

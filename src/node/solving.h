@@ -12,6 +12,7 @@
 #pragma once
 
 #include "cluster/master.h"
+#include "plan/plan_stream_place.h"
 
 #include <uv.h>
 
@@ -37,6 +38,12 @@ void solving_free(struct solving *solving);
 enum error_code solving_solve(void *solving, const char *instance, bool beside,
                               const struct placement_problem *problem,
                               struct placement_solution *out, struct error *err);
+/* The same for what streams (plan_stream_place.h), a struct placing's `search_streams`: never at
+ * once, as six devices take 0.1 s and 64 take 1 s; until the limit, and the best by then. */
+enum error_code solving_streams(void *solving, const char *instance,
+                                const struct placement_problem *problem,
+                                const struct plan_stream_disk *disks,
+                                struct plan_stream_placement *out, struct error *err);
 /* A master_mover's `replan`. The answer is that of the moment of asking, given once: the state goes
  * on from it. */
 enum error_code solving_replan(void *solving, const char *instance,

@@ -146,7 +146,8 @@ static void placing_clear(struct placing *p)
     plan_model_deinit(&p->model);
     cluster_deinit(&p->cluster);
     mem_free(p->names);
-    *p = (struct placing){.view = p->view};
+    *p = (struct placing){
+        .view = p->view, .search_streams = p->search_streams, .searcher = p->searcher};
 }
 
 void placing_deinit(struct placing *placing)

@@ -123,6 +123,13 @@ enum error_code placing_cluster(const struct placing_view *view, const char *ins
  * say now. */
 struct placing {
     struct placing_view view; /* the caller's: seen, model, wire; to be kept up to date */
+    /* The caller's: searches in place of plan_stream_place(), perhaps elsewhere: ERROR_BUSY, and is
+     * asked again. ERROR_NOT_FOUND: nothing can be streamed either. NULL: at once, here. */
+    enum error_code (*search_streams)(void *searcher, const char *instance,
+                                      const struct placement_problem *problem,
+                                      const struct plan_stream_disk *disks,
+                                      struct plan_stream_placement *out, struct error *err);
+    void *searcher;
     /* of the last problem */
     struct cluster cluster;
     struct master_device *names; /* by device */
@@ -145,11 +152,12 @@ enum error_code placing_over_lent(const struct placing_view *view, const char *i
                                   struct error *err);
 bool placing_call_in(void *placing); /* master_planner.call_in */
 /* master_planner.stream: of the last problem, where it has no placement (plan_stream_place.h). */
-bool placing_stream(void *placing, struct master_placement *out);
-/* The same for a problem of that cluster. The devices of a node share its disk, at its speed, or
- * PLAN_STREAM_DISK_BPS where that was not measured. */
+enum error_code placing_stream(void *placing, const char *instance, struct master_placement *out,
+                               struct error *err);
+/* The same for a problem of that cluster, at once. The devices of a node share its disk, at its
+ * speed, or PLAN_STREAM_DISK_BPS where that was not measured. options: NULL: the usual ones. */
 bool placing_stream_of(const struct cluster *cluster, const struct placement_problem *problem,
-                       struct plan_stream_placement *out);
+                       const struct placement_options *options, struct plan_stream_placement *out);
 
 /* What parts of a score weigh; NULL: as usual, zeroed. */
 struct placement_weights placing_weights(const Cluster__ScoreWeights *said);

@@ -3,10 +3,6 @@
 
 #include "base/mem.h"
 
-#include <string.h>
-
-enum { STREAM_SMALL_DEVICES = 6 }; /* a larger problem is not searched: greedy answers */
-
 struct plan_stream_disk *placing_disks(const struct cluster *cluster)
 {
     struct plan_stream_disk *disks = mem_new_array((size_t)cluster->n_devices + 1, sizeof *disks);
@@ -19,28 +15,44 @@ struct plan_stream_disk *placing_disks(const struct cluster *cluster)
 }
 
 bool placing_stream_of(const struct cluster *cluster, const struct placement_problem *problem,
-                       struct plan_stream_placement *out)
+                       const struct placement_options *options, struct plan_stream_placement *out)
 {
     struct plan_stream_disk *disks = placing_disks(cluster);
-    struct placement_options options = placement_options_default();
-    options.max_nodes = PLAN_STREAM_NODES;
-    options.greedy_only = problem->n_devices > STREAM_SMALL_DEVICES;
-    const bool found = disks && plan_stream_place(problem, disks, &options, out);
+    const struct placement_options usual = plan_stream_options(problem);
+    const bool found = disks && plan_stream_place(problem, disks, options ? options : &usual, out);
     mem_free(disks);
     return found;
 }
 
-bool placing_stream(void *self, struct master_placement *out)
+static enum error_code stream_search(const struct placing *p, const char *instance,
+                                     struct plan_stream_placement *out, struct error *err)
 {
-    struct placing *p = self;
+    const struct placement_problem *problem = &p->posed.problem;
+    struct plan_stream_disk *disks = placing_disks(&p->cluster);
+    const struct placement_options options = plan_stream_options(problem);
+    enum error_code code = ERROR_NOT_FOUND;
+    if (disks && p->search_streams)
+        code = p->search_streams(p->searcher, instance, problem, disks, out, err);
+    else if (disks && plan_stream_place(problem, disks, &options, out))
+        code = ERROR_NONE;
+    mem_free(disks);
+    return code;
+}
+
+enum error_code placing_stream(void *self, const char *instance, struct master_placement *out,
+                               struct error *err)
+{
+    const struct placing *p = self;
     struct plan_stream_placement stream;
-    if (p->model.is_converted || !placing_stream_of(&p->cluster, &p->posed.problem, &stream))
-        return false;
+    const enum error_code code =
+        p->model.is_converted ? ERROR_NOT_FOUND : stream_search(p, instance, &stream, err);
+    if (code)
+        return code;
     *out = (struct master_placement){0};
     master_placement_of(&stream.placement, p->names, out);
     for (uint32_t i = 0; i < out->n_stages; i++) {
         out->stages[i].weights_max = stream.stages[i].weights_max;
         out->stages[i].n_streamed = stream.stages[i].n_streamed;
     }
-    return true;
+    return ERROR_NONE;
 }

@@ -141,19 +141,24 @@ static void trial_enlarge(struct stream_search *search, double reads_s)
     }
 }
 
-/* Which part of each stage is streamed, by the memory that is really there. */
+/* The memory that is really there for a stage's weights. */
+static uint64_t stream_weights_room(const struct placement_problem *problem,
+                                    const struct placement_stage *stage)
+{
+    const uint64_t room = placement_device_bytes(&problem->devices[stage->device]),
+                   other = placement_stage_bytes(problem, stage) - stage_weights(problem, stage);
+    const uint64_t most = room > other ? room - other : 0, given = problem->demand.weights_max;
+    return given && given < most ? given : most;
+}
+
+/* Which part of each stage is streamed. */
 static bool trial_divide(const struct stream_search *search, struct plan_stream_placement *out)
 {
     const struct placement_problem *problem = search->problem;
     out->n_streamed = 0;
     for (uint32_t i = 0; i < out->placement.n_stages; i++) {
         const struct placement_stage *stage = &out->placement.stages[i];
-        const uint64_t room = placement_device_bytes(&problem->devices[stage->device]),
-                       weights = stage_weights(problem, stage),
-                       other = placement_stage_bytes(problem, stage) - weights;
-        uint64_t most = room > other ? room - other : 0;
-        if (problem->demand.weights_max && problem->demand.weights_max < most)
-            most = problem->demand.weights_max;
+        const uint64_t most = stream_weights_room(problem, stage);
         if (!most || !plan_stream_stage_of(problem, stage, most, &out->stages[i]))
             return false;
         if (out->stages[i].n_streamed && !search->disks[stage->device].bytes_per_s)
@@ -280,6 +285,18 @@ static void stream_give_disks_to_fastest(const struct stream_search *search)
     }
 }
 
+bool plan_stream_fits(const struct placement_problem *problem,
+                      const struct plan_stream_placement *of)
+{
+    for (uint32_t i = 0; i < of->placement.n_stages; i++) {
+        const struct placement_stage *stage = &of->placement.stages[i];
+        const uint64_t given = of->stages[i].weights_max;
+        if ((given ? given : stage_weights(problem, stage)) > stream_weights_room(problem, stage))
+            return false;
+    }
+    return true;
+}
+
 /* ---- what a division by sizes does not see --------------------------------------------------- */
 
 static bool stream_layers_allowed(const struct placement_problem *problem,
@@ -292,12 +309,24 @@ static bool stream_layers_allowed(const struct placement_problem *problem,
     return true;
 }
 
+/* Nothing is changed any more once the time is over. */
+static bool stream_goes_on(struct stream_search *search)
+{
+    const struct placement_options *options = search->options;
+    const bool goes_on = !options->go_on || options->go_on(options->self);
+    if (!goes_on)
+        search->n_changes = 0;
+    return goes_on;
+}
+
 /* Whether it is better than what there was. */
 static bool stream_take_better(struct stream_search *search, const struct placement *placement,
                                struct plan_stream_placement *best)
 {
     struct plan_stream_placement one = {.placement = *placement};
     search->n_changes -= search->n_changes > 0;
+    if (!stream_goes_on(search))
+        return false;
     for (uint32_t i = 0; i < placement->n_stages; i++) {
         if (!stream_layers_allowed(search->problem, &placement->stages[i]))
             return false;
@@ -427,7 +456,7 @@ static void stream_search_run(struct stream_search *search, struct plan_stream_p
     double least_s, most_s;
     if (!stream_bounds(search, &least_s, &most_s))
         return;
-    for (int i = 0; i < TRIALS; i++) {
+    for (int i = 0; i < TRIALS && stream_goes_on(search); i++) {
         const double reads_s = i ? sqrt(least_s * most_s) : most_s;
         const bool is_placed = stream_try(search, reads_s, &one),
                    is_rated = one.decode_tokens_per_s > 0;
@@ -479,6 +508,14 @@ bool plan_stream_place(const struct placement_problem *problem,
     mem_free(search.devices);
     mem_free(search.parts);
     return out->n_streamed > 0;
+}
+
+struct placement_options plan_stream_options(const struct placement_problem *problem)
+{
+    struct placement_options options = placement_options_default();
+    options.max_nodes = PLAN_STREAM_NODES;
+    options.greedy_only = problem->n_devices > PLAN_STREAM_SMALL;
+    return options;
 }
 
 bool plan_stream_place_here(const struct placement_problem *problem, uint64_t disk_bps,

@@ -22,7 +22,10 @@
 /* Of which nobody has measured how fast it reads: a slow SSD, so that a forecast promises little.
  */
 enum { PLAN_STREAM_DISK_BPS = 200 * 1000 * 1000 };
-enum { PLAN_STREAM_NODES = 500 }; /* of each of a dozen searches */
+enum {
+    PLAN_STREAM_NODES = 500, /* of each of a dozen searches */
+    PLAN_STREAM_SMALL = 6,   /* with more devices each is greedy's */
+};
 
 struct plan_stream_disk { /* that a device reads from */
     uint64_t bytes_per_s; /* all of it; 0: nothing is streamed there */
@@ -55,11 +58,18 @@ void plan_stream_waits(const struct placement_problem *problem,
 
 /* Where the demand has weights_max, no stage's weights take more memory.
  *
- * disks[n_devices] of the problem. The options are those of each search. False: not even windows
- * fit. */
+ * disks[n_devices] of the problem. The options are those of each search; their `go_on` ends all of
+ * it, with the best so far. False: not even windows fit, or there was no time to find one that
+ * does. */
 bool plan_stream_place(const struct placement_problem *problem,
                        const struct plan_stream_disk *disks,
                        const struct placement_options *options, struct plan_stream_placement *out);
+
+/* The options for a problem of that size: each search is bounded, and a large one is greedy's. */
+struct placement_options plan_stream_options(const struct placement_problem *problem);
+/* Whether an answer still fits the memory of the problem. */
+bool plan_stream_fits(const struct placement_problem *problem,
+                      const struct plan_stream_placement *of);
 
 /* The same on one machine, where all devices read from one disk. */
 bool plan_stream_place_here(const struct placement_problem *problem, uint64_t disk_bps,

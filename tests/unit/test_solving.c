@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "node/solving.h"
 #include "placement/check.h"
+#include "placement/cost.h"
 #include "placement/replan.h"
 #include "placement/solve.h"
 #include "placement_world.h"
@@ -12,6 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -108,6 +110,105 @@ static void test_an_answer_that_does_not_fit_any_more_is_not_used(void **state)
     assert_int_equal(n_solved, 2);
     solving_free(solving);
     assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+/* ---- where nothing fits: what streams from disks ---- */
+
+static struct plan_stream_disk stream_disks[64];
+
+/* One device of four holds some layers, two of a node read from one disk. */
+static const struct placement_problem *too_small_of(uint32_t n_devices)
+{
+    uint64_t all = 0;
+    world_make(
+        &world, 3,
+        (struct world_shape){.n_devices = n_devices, .n_layers = WORLD_LAYERS, .tightness = 1});
+    world.problem.demand.context_tokens = 256;
+    world.problem.demand.limit_s = 60; /* a loaded machine's answers are compared, too */
+    for (uint32_t i = 0; i < WORLD_LAYERS; i++)
+        all += placement_layer_bytes(&world.problem, i);
+    for (uint32_t i = 0; i < n_devices; i++)
+        world.devices[i].memory_free_bytes = (i % 4 ? 1 : 8) * all / n_devices / 4;
+    for (uint32_t i = 0; i < n_devices; i++)
+        stream_disks[i] = (struct plan_stream_disk){UINT64_C(500000000) * (1 + i % 7), i / 2};
+    return &world.problem;
+}
+
+/* Computing, whatever else the machine does. */
+static double thread_ms(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
+}
+
+static void expect_streams(const struct plan_stream_placement *found)
+{
+    assert_true(found->n_streamed > 0);
+    assert_true(plan_stream_fits(&world.problem, found));
+}
+
+static void streams_leave_the_loop(uint32_t n_devices)
+{
+    uv_loop_t loop;
+    struct solving *solving = solving_new(open_loop(&loop), note_solved, &world);
+    struct plan_stream_placement found, expected;
+    struct error err;
+    const struct placement_problem *problem = too_small_of(n_devices);
+    const struct placement_options options = plan_stream_options(problem);
+    const double begin_ms = thread_ms();
+    assert_true(plan_stream_place(problem, stream_disks, &options, &expected));
+    const double here_ms = thread_ms() - begin_ms, asks_ms = thread_ms();
+    assert_int_equal(solving_streams(solving, "a", problem, stream_disks, &found, &err),
+                     ERROR_BUSY);
+    const double asked_ms = thread_ms() - asks_ms;
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(n_solved, 1);
+    assert_string_equal(solved_last, "a");
+    assert_int_equal(solving_streams(solving, "a", problem, stream_disks, &found, &err),
+                     ERROR_NONE);
+    printf("# %u devices, %d layers that do not fit: %.0f ms of the loop, asked in %.2f ms\n",
+           n_devices, WORLD_LAYERS, here_ms, asked_ms);
+    expect_streams(&found);
+    assert_int_equal(found.placement.n_stages, expected.placement.n_stages);
+    assert_memory_equal(found.placement.stages, expected.placement.stages,
+                        found.placement.n_stages * sizeof *found.placement.stages);
+    /* memory has gone: another question */
+    world.devices[found.placement.stages[0].device].memory_free_bytes /= 2;
+    assert_int_equal(solving_streams(solving, "a", problem, stream_disks, &found, &err),
+                     ERROR_BUSY);
+    solving_free(solving);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(n_solved, 1);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+static void test_what_streams_is_searched_for_beside_the_loop(void **state)
+{
+    (void)state;
+    streams_leave_the_loop(SOLVING_SMALL_DEVICES);
+    streams_leave_the_loop(64);
+}
+
+static bool three_times(void *self)
+{
+    uint32_t *n = self;
+    return (*n)++ < 3;
+}
+
+/* With no time left it answers with what it has. */
+static void test_a_search_for_streams_ends_with_its_time(void **state)
+{
+    (void)state;
+    const struct placement_problem *problem = too_small_of(64);
+    struct placement_options options = plan_stream_options(problem);
+    struct plan_stream_placement found;
+    uint32_t n = 0;
+    options.go_on = three_times;
+    options.self = &n;
+    if (plan_stream_place(problem, stream_disks, &options, &found))
+        expect_streams(&found);
+    assert_true(n > 3 && n < 200); /* 64 devices are asked about once each */
 }
 
 /* ---- moves ---- */
@@ -222,6 +323,8 @@ int main(void)
         cmocka_unit_test(test_small_ones_are_answered_at_once),
         cmocka_unit_test(test_large_ones_leave_the_loop),
         cmocka_unit_test(test_an_answer_that_does_not_fit_any_more_is_not_used),
+        cmocka_unit_test(test_what_streams_is_searched_for_beside_the_loop),
+        cmocka_unit_test(test_a_search_for_streams_ends_with_its_time),
         cmocka_unit_test(test_small_moves_are_answered_at_once),
         cmocka_unit_test(test_large_moves_leave_the_loop),
         cmocka_unit_test(test_placements_go_before_moves),
