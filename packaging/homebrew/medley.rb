@@ -2,8 +2,8 @@
 class Medley < Formula
   desc "One computer for language models, made of unlike machines"
   homepage "urn:medley"
-  url "file://#{ENV.fetch("MEDLEY_BUNDLE", "/medley-0.1.0-linux-x86_64.tar.gz")}"
-  version "0.1.0"
+  url "file://#{ENV.fetch("MEDLEY_BUNDLE", "/medley-@VERSION@-linux-x86_64.tar.gz")}"
+  version "@VERSION@"
   license "Apache-2.0"
 
   depends_on :linux

@@ -8,7 +8,7 @@
         let pkgs = nixpkgs.legacyPackages.${system};
         in pkgs.stdenv.mkDerivation {
           pname = "medley";
-          version = "0.1.0";
+          version = "@VERSION@";
           src = ./bundle;
           nativeBuildInputs = [ pkgs.autoPatchelfHook ];
           buildInputs = [ pkgs.stdenv.cc.cc.lib pkgs.vulkan-loader ];

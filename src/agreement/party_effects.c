@@ -2,6 +2,7 @@
 #include "agreement/party_impl.h"
 
 #include "base/mem.h"
+#include "base/version.h"
 
 #include <assert.h>
 

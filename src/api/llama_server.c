@@ -5,6 +5,7 @@
 
 #include "api/exchange.h"
 #include "api/json_out.h"
+#include "base/version.h"
 #include "request/generator.h"
 
 #include <inttypes.h>

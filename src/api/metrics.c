@@ -1,4 +1,5 @@
 #include "api/metrics.h"
+#include "base/version.h"
 
 #include <stdio.h>
 #include <string.h>

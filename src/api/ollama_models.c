@@ -4,6 +4,7 @@
 
 #include "api/exchange.h"
 #include "api/json_out.h"
+#include "base/version.h"
 
 #include <string.h>
 #include <yyjson.h>

@@ -6,6 +6,7 @@
 #include "api/sessions.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/version.h"
 
 #include <yyjson.h>
 

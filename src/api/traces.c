@@ -2,6 +2,7 @@
 
 #include "api/json_out.h"
 #include "base/mem.h"
+#include "base/version.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -1,5 +1,6 @@
 /* medley completion: what a shell completes, and the manual page, both made of the help texts. */
 #include "base/buffer.h"
+#include "base/version.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 

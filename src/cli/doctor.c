@@ -1,6 +1,7 @@
 /* medley doctor: what is wrong with this machine, and how to mend it. */
 #include "base/mem.h"
 #include "base/state_folder.h"
+#include "base/version.h"
 #include "cli/commands.h"
 #include "cli/doctor_hardware.h"
 #include "cli/doctor_look.h"

@@ -3,6 +3,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/version.h"
 #include "gpu/gpu.h"
 #include "gpu/operations.h"
 #include "sensors/telemetry.h"

@@ -1,5 +1,6 @@
 #include "cli/doctor_look.h"
 
+#include "base/version.h"
 #include "cli/answer.h"
 #include "cli/daemon.h"
 

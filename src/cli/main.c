@@ -1,5 +1,6 @@
 /* The medley binary: finds the command and runs it. */
 #include "base/buffer.h"
+#include "base/version.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "gpu/cpu_runtime.h"

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/version.h"
 
 #include <assert.h>
 #include <stdio.h>

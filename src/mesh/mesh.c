@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "base/version.h"
 #include "mesh/greeting.h"
 #include "mesh/link_state.h"
 #include "mesh/stream_quic.h"

@@ -3,6 +3,7 @@
 #include "base/durable_file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/version.h"
 
 #include <assert.h>
 #include <pwd.h>

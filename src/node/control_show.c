@@ -3,6 +3,7 @@
 
 #include "agreement/agreement.h"
 #include "base/buffer.h"
+#include "base/version.h"
 #include "clusterfile/cluster_write.h"
 #include "hosting/hosting.h"
 #include "hosting/part_options.h"

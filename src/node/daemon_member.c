@@ -6,6 +6,7 @@
 #include "base/durable_file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/version.h"
 #include "cluster/event.h"
 #include "hosting/carrier.h"
 #include "hosting/hosting.h"

@@ -3,6 +3,7 @@
 
 #include "agreement/agreement.h"
 #include "base/json_memory.h"
+#include "base/version.h"
 #include "join/admission.h"
 #include "mesh/probe.h"
 #include "node/catalogue.h"

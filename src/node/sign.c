@@ -1,6 +1,7 @@
 #include "node/sign.h"
 
 #include "base/log.h"
+#include "base/version.h"
 #include "cluster/event.h"
 #include "mesh/frames.h"
 #include "node/daemon_state.h"

@@ -4,6 +4,7 @@
 #include "base/authorities.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/version.h"
 
 #include <assert.h>
 #include <stdio.h>

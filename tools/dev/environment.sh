@@ -241,7 +241,10 @@ env_prepare() {
 # inside CMD...: runs CMD in Debian 13. What compilers made, Mesa's of shaders too, is kept in the
 # cache folder; ccache takes the same file in another work tree for the same.
 inside() {
-  local setting=(MEDLEY_INSIDE=1 "MESA_SHADER_CACHE_DIR=${MESA_SHADER_CACHE_DIR:-$cache/shaders}"
+  # Git's folder may lie where the root does not see it: the version is asked for out here, once.
+  : "${medley_version:=$("$repo/tools/version.sh")}"
+  local setting=(MEDLEY_INSIDE=1 "MEDLEY_VERSION=$medley_version"
+    "MESA_SHADER_CACHE_DIR=${MESA_SHADER_CACHE_DIR:-$cache/shaders}"
     "npm_config_cache=$cache/npm" "CCACHE_DIR=$cache/ccache" CCACHE_NOHASHDIR=1)
   if [ -n "${MEDLEY_INSIDE:-}" ] || on_debian_13; then
     env "${setting[@]}" "$@"

@@ -17,10 +17,12 @@ package_units() {
 }
 
 verb_package_deb() {
+  release_bundle && package_make
+}
+
+# From the bundle that is there.
+package_make() {
   local bundle work version deb_root
-  env_prepare
-  bundle=$(echo "$release_files"/medley-*-linux-"$(uname -m)")
-  [ -d "$bundle" ] || verb_release
   bundle=$(echo "$release_files"/medley-*-linux-"$(uname -m)")
   version=$(basename "$bundle" | sed 's/^medley-\(.*\)-linux-.*/\1/')
   deb_root=$(root_for trixie "$repo/tools/deb-packages.txt")
@@ -30,16 +32,15 @@ verb_package_deb() {
   cp -R "$repo/packaging/debian" "$work/debian"
   cp -R "$bundle" "$work/bundle"
   package_units "$bundle/bin/medley" "$work/units" || die "the units of \`medley service\` changed"
-  local epoch
-  epoch=$(git -C "$repo" log -1 --format=%ct)
   {
     printf 'medley (%s) unstable; urgency=medium\n\n' "${MEDLEY_DEB_VERSION:-$version}"
     printf '  * The release %s, packed from its bundle.\n\n' "$version"
-    printf " -- Medley's authors <medley@example.org>  %s\n" "$(date -u -R -d "@$epoch")"
+    printf " -- Medley's authors <medley@example.org>  %s\n" \
+      "$(date -u -R -d "@$SOURCE_DATE_EPOCH")"
   } >"$work/debian/changelog"
   (
     cd "$work"
-    root_enter "$deb_root" env SOURCE_DATE_EPOCH="$epoch" dpkg-buildpackage -b -us -uc -d
+    root_enter "$deb_root" dpkg-buildpackage -b -us -uc -d
   ) >"$repo/build/deb/log" 2>&1 || { tail -n 30 "$repo/build/deb/log" >&2; return 1; }
   ls -l "$repo"/build/deb/*.deb >&2
 }

@@ -1,27 +1,55 @@
-# ./dev release: the bundle that runs on other Linux systems. Sourced by ./dev after testing.sh.
+# ./dev release: what a release consists of. Sourced by ./dev after testing.sh.
 
 release_files=$repo/build/release-files
 
-verb_release() { # [--check] [--sign KEY]
-  local checks= key=
+verb_release() { # [--check] [--twice] [--sign KEY]
+  local checks= twice= key=
   while [ $# -gt 0 ]; do
     case $1 in
       --check) checks=yes ;;
+      --twice) twice=yes ;;
       --sign) [ $# -gt 1 ] || die "--sign needs a private key of OpenSSH"; key=$2; shift ;;
-      *) die "./dev release [--check] [--sign KEY]: '$1' is neither" ;;
+      *) die "./dev release [--check] [--twice] [--sign KEY]: '$1' is none of them" ;;
     esac
     shift
   done
+  release_bundle && package_make || return 1
+  cp "$repo"/build/deb/*.deb "$release_files/" || return 1
+  local recipe
+  for recipe in arch/PKGBUILD homebrew/medley.rb nix/flake.nix rpm/medley.spec; do
+    sed "s/@VERSION@/$("$repo/tools/version.sh")/" "packaging/$recipe" \
+      >"$release_files/${recipe#*/}" || return 1
+  done
+  (cd "$release_files" && find . -maxdepth 1 -type f ! -name 'SHA256SUMS*' -printf '%P\n' |
+    LC_ALL=C sort | xargs sha256sum >SHA256SUMS) || return 1
+  [ -z "$key" ] || release_sign "$key"
+  [ -z "$twice" ] || release_twice || return 1
+  [ -z "$checks" ] || release_check
+}
+
+# The time in all archives: the commit's, or that of whoever knows it where git is not there.
+release_epoch() {
+  [ -n "${SOURCE_DATE_EPOCH:-}" ] || SOURCE_DATE_EPOCH=$(git -C "$repo" log -1 --format=%ct) ||
+    die "no git here: SOURCE_DATE_EPOCH must say the time of the sources, in seconds"
+  export SOURCE_DATE_EPOCH
+}
+
+# The bundle alone, of the version that the tree has now.
+release_bundle() {
   env_prepare
   npm_prepare
+  release_epoch
+  local version configured
+  version=$("$repo/tools/version.sh")
+  inside python3 tools/check_changelog.py --version "$version" || return 1
   build_targets=(bundle)
+  configured=$(inside meson introspect --projectinfo "$repo/build/bundle" 2>/dev/null |
+    sed -n 's/.*"version": "\([^"]*\)".*/\1/p') || true
+  [ -z "$configured" ] || [ "$configured" = "$version" ] ||
+    quietly inside meson setup --reconfigure "$repo/build/bundle" || return 1
   build_in bundle -Dbundle=true || return 1
-  local epoch
-  epoch=$(git -C "$repo" log -1 --format=%ct) || die "a release is made from a git checkout"
-  inside env SOURCE_DATE_EPOCH="$epoch" python3 tools/release/bundle.py \
-    --source "$repo" --build "$repo/build/bundle" --out "$release_files" || return 1
-  [ -z "$key" ] || release_sign "$key"
-  [ -z "$checks" ] || release_check
+  inside python3 tools/release/bundle.py \
+    --source "$repo" --build "$repo/build/bundle" --out "$release_files"
 }
 
 release_sign() { # KEY
@@ -29,6 +57,30 @@ release_sign() { # KEY
   extra_binds+=("$(dirname "$(readlink -f "$1")")")
   inside ssh-keygen -Y sign -f "$(readlink -f "$1")" -n medley-release \
     "$release_files/SHA256SUMS" || die "could not sign with $1"
+}
+
+# Once more, from a copy of the tree in another folder, without the compiler's cache: the same
+# bytes, or what differs.
+release_twice() {
+  local copy=$repo/build/release-again file status=0
+  say "building the release once more in $copy, without a compiler cache (minutes)"
+  rm -rf --one-file-system "$copy"
+  mkdir -p "$copy"
+  git -C "$repo" ls-files -z | tar -c --null -C "$repo" -T - | tar -x -C "$copy" || return 1
+  cp -a "$repo/node_modules" "$copy/"
+  (
+    cd "$copy" && CCACHE_DISABLE=1 MEDLEY_VERSION=$("$repo/tools/version.sh") ./dev release
+  ) >"$copy.log" 2>&1 || { tail -n 20 "$copy.log" >&2; return 1; }
+  while read -r _ file; do
+    cmp "$release_files/$file" "$copy/build/release-files/$file" || status=1
+  done <"$release_files/SHA256SUMS"
+  if [ $status != 0 ]; then
+    say "not the same: look at both with diffoscope; the second is in $copy/build/release-files"
+  else
+    say "$(wc -l <"$release_files/SHA256SUMS") files, the same bytes when built twice"
+    rm -rf --one-file-system "$copy" "$copy.log"
+  fi
+  return $status
 }
 
 # ---- does it run elsewhere? ------------------------------------------------------------------------

@@ -20,8 +20,9 @@ usage: ./dev VERB [...]
   format                   clang-format every C file
   shell [CMD...]           a shell, or CMD, inside the environment
   anchor [CMD...]          the same beside Debian sid's llama.cpp
-  release [--check]        a bundle for other Linux systems, in build/release-files; --check installs
-                           it in bare roots of four Debians (minutes; --sign KEY signs it)
+  release [--check]        a bundle for other Linux systems and a .deb, in build/release-files;
+                           --check installs it in bare roots of four Debians, --twice compares it
+                           with a second build, --sign KEY signs it (minutes)
   package-deb              the same as a package of Debian, in build/deb (docs/packages.md)
   package-check            makes it, runs lintian, installs, upgrades, removes and purges it (root)
   service-check            `medley service` under a real systemd, in namespaces of its own (root)

@@ -3,11 +3,10 @@
 ggml with its plugins, and every library they need but the C library's and the GPU's drivers.
 
 The same sources and packages give the same bytes: names in order, one time (SOURCE_DATE_EPOCH), no
-user. Beside the archive come install.sh, SHA256SUMS and an SPDX list of what is inside.
+user. Beside the archive come install.sh and an SPDX list of what is inside.
 """
 import argparse
 import gzip
-import hashlib
 import json
 import os
 import pathlib
@@ -197,11 +196,6 @@ def pack(stage, archive, epoch):
             tar.add(path, path.relative_to(stage.parent), recursive=False, filter=plain)
 
 
-def sums(out, names):
-    lines = [f"{hashlib.sha256((out / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
-    (out / "SHA256SUMS").write_text("".join(lines))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--source", type=pathlib.Path, required=True)
@@ -226,7 +220,6 @@ def main():
     newest = check_symbols(stage)
     pack(stage, args.out / f"{name}.tar.gz", epoch)
     copy(args.source / "tools/release/install.sh", args.out / "install.sh", executable=True)
-    sums(args.out, [f"{name}.tar.gz", f"{name}.spdx.json", "install.sh"])
     size = (args.out / f"{name}.tar.gz").stat().st_size
     print(f"{name}.tar.gz: {size / 1e6:.1f} MB, {len(origins)} libraries and plugins of "
           f"{len(packages)} packages, needs glibc {newest[0]}.{newest[1]}")
