@@ -147,10 +147,14 @@ struct medley_device_info {
         peak_mflops;     /* 11 10^6 operations a second, measured, never a datasheet's */
     uint32_t precisions; /* 12 bits of enum medley_precision it multiplies matrices of */
     struct medley_reading threads_per_block_max; /* 13 */
-    bool peer_to_peer;                 /* 14 can reach another device's memory without the host */
+    struct medley_reading
+        peer_to_peer; /* 14 1: reaches another device's memory without the host; 0: not */
     enum medley_support_level support; /* 15 */
     enum medley_device_kind kind;
-    char pci[24]; /* "0000:c1:00.0", else "" */
+    char pci[24];         /* "0000:c1:00.0", else "" */
+    char driver_name[64]; /* "radv", "NVIDIA", "amdgpu" … */
+    char
+        driver_fault[192]; /* a known fault of that driver's version, and what mends it; "": none */
 };
 
 /* ---- requests -------------------------------------------------------------------------- */

@@ -78,6 +78,8 @@ static yyjson_mut_val *json_info(yyjson_mut_doc *doc, yyjson_mut_val *list,
     json_text(doc, object, "kind", devices_kind_name(info->kind));
     json_text(doc, object, "architecture", info->architecture);
     json_text(doc, object, "driver", info->driver);
+    json_text(doc, object, "driver_name", info->driver_name);
+    json_text(doc, object, "driver_fault", info->driver_fault);
     json_text(doc, object, "pci", info->pci);
     const bool has_memory = info->memory_total_bytes != 0;
     json_bytes(doc, object, "memory_total_bytes", has_memory, info->memory_total_bytes);
@@ -88,7 +90,10 @@ static yyjson_mut_val *json_info(yyjson_mut_doc *doc, yyjson_mut_val *list,
     json_reading(doc, object, "peak_mflops", info->peak_mflops);
     json_precisions(doc, object, info->precisions);
     json_reading(doc, object, "threads_per_block_max", info->threads_per_block_max);
-    yyjson_mut_obj_add_bool(doc, object, "peer_to_peer", info->peer_to_peer);
+    if (info->peer_to_peer.valid)
+        yyjson_mut_obj_add_bool(doc, object, "peer_to_peer", info->peer_to_peer.value > 0);
+    else
+        yyjson_mut_obj_add_null(doc, object, "peer_to_peer");
     json_text(doc, object, "support", support_name(info->support));
     return object;
 }

@@ -102,6 +102,40 @@ static void devices_text_print_table(const struct devices_view *view)
 
 /* ---- what stands below it -------------------------------------------------------------- */
 
+/* What does not fit into the table; nothing for a device of which no more is known. */
+static void devices_text_print_record(const struct device_info *info)
+{
+    char line[512];
+    size_t used = 0;
+#define RECORD_ADD(known, ...)                                                                     \
+    do {                                                                                           \
+        if (known)                                                                                 \
+            used += (size_t)snprintf(line + used, sizeof line - used, __VA_ARGS__);                \
+    } while (0)
+    line[0] = 0;
+    RECORD_ADD(info->architecture[0], ", %s", info->architecture);
+    RECORD_ADD(info->compute_units.valid, ", %.0f compute units", info->compute_units.value);
+    RECORD_ADD(info->threads_per_block_max.valid, ", %.0f threads per block",
+               info->threads_per_block_max.value);
+    RECORD_ADD(info->clock_mhz.valid, ", %.0f MHz", info->clock_mhz.value);
+    RECORD_ADD(info->peer_to_peer.valid, ", %s other devices' memory",
+               info->peer_to_peer.value > 0 ? "reaches" : "does not reach");
+    RECORD_ADD(info->driver_name[0] || info->driver[0], ", driver %s%s%s", info->driver_name,
+               info->driver_name[0] && info->driver[0] ? " " : "", info->driver);
+#undef RECORD_ADD
+    if (line[0])
+        printf("  %-8s %s\n", info->id, line + 2);
+    if (info->driver_fault[0])
+        printf("  %-8s driver: %s\n", info->id, info->driver_fault);
+}
+
+static void devices_text_print_records(const struct devices_view *view)
+{
+    printf("\nWhat they are:\n");
+    for (uint32_t i = 0; i < view->n_devices; i++)
+        devices_text_print_record(&view->infos[i]);
+}
+
 static void print_summary(const struct devices_view *view)
 {
     char text[AGGREGATE_TEXT_BYTES];
@@ -179,6 +213,7 @@ static void print_registry_problem(const struct gpu *gpu)
 void devices_print_text(const struct devices_view *view)
 {
     devices_text_print_table(view);
+    devices_text_print_records(view);
     print_summary(view);
     devices_print_calibrations(view->gpu);
     print_memory_pressure(view);

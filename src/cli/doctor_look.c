@@ -20,6 +20,17 @@ static void doctor_split(struct findings *findings, enum finding_level level, co
     findings_add(findings, level, area, colon ? colon + 2 : NULL, "%s%.*s", name, length, words);
 }
 
+/* "what is wrong; what mends it" in two. */
+static void doctor_look_at_driver(const struct device_info *info, struct findings *findings)
+{
+    const char *mend = strstr(info->driver_fault, "; ");
+    if (info->driver_fault[0])
+        findings_add(findings, FINDING_HINT, "drivers", mend ? mend + 2 : NULL,
+                     "%s: its driver %.*s", info->id,
+                     mend ? (int)(mend - info->driver_fault) : (int)strlen(info->driver_fault),
+                     info->driver_fault);
+}
+
 static bool doctor_is_for_cards(const char *backend)
 {
     return strcmp(backend, "cuda") == 0 || strcmp(backend, "hip") == 0 ||
@@ -35,6 +46,7 @@ void doctor_look_at_devices(const struct gpu *gpu, uint32_t n_cards, struct find
         has_gpu = has_gpu || info->kind != DEVICE_CPU;
         findings_add(findings, FINDING_FINE, "devices", NULL, "%s: %s, verified%s%s", info->id,
                      info->name, info->driver[0] ? ", driver " : "", info->driver);
+        doctor_look_at_driver(info, findings);
         if (!device_calibration(gpu_device(gpu, i)))
             findings_add(findings, FINDING_HINT, "devices",
                          "medley devices --calibrate (a node does it by itself when it is idle)",

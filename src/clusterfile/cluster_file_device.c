@@ -224,6 +224,8 @@ static const struct json_member members[] = {
     {"vendor", NULL},
     {"architecture", NULL},
     {"driver", NULL},
+    {"driver_name", NULL},
+    {"driver_fault", NULL},
     {"compute_units", NULL},
     {"clock_mhz", NULL},
     {"precisions", NULL},

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "gpu/backends.h"
+#include "gpu/details.h"
 #include "gpu/device_ggml_impl.h"
 #include "gpu/device_sim.h"
 #include "gpu/factory.h"
@@ -256,6 +257,10 @@ static void gpu_find_list_all(struct gpu *gpu, const struct gpu_options *options
         else
             list_backend(gpu, backend_find(chain[i]), options, found, vets, n_found);
     }
+    struct device_info *infos[LIMIT_DEVICES];
+    for (uint32_t i = 0; i < *n_found; i++)
+        infos[i] = &vets[i].info;
+    details_fill(NULL, infos, *n_found);
     for (uint32_t i = 0; i < backend_count(); i++) {
         const struct backend *backend = backend_at(i);
         if (!in_chain(chain, backend->name)) {

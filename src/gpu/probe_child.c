@@ -1,5 +1,6 @@
 /* The child's side of a verification. */
 #include "gpu/backends.h"
+#include "gpu/details.h"
 #include "gpu/device_ggml_impl.h"
 #include "gpu/plugins.h"
 #include "gpu/probe.h"
@@ -54,6 +55,16 @@ static enum error_code probe_child_enter_sandbox(const char *backend, const char
     return sandbox_enter(&rules, err);
 }
 
+/* Asks each device's driver all that the parent will ask it. */
+static void probe_child_describe(const struct device_impl *impl, const void *family, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct device_info info = {0}, *const infos[] = {&info};
+        impl->get(family, i, &info);
+        details_fill(NULL, infos, 1);
+    }
+}
+
 static enum error_code probe_child_check(const char *backend, uint32_t index, const char *name,
                                          probe_lookup *lookup, struct error *err)
 {
@@ -65,8 +76,7 @@ static enum error_code probe_child_check(const char *backend, uint32_t index, co
     struct device_info info = {0};
     uint32_t count = impl->list(family);
     if (!name[0]) {
-        for (uint32_t i = 0; i < count; i++)
-            impl->get(family, i, &info);
+        probe_child_describe(impl, family, count);
         return ERROR_NONE;
     }
     if (index < count)

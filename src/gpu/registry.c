@@ -16,8 +16,8 @@
 /* ---- keys ------------------------------------------------------------------------------ */
 
 /* A fingerprint of the files (names, sizes, times) that a package of Vulkan drivers replaces when
- * it is upgraded, and of the variables that choose others: ggml does not pass on what version the
- * driver says it has. */
+ * it is upgraded, and of the variables that choose others: a driver that is built anew may keep its
+ * version. */
 static uint64_t vulkan_drivers_stamp(void)
 {
     static const char *const patterns[] = {"/usr/share/vulkan/icd.d/*.json",
@@ -65,10 +65,11 @@ static void describe_driver(char *text, size_t size, const struct device_info *i
 {
     struct utsname system;
     const char *release = uname(&system) == 0 ? system.release : "?";
-    if (info->driver[0])
+    if (strcmp(info->backend, "vulkan") == 0)
+        snprintf(text, size, "%.31s, kernel %.24s, icd %016" PRIx64,
+                 info->driver[0] ? info->driver : "?", release, vulkan_drivers_stamp());
+    else if (info->driver[0])
         snprintf(text, size, "%s", info->driver);
-    else if (strcmp(info->backend, "vulkan") == 0)
-        snprintf(text, size, "kernel %.60s, icd %016" PRIx64, release, vulkan_drivers_stamp());
     else if (strcmp(info->backend, "cpu") != 0)
         snprintf(text, size, "kernel %.60s", release);
     else if (cpu_clock_limit_khz()) /* it has no driver, but other figures with other clocks */

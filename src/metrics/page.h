@@ -19,7 +19,7 @@
 enum metric { METRICS_TABLE(METRICS_ENUM) METRICS };
 #undef METRICS_ENUM
 
-enum { METRICS_LABEL_BYTES = 128, METRICS_LABELS_MAX = 5 };
+enum { METRICS_LABEL_BYTES = 128, METRICS_LABELS_MAX = 8 };
 #define METRICS_LABELS(...) ((const char *const[]){__VA_ARGS__})
 
 struct metrics_page {

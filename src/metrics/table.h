@@ -89,7 +89,8 @@ enum {
     X(NODE_ON_AC, "medley_node_on_ac", GAUGE, "", "1: it has mains power.")                        \
     X(NODE_SAMPLED, "medley_node_sampled_timestamp_seconds", GAUGE, "",                            \
       "When the machine's sensors were read last.")                                                \
-    X(DEVICE_INFO, "medley_device_info", GAUGE, "device,name,kind,backend,vendor",                 \
+    X(DEVICE_INFO, "medley_device_info", GAUGE,                                                    \
+      "device,name,kind,backend,vendor,architecture,driver_name,driver",                           \
       "A device that the node offers.")                                                            \
     X(DEVICE_TEMPERATURE, "medley_device_temperature_celsius", GAUGE, "device",                    \
       "The hottest sensor that throttling goes by.")                                               \

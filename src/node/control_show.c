@@ -348,6 +348,34 @@ static const Node__DeviceNow *control_show_device_now(const Node__Now *now, cons
     return NULL;
 }
 
+static void control_show_put_count(yyjson_mut_doc *doc, yyjson_mut_val *item, const char *key,
+                                   bool known, uint32_t count)
+{
+    if (known)
+        yyjson_mut_obj_add_uint(doc, item, key, count);
+    else
+        yyjson_mut_obj_add_null(doc, item, key);
+}
+
+/* What the device is; what is not known is null. */
+static void control_show_put_record(yyjson_mut_doc *doc, yyjson_mut_val *item,
+                                    const Cluster__Device *device)
+{
+    control_show_put_text(doc, item, "architecture", device->architecture);
+    control_show_put_text(doc, item, "driver_name", device->driver_name);
+    control_show_put_text(doc, item, "driver", device->driver);
+    control_show_put_text(doc, item, "driver_fault", device->driver_fault);
+    control_show_put_count(doc, item, "compute_units", device->has_compute_units,
+                           device->compute_units);
+    control_show_put_count(doc, item, "threads_per_block_max", device->has_threads_per_block_max,
+                           device->threads_per_block_max);
+    control_show_put_count(doc, item, "clock_mhz_max", device->has_clock_mhz, device->clock_mhz);
+    if (device->has_peer_to_peer)
+        yyjson_mut_obj_add_bool(doc, item, "peer_to_peer", device->peer_to_peer);
+    else
+        yyjson_mut_obj_add_null(doc, item, "peer_to_peer");
+}
+
 static void put_devices(yyjson_mut_doc *doc, yyjson_mut_val *object, const Cluster__Node *node,
                         const Node__Now *now)
 {
@@ -363,6 +391,7 @@ static void put_devices(yyjson_mut_doc *doc, yyjson_mut_val *object, const Clust
         if (placing_device_of(device, &described))
             yyjson_mut_obj_add_str(doc, item, "speed", cluster_speed_name(described.speed));
         yyjson_mut_obj_add_uint(doc, item, "memory_bytes", device->memory_bytes);
+        control_show_put_record(doc, item, device);
         if (seen && seen->has_free_bytes)
             yyjson_mut_obj_add_uint(doc, item, "free_bytes", seen->free_bytes);
         else

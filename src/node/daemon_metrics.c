@@ -94,7 +94,8 @@ static void metrics_write_memory(const struct daemon *daemon, struct metrics_pag
         const struct device_info *info = device_info(devices[i]);
         metrics_put(page, METRIC_DEVICE_INFO,
                     METRICS_LABELS(info->id, info->name, metrics_kind_name(info->kind),
-                                   info->backend, info->vendor),
+                                   info->backend, info->vendor, info->architecture,
+                                   info->driver_name, info->driver),
                     1);
     }
     for (uint32_t i = 0; i < n; i++) {

@@ -166,6 +166,22 @@ static const char *view_device_problem(const struct live_view *view, const char 
     return "";
 }
 
+/* What the device is; what is not known is left out. */
+static void view_put_record(struct live_view *view, yyjson_mut_val *item,
+                            const Cluster__Device *device)
+{
+    view_text(view, item, "architecture", device->architecture);
+    view_text(view, item, "driver_name", device->driver_name);
+    view_text(view, item, "driver", device->driver);
+    view_text(view, item, "driver_fault", device->driver_fault);
+    view_whole(view, item, "compute_units", device->has_compute_units, device->compute_units);
+    view_whole(view, item, "threads_per_block_max", device->has_threads_per_block_max,
+               device->threads_per_block_max);
+    view_whole(view, item, "clock_mhz_max", device->has_clock_mhz, device->clock_mhz);
+    if (device->has_peer_to_peer)
+        view_flag(view, item, "peer_to_peer", device->peer_to_peer);
+}
+
 static void view_put_device(struct live_view *view, yyjson_mut_val *list, const Cluster__Node *node,
                             const Cluster__Device *device, const Node__DeviceNow *now,
                             const struct vitals_device *vitals)
@@ -179,6 +195,7 @@ static void view_put_device(struct live_view *view, yyjson_mut_val *list, const 
     view_text(view, item, "kind", device->kind);
     view_text(view, item, "backend", device->backend);
     view_text(view, item, "vendor", device->vendor);
+    view_put_record(view, item, device);
     view_whole(view, item, "memory_bytes", device->has_memory_bytes, device->memory_bytes);
     if (vitals && vitals->free_mib != VITALS_UNKNOWN)
         view_steps(view, item, "free_bytes", vitals->free_mib, UINT64_C(1) << 20);

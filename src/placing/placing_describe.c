@@ -79,6 +79,26 @@ static void say_memory(const struct device *device, const struct cluster_device 
     out->reserve_bytes = described->reserve_bytes;
 }
 
+/* False: no memory. */
+static bool say_text(const char *text, char **out)
+{
+    *out = text[0] ? describe_copy(text) : NULL;
+    return *out || !text[0];
+}
+
+static bool say_record(const struct device_info *info, Cluster__Device *out)
+{
+    SAY(compute_units, (uint32_t)describe_whole(info->compute_units.value));
+    SAY(threads_per_block_max, (uint32_t)describe_whole(info->threads_per_block_max.value));
+    SAY(clock_mhz, (uint32_t)describe_whole(info->clock_mhz.value));
+    out->has_peer_to_peer = info->peer_to_peer.valid;
+    out->peer_to_peer = info->peer_to_peer.valid && info->peer_to_peer.value > 0;
+    return say_text(info->vendor, &out->vendor) &&
+           say_text(info->architecture, &out->architecture) &&
+           say_text(info->driver_name, &out->driver_name) && say_text(info->driver, &out->driver) &&
+           say_text(info->driver_fault, &out->driver_fault);
+}
+
 static Cluster__Device *describe_cluster(struct device *device, bool spare)
 {
     struct cluster_device described;
@@ -93,12 +113,10 @@ static Cluster__Device *describe_cluster(struct device *device, bool spare)
     out->kind = describe_copy(cluster_kind_name(described.kind));
     out->backend = describe_copy(device_info(device)->backend);
     out->pci = describe_copy(described.pci);
-    if (device_info(device)->vendor[0])
-        out->vendor = describe_copy(device_info(device)->vendor);
     say_memory(device, &described, out);
     out->has_shares_cells = true; /* said even if not: an older version says nothing */
     out->shares_cells = stage_has_pool(device, FLASH_AUTO);
-    const bool done = say_numbers(&described, out);
+    const bool done = say_numbers(&described, out) && say_record(device_info(device), out);
     if (done && out->id && out->name && out->kind && out->backend && out->pci)
         return out;
     message_free(&out->base);

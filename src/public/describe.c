@@ -75,7 +75,7 @@ struct medley_device_info public_info(const struct device_info *info)
         .peak_mflops = public_reading(info->peak_mflops),
         .precisions = info->precisions,
         .threads_per_block_max = public_reading(info->threads_per_block_max),
-        .peer_to_peer = info->peer_to_peer,
+        .peer_to_peer = public_reading(info->peer_to_peer),
         .support = (enum medley_support_level)info->support,
         .kind = (enum medley_device_kind)info->kind,
     };
@@ -86,5 +86,7 @@ struct medley_device_info public_info(const struct device_info *info)
     COPY_TEXT(info->architecture, out.architecture);
     COPY_TEXT(info->driver, out.driver);
     COPY_TEXT(info->pci, out.pci);
+    COPY_TEXT(info->driver_name, out.driver_name);
+    COPY_TEXT(info->driver_fault, out.driver_fault);
     return out;
 }

@@ -3,6 +3,7 @@
 #include "standin_nvml.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -31,6 +32,12 @@ EXPORT int nvmlDeviceGetTemperatureThreshold(void *device, unsigned which, unsig
 EXPORT int nvmlDeviceGetPowerUsage(void *device, unsigned *out);
 EXPORT int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *out);
 EXPORT int nvmlDeviceGetClockInfo(void *device, unsigned which, unsigned *out);
+EXPORT int nvmlSystemGetDriverVersion(char *text, unsigned size);
+EXPORT int nvmlDeviceGetCount_v2(unsigned *out);
+EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out);
+EXPORT int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor);
+EXPORT int nvmlDeviceGetMaxClockInfo(void *device, unsigned which, unsigned *out);
+EXPORT int nvmlDeviceGetP2PStatus(void *device, void *other, unsigned what, unsigned *out);
 
 static atomic_int mode = -1;
 static atomic_uint n_open;
@@ -177,6 +184,47 @@ int nvmlDeviceGetPowerUsage(void *device, unsigned *out)
 int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *out)
 {
     *out = now() == STANDIN_NONSENSE ? 4000000000u : 300000;
+    return answer(device);
+}
+
+static char second; /* can only be reached from the first */
+
+int nvmlSystemGetDriverVersion(char *text, unsigned size)
+{
+    snprintf(text, size, "%s", now() == STANDIN_NONSENSE ? "\033[31m" : "570.86.16");
+    return now() == STANDIN_ERRORS ? UNKNOWN : 0;
+}
+
+int nvmlDeviceGetCount_v2(unsigned *out)
+{
+    *out = now() == STANDIN_NONSENSE ? 4000000000u : 2;
+    return 0;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out)
+{
+    *out = index ? &second : &gpu;
+    return index < 2 ? 0 : 2;
+}
+
+int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor)
+{
+    *major = now() == STANDIN_NONSENSE ? -3 : 8;
+    *minor = 9;
+    return answer(device);
+}
+
+int nvmlDeviceGetMaxClockInfo(void *device, unsigned which, unsigned *out)
+{
+    *out = now() == STANDIN_NONSENSE ? 4000000000u : which == 1 ? 2520 : 1;
+    return answer(device);
+}
+
+int nvmlDeviceGetP2PStatus(void *device, void *other, unsigned what, unsigned *out)
+{
+    if (other != &second || what > 1)
+        abort();
+    *out = now() == STANDIN_NONSENSE ? 77 : 0;
     return answer(device);
 }
 

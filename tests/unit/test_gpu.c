@@ -74,6 +74,16 @@ static void test_devices_are_named_and_the_cpu_is_last(void **state)
     if (software_vulkan()) {
         assert_string_equal(device_info(gpu_find(gpu, "vulkan1"))->vendor, "Mesa");
         assert_int_equal(device_info(gpu_find(gpu, "vulkan0"))->kind, DEVICE_CPU);
+        /* from Vulkan's own interface: both are the same driver's */
+        for (uint32_t i = 0; i < 2; i++) {
+            const struct device_info *info = device_info(gpu_find(gpu, i ? "vulkan1" : "vulkan0"));
+            assert_string_equal(info->driver_name, "llvmpipe");
+            assert_int_equal(strncmp(info->driver, "Mesa ", 5), 0);
+            assert_true(info->threads_per_block_max.valid);
+            assert_true(info->threads_per_block_max.value >=
+                        128);                        /* the least that Vulkan allows */
+            assert_false(info->compute_units.valid); /* it does not tell */
+        }
     }
 }
 
