@@ -282,12 +282,18 @@ static struct ggml_tensor *head(struct graph_build *b, struct ggml_tensor *x)
     return x;
 }
 
+size_t graph_nodes_per_group(const struct graph_source *source)
+{
+    if (source->architecture->recurrence)
+        return GRAPH_RECURRENT_NODES;
+    return GRAPH_ATTENTION_NODES +
+           (source->hyperparameters->indexer.n_head ? GRAPH_INDEXER_NODES : 0);
+}
+
 static size_t nodes_max(const struct graph_source *source, const struct batch_shape *shape)
 {
-    const size_t per_group =
-        source->architecture->recurrence ? GRAPH_RECURRENT_NODES : GRAPH_ATTENTION_NODES;
-    size_t per_layer =
-        136 + per_group * shape->n_groups + 2 * (size_t)source->hyperparameters->n_experts_used;
+    size_t per_layer = 136 + graph_nodes_per_group(source) * shape->n_groups +
+                       2 * (size_t)source->hyperparameters->n_experts_used;
     return 64 + per_layer * source->weights->n_layers;
 }
 

@@ -39,7 +39,7 @@ struct graph_source { /* what graphs are built from; constant for a stage */
 };
 
 /* Of a layer and a group of slots, at most. */
-enum { GRAPH_RECURRENT_NODES = 56, GRAPH_ATTENTION_NODES = 24 };
+enum { GRAPH_RECURRENT_NODES = 56, GRAPH_ATTENTION_NODES = 24, GRAPH_INDEXER_NODES = 20 };
 
 struct graph {
     struct ggml_context *context;
@@ -68,6 +68,8 @@ struct graph {
         *result; /* F32 [n_embd or n_vocab, t or n_outputs]; NULL when nothing comes out */
 };
 
+size_t graph_nodes_per_group(const struct graph_source *source);
+
 /* `n_nodes_max` and the context's size follow from the shape. NULL when there is no memory. */
 enum error_code graph_build(struct graph *graph, const struct graph_source *source,
                             const struct batch_shape *shape, struct error *err);
@@ -89,8 +91,11 @@ struct graph_build {
     struct ggml_tensor *rounded,
         *rounded_of; /* the last that product_rounded() made, and of what */
     enum ggml_type rounded_for;
-    struct ggml_tensor *layer_inputs; /* [n_layer_input, n_layers, t]; NULL: none */
-    struct graph_shared shared[2];    /* of full layers, of windowed ones */
+    struct ggml_tensor *layer_inputs;            /* [n_layer_input, n_layers, t]; NULL: none */
+    struct graph_shared shared[2];               /* of full layers, of windowed ones */
+    struct ggml_tensor *index_q, *index_weights; /* [dim, n_head, t], [n_head, t] of an indexer */
+    struct ggml_tensor *chosen; /* I32 [n, t]: cells that it chose; NULL: none, or all are seen */
+    struct ggml_tensor *chosen_masks[LIMIT_SEQUENCES]; /* of groups: F16 [c, r, 1, s]; or NULL */
 };
 
 /* y = matrix . x (+ bias); `bias` may be NULL. */
@@ -118,6 +123,21 @@ struct ggml_tensor *graph_ffn_beside(struct graph_build *b, uint32_t index, stru
 /* The family's norm of a block's or the output's inputs; `bias` may be NULL. */
 struct ggml_tensor *graph_block_norm(struct graph_build *b, struct ggml_tensor *x,
                                      struct ggml_tensor *weight, struct ggml_tensor *bias);
+/* ---- graph_attention.c, for graph_indexer.c ---- */
+/* Rows of the cache's type that a group's slots have: slot i's are cells first + i * step and on.
+ */
+struct cells_view {
+    struct ggml_tensor *rows;
+    size_t first, step;
+};
+struct cells_view graph_group_cells(struct graph_build *b, struct ggml_tensor *cache, bool is_ring,
+                                    const struct batch_group *group);
+/* Writes the batch's rows ([d, n_head_kv, t]) into the cache; the cache with them. */
+struct ggml_tensor *graph_store(struct graph_build *b, struct ggml_tensor *cache,
+                                struct ggml_tensor *rows, struct ggml_tensor *cells);
+/* Turns the first values of each head by their positions. */
+struct ggml_tensor *graph_rotate(struct graph_build *b, const struct layer_form *form,
+                                 enum rope_kind kind, struct ggml_tensor *x);
 /* ---- graph_carried.c ---- */
 /* What another stage gave: its hidden states, [n_embd, t], and into `b` what they carry. */
 struct ggml_tensor *graph_carried_take(struct graph_build *b);
@@ -128,6 +148,16 @@ void graph_layer_inputs(struct graph_build *b, struct ggml_tensor *x);
 /* x, and what the layer makes of its own embedding of the token (Gemma 3n). */
 struct ggml_tensor *graph_layer_input(struct graph_build *b, uint32_t index, struct ggml_tensor *x,
                                       bool very_last);
+/* ---- graph_indexer.c ---- */
+/* The indexer's key into its cache, and its queries into `b`; x normed, [n_embd, t]. */
+void graph_index(struct graph_build *b, uint32_t index, struct ggml_tensor *x,
+                 struct ggml_tensor *q_latent);
+/* The group's mask, without what the indexer did not choose. */
+struct ggml_tensor *graph_index_mask(struct graph_build *b, uint32_t index, uint32_t group_index,
+                                     struct ggml_tensor *mask);
+/* What a row carries of it. NULL: nothing. */
+void graph_index_take(struct graph_build *b, struct ggml_tensor *carried);
+struct ggml_tensor *graph_index_give(struct graph_build *b);
 /* ---- graph_encoder.c ---- */
 /* What an encoder's first block takes: the embeddings x of tokens, plus those of types and
  * positions, normed; [n_embd, t] */

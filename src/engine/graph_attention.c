@@ -57,8 +57,8 @@ static struct qkv project(struct graph_build *b, struct ggml_tensor **w,
                         .v = ggml_reshape_3d(b->ctx, v, dv, n_kv, t)};
 }
 
-static struct ggml_tensor *rotate(struct graph_build *b, const struct layer_form *form,
-                                  struct ggml_tensor *x)
+struct ggml_tensor *graph_rotate(struct graph_build *b, const struct layer_form *form,
+                                 enum rope_kind kind, struct ggml_tensor *x)
 {
     const struct hyperparameters *h = b->h;
     if (!form->n_rot)
@@ -68,12 +68,18 @@ static struct ggml_tensor *rotate(struct graph_build *b, const struct layer_form
     bool no_factors = form->is_windowed && (b->architecture->full_layers_rotate_half ||
                                             b->architecture->has_window_heads);
     float base = form->is_windowed ? h->rope_base_window : h->rope_base;
-    int mode = b->architecture->rope == ROPE_NEOX ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL;
+    int mode = kind == ROPE_NEOX ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL;
     return ggml_rope_ext(
         b->ctx, x, b->graph->positions, no_factors ? NULL : b->source->rope_factors,
         (int)form->n_rot, mode, (int)h->n_context_original, base,
         own_base ? 1.0f : h->rope_frequency_scale, own_base ? 0.0f : h->yarn_ext_factor,
         h->yarn_attn_factor, h->yarn_beta_fast, h->yarn_beta_slow);
+}
+
+static struct ggml_tensor *rotate(struct graph_build *b, const struct layer_form *form,
+                                  struct ggml_tensor *x)
+{
+    return graph_rotate(b, form, b->architecture->rope, x);
 }
 
 static struct qkv norm_heads(struct graph_build *b, struct ggml_tensor **w, struct qkv p)
@@ -113,17 +119,19 @@ struct latent {
     struct ggml_tensor *k_rotated; /* [n_rot, 1, t] */
 };
 
-static struct latent latent_project(struct graph_build *b, struct ggml_tensor **w,
-                                    const struct layer_form *form, struct ggml_tensor *x)
+static struct latent latent_project(struct graph_build *b, uint32_t index, struct ggml_tensor *x)
 {
+    struct ggml_tensor **w = b->source->weights->layers[index];
+    const struct layer_form *form = graph_layer_form(b, index);
     const int64_t d = b->h->n_latent_dim_k, n_rot = b->h->n_rot, plain = d - n_rot,
                   rank = b->h->n_latent_kv, n_head = form->n_head, t = x->ne[1];
-    struct ggml_tensor *q =
-        w[TENSOR_LATENT_Q_DOWN]
-            ? graph_linear(b, w[TENSOR_LATENT_Q_UP], NULL,
-                           graph_norm(b, graph_linear(b, w[TENSOR_LATENT_Q_DOWN], NULL, x),
-                                      w[TENSOR_LATENT_Q_NORM]))
-            : graph_linear(b, w[TENSOR_Q], NULL, x);
+    struct ggml_tensor *q_latent =
+        w[TENSOR_LATENT_Q_DOWN] ? graph_norm(b, graph_linear(b, w[TENSOR_LATENT_Q_DOWN], NULL, x),
+                                             w[TENSOR_LATENT_Q_NORM])
+                                : NULL;
+    struct ggml_tensor *q = q_latent ? graph_linear(b, w[TENSOR_LATENT_Q_UP], NULL, q_latent)
+                                     : graph_linear(b, w[TENSOR_Q], NULL, x);
+    graph_index(b, index, x, q_latent);
     struct ggml_tensor *down = graph_linear(b, w[TENSOR_LATENT_KV_DOWN], NULL, x);
     const size_t size = sizeof(float), head = (size_t)d * size;
     struct ggml_tensor *q_rotated =
@@ -185,9 +193,8 @@ static struct ggml_tensor *latent_values(struct graph_build *b, struct ggml_tens
 
 /* ---- the cache ------------------------------------------------------------------------------- */
 
-/* Writes the batch's rows of K or V ([d, n_head_kv, t]) into the cache; the cache with them. */
-static struct ggml_tensor *attention_store(struct graph_build *b, struct ggml_tensor *cache,
-                                           struct ggml_tensor *rows, struct ggml_tensor *cells)
+struct ggml_tensor *graph_store(struct graph_build *b, struct ggml_tensor *cache,
+                                struct ggml_tensor *rows, struct ggml_tensor *cells)
 {
     if (!ggml_is_contiguous(rows))
         rows = ggml_cont(b->ctx, rows);
@@ -196,13 +203,6 @@ static struct ggml_tensor *attention_store(struct graph_build *b, struct ggml_te
     ggml_build_forward_expand(b->cgraph, stored);
     return stored;
 }
-
-/* Rows of the cache's type that a group's slots have: slot i's are cells first + i * step and on.
- */
-struct cells_view {
-    struct ggml_tensor *rows;
-    size_t first, step;
-};
 
 static struct ggml_tensor *gather_group(struct graph_build *b, struct ggml_tensor *cache,
                                         const struct batch_group *group)
@@ -213,8 +213,8 @@ static struct ggml_tensor *gather_group(struct graph_build *b, struct ggml_tenso
                                   group->first_gathered * ggml_element_size(extents)));
 }
 
-static struct cells_view group_cells(struct graph_build *b, struct ggml_tensor *cache, bool is_ring,
-                                     const struct batch_group *group)
+struct cells_view graph_group_cells(struct graph_build *b, struct ggml_tensor *cache, bool is_ring,
+                                    const struct batch_group *group)
 {
     const struct kv_cache *kv = b->source->kv;
     if (is_ring || !kv_cache_is_pool(kv)) {
@@ -312,10 +312,12 @@ static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tens
         const struct batch_group *group = &shape->groups[i];
         struct ggml_tensor *mask =
             group_mask(b, form->is_windowed ? b->graph->mask_window : b->graph->mask, group);
+        if (b->h->indexer.n_head)
+            mask = graph_index_mask(b, index, i, mask);
         struct ggml_tensor *rows = group_query(b, q, group);
-        const struct cells_view k_cells = group_cells(b, kv->k[source], is_ring, group),
+        const struct cells_view k_cells = graph_group_cells(b, kv->k[source], is_ring, group),
                                 v_cells = kv->v[source]
-                                              ? group_cells(b, kv->v[source], is_ring, group)
+                                              ? graph_group_cells(b, kv->v[source], is_ring, group)
                                               : k_cells; /* a value is the beginning of its key */
         struct ggml_tensor *k = cached(b, kv->k[source], form->dim_k, form, group, &k_cells);
         struct ggml_tensor *v = cached(b, v_cache, form->dim_v, form, group, &v_cells);
@@ -403,7 +405,7 @@ static struct qkv make_qkv(struct graph_build *b, uint32_t index, struct ggml_te
     const struct layer_form *form = graph_layer_form(b, index);
     struct qkv p;
     if (b->h->n_latent_kv) {
-        const struct latent latent = latent_project(b, w, form, x);
+        const struct latent latent = latent_project(b, index, x);
         p = b->h->is_latent_absorbed ? latent_absorbed(b, w, &latent)
                                      : latent_unpacked(b, w, &latent);
     } else if (form->kv_layer != b->source->weights->first_layer + index) {
@@ -449,8 +451,8 @@ static struct graph_shared attention_keep(struct graph_build *b, uint32_t index,
     if (!is_own && kv->sources[index] != index)
         return *shared;
     struct graph_shared seen = {.k = is_own ? p->k : shared->k, .v = is_own ? p->v : shared->v};
-    seen.k_cache = attention_store(b, kv->k[index], seen.k, cells);
-    seen.v_cache = seen.v ? attention_store(b, kv->v[index], seen.v, cells) : seen.k_cache;
+    seen.k_cache = graph_store(b, kv->k[index], seen.k, cells);
+    seen.v_cache = seen.v ? graph_store(b, kv->v[index], seen.v, cells) : seen.k_cache;
     if (!is_own || layer == hyperparameters_shared_layer(b->h, form->is_windowed))
         *shared = seen;
     return seen;

@@ -2,7 +2,8 @@
  * embeddings of each layer, and keys and values of layers that later ones see, too.
  *
  * A row is [n_embd] the hidden state, [n_layer_input, n_layers] embeddings, then K and V of the
- * layer that later full layers see, then those of windowed ones. */
+ * layer that later full layers see, then those of windowed ones; or the cells that the last indexer
+ * chose. */
 #include "engine/graph.h"
 
 #include <assert.h>
@@ -48,6 +49,10 @@ struct ggml_tensor *graph_carried_take(struct graph_build *b)
         shared->k = carried_heads(b, rows, form->dim_k, form->n_head_kv, &offset);
         shared->v = carried_heads(b, rows, form->dim_v, form->n_head_kv, &offset);
     }
+    if (h->indexer.n_head) {
+        graph_index_take(b, carried_slice(b, rows, h->n_carried, offset));
+        offset += h->n_carried;
+    }
     assert(offset == rows->ne[0]);
     return carried_slice(b, rows, h->n_embd, 0);
 }
@@ -79,6 +84,8 @@ struct ggml_tensor *graph_carried_give(struct graph_build *b, struct ggml_tensor
         x = carried_join(b, x, b->shared[windowed].k, (int64_t)form->dim_k * form->n_head_kv);
         x = carried_join(b, x, b->shared[windowed].v, (int64_t)form->dim_v * form->n_head_kv);
     }
+    if (h->indexer.n_head)
+        x = carried_join(b, x, graph_index_give(b), h->n_carried);
     assert(x->ne[0] == h->n_embd + h->n_carried);
     return x;
 }

@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+enum { KV_PARTS = 3 }; /* K, V and an indexer's keys */
+
 enum ggml_type kv_ggml_type(enum kv_type type)
 {
     switch (type) {
@@ -51,12 +53,23 @@ static size_t kv_row_bytes(const struct ggml_tensor *rows) /* NULL: none */
     return rows ? rows->nb[1] : 0;
 }
 
-/* K and V of one cell of the layer that has most of them. */
+/* What a layer has of a cell, in the order of its bytes. */
+static struct ggml_tensor *kv_part(const struct kv_cache *kv, uint32_t layer, int part)
+{
+    return part == 0 ? kv->k[layer] : part == 1 ? kv->v[layer] : kv->index[layer];
+}
+
+static uint64_t kv_layer_row_bytes(const struct kv_cache *kv, uint32_t layer)
+{
+    return kv_row_bytes(kv->k[layer]) + kv_row_bytes(kv->v[layer]) + kv_row_bytes(kv->index[layer]);
+}
+
+/* All that one cell has of the layer that has most of them. */
 static uint64_t kv_widest_row(const struct kv_cache *kv)
 {
     uint64_t most = 0;
     for (uint32_t i = 0; i < kv->n_layers; i++) {
-        const uint64_t bytes = kv_row_bytes(kv->k[i]) + kv_row_bytes(kv->v[i]);
+        const uint64_t bytes = kv_layer_row_bytes(kv, i);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -82,7 +95,7 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
     int64_t block = ggml_blck_size(ggml_type);
     for (uint32_t i = 0; i < options->n_layers; i++) {
         const struct layer_form *form = &heads.layers[i];
-        if (form->dim_k % block == 0 && form->dim_v % block == 0)
+        if (form->dim_k % block == 0 && form->dim_v % block == 0 && heads.index_dim % block == 0)
             continue;
         return error_set(err, ERROR_UNSUPPORTED,
                          "a %s KV cache needs heads of a multiple of %lld values, and this model's "
@@ -98,10 +111,11 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
     kv->window = heads.window;
     kv->k = mem_new_array(kv->n_layers, sizeof *kv->k);
     kv->v = mem_new_array(kv->n_layers, sizeof *kv->v);
+    kv->index = mem_new_array(kv->n_layers, sizeof *kv->index);
     kv->sources = mem_new_array(kv->n_layers, sizeof *kv->sources);
     kv->lengths = mem_new_array(kv->n_slots, sizeof *kv->lengths);
     kv->starts = mem_new_array(kv->n_slots, sizeof *kv->starts);
-    if (!kv->k || !kv->v || !kv->sources || !kv->lengths || !kv->starts) {
+    if (!kv->k || !kv->v || !kv->index || !kv->sources || !kv->lengths || !kv->starts) {
         kv_cache_deinit(kv);
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the KV cache's index");
     }
@@ -115,8 +129,8 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
             return code;
         }
     }
-    struct ggml_init_params params = {.mem_size = 2 * (size_t)kv->n_layers * ggml_tensor_overhead(),
-                                      .no_alloc = true};
+    struct ggml_init_params params = {
+        .mem_size = KV_PARTS * (size_t)kv->n_layers * ggml_tensor_overhead(), .no_alloc = true};
     kv->context = ggml_init(params);
     for (uint32_t i = 0; i < kv->n_layers; i++) {
         const int64_t n_cells = kv_tensor_cells(kv, i);
@@ -128,6 +142,10 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
         kv->k[i] =
             ggml_new_tensor_2d(kv->context, ggml_type, n_heads * heads.layers[i].dim_k, n_cells);
         ggml_format_name(kv->k[i], "kv_k.%u", i);
+        if (heads.layers[i].has_indexer) {
+            kv->index[i] = ggml_new_tensor_2d(kv->context, ggml_type, heads.index_dim, n_cells);
+            ggml_format_name(kv->index[i], "kv_index.%u", i);
+        }
         if (heads.v_in_k)
             continue;
         kv->v[i] =
@@ -174,6 +192,7 @@ void kv_cache_deinit(struct kv_cache *kv)
     ggml_free(kv->context);
     mem_free(kv->k);
     mem_free(kv->v);
+    mem_free(kv->index);
     mem_free(kv->sources);
     mem_free(kv->lengths);
     mem_free(kv->starts);
@@ -188,7 +207,7 @@ uint64_t kv_cache_bytes_per_cell(const struct kv_cache *kv)
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < kv->n_layers; i++) {
         if (!kv_cache_is_ring(kv, i))
-            bytes += kv_row_bytes(kv->k[i]) + kv_row_bytes(kv->v[i]);
+            bytes += kv_layer_row_bytes(kv, i);
     }
     return kv_cache_is_pool(kv) ? bytes : bytes * kv->n_slots;
 }
@@ -245,30 +264,37 @@ static struct kv_piece kv_piece_at(const struct kv_cache *kv, uint32_t layer,
 
 void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out)
 {
-    const size_t k = kv_row_bytes(kv->k[layer]), v = kv_row_bytes(kv->v[layer]), n = run->n_rows;
-    char *to = out;
-    for (uint32_t at = 0; k && at < n;) {
+    const uint64_t all = kv_layer_row_bytes(kv, layer), n = run->n_rows;
+    for (uint32_t at = 0; all && at < n;) {
         const struct kv_piece piece = kv_piece_at(kv, layer, run, at);
-        ggml_backend_tensor_get(kv->k[layer], to + piece.at * k, piece.cell * k, piece.n * k);
-        if (v)
-            ggml_backend_tensor_get(kv->v[layer], to + n * k + piece.at * v, piece.cell * v,
-                                    piece.n * v);
+        char *to = out;
+        for (int i = 0; i < KV_PARTS; i++) {
+            const struct ggml_tensor *rows = kv_part(kv, layer, i);
+            const size_t row = kv_row_bytes(rows);
+            if (rows)
+                ggml_backend_tensor_get(rows, to + piece.at * row, piece.cell * row, piece.n * row);
+            to += n * row;
+        }
         at += (uint32_t)piece.n;
     }
-    memset(to + n * (k + v), 0, n * (kv->row_bytes - k - v));
+    memset((char *)out + n * all, 0, n * (kv->row_bytes - all));
 }
 
 void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in)
 {
-    const size_t k = kv_row_bytes(kv->k[layer]), v = kv_row_bytes(kv->v[layer]), n = run->n_rows;
+    const uint64_t all = kv_layer_row_bytes(kv, layer), n = run->n_rows;
     const uint32_t cells = kv_cache_is_ring(kv, layer) ? kv->window_cells : kv->cells;
-    const char *from = in;
-    for (uint32_t at = n > cells ? run->n_rows - cells : 0; k && at < n;) {
+    for (uint32_t at = n > cells ? run->n_rows - cells : 0; all && at < n;) {
         const struct kv_piece piece = kv_piece_at(kv, layer, run, at);
-        ggml_backend_tensor_set(kv->k[layer], from + piece.at * k, piece.cell * k, piece.n * k);
-        if (v)
-            ggml_backend_tensor_set(kv->v[layer], from + n * k + piece.at * v, piece.cell * v,
-                                    piece.n * v);
+        const char *from = in;
+        for (int i = 0; i < KV_PARTS; i++) {
+            struct ggml_tensor *rows = kv_part(kv, layer, i);
+            const size_t row = kv_row_bytes(rows);
+            if (rows)
+                ggml_backend_tensor_set(rows, from + piece.at * row, piece.cell * row,
+                                        piece.n * row);
+            from += n * row;
+        }
         at += (uint32_t)piece.n;
     }
 }
@@ -289,8 +315,9 @@ static void kv_copy_extent(struct kv_cache *kv, const struct kv_claim *claim)
     for (uint32_t i = 0; i < kv->n_layers && claim->from != claim->to; i++) {
         if (kv_cache_is_ring(kv, i))
             continue;
-        kv_copy_cells(kv->k[i], claim->from * KV_PADDING, claim->to * KV_PADDING, kv->spare);
-        kv_copy_cells(kv->v[i], claim->from * KV_PADDING, claim->to * KV_PADDING, kv->spare);
+        for (int part = 0; part < KV_PARTS; part++)
+            kv_copy_cells(kv_part(kv, i, part), claim->from * KV_PADDING, claim->to * KV_PADDING,
+                          kv->spare);
     }
 }
 
@@ -342,9 +369,8 @@ uint64_t kv_cache_give_back(struct kv_cache *kv)
         if (kv->map.n_refs[extent])
             continue;
         for (uint32_t i = 0; i < kv->n_layers && !kv->is_given[extent]; i++) {
-            if (!kv_cache_is_ring(kv, i))
-                bytes += kv_give_cells(kv->k[i], (size_t)extent * KV_PADDING) +
-                         kv_give_cells(kv->v[i], (size_t)extent * KV_PADDING);
+            for (int part = 0; part < KV_PARTS && !kv_cache_is_ring(kv, i); part++)
+                bytes += kv_give_cells(kv_part(kv, i, part), (size_t)extent * KV_PADDING);
         }
         kv->is_given[extent] = true;
     }

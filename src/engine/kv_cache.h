@@ -28,8 +28,9 @@ struct kv_cache {
     ggml_backend_buffer_type_t type;
     struct ggml_tensor **k; /* [n_layers] */
     struct ggml_tensor **v; /* [n_layers]; each NULL where a value is the beginning of its key */
-    uint32_t *sources;      /* [n_layers]: whose cache the layer sees: its own, or an earlier one's,
-                               and then it has none */
+    struct ggml_tensor **index; /* [n_layers]: an indexer's keys, [dim, cells]; or NULL */
+    uint32_t *sources; /* [n_layers]: whose cache the layer sees: its own, or an earlier one's,
+                          and then it has none */
     const struct layer_form *layers; /* [n_layers] */
     uint32_t n_layers, n_slots, cells;
     uint64_t row_bytes; /* of a row that is read or written: the widest layer's at least */
@@ -46,6 +47,7 @@ enum ggml_type kv_ggml_type(enum kv_type type);
 struct kv_heads {
     const struct layer_form *layers; /* [n_layers of the stage] */
     uint32_t window;
+    uint32_t index_dim;     /* of an indexer's key */
     bool v_in_k;            /* latent attention */
     uint64_t row_bytes_min; /* kv_cache.row_bytes */
 };
@@ -82,8 +84,9 @@ void kv_cache_advance(struct kv_cache *kv, uint32_t slot, uint32_t end);
 /* Whether windowed layers have what the next token sees. */
 bool kv_cache_can_go_on(const struct kv_cache *kv, uint32_t slot);
 
-/* Cells of one layer, counted from this cache's first, as bytes: K rows, then V rows, then zeros
- * where other layers have wider rows. What a windowed layer would have written over is not written.
+/* Cells of one layer, counted from this cache's first, as bytes: K rows, then V rows, then an
+ * indexer's, then zeros where other layers have wider rows. What a windowed layer would have
+ * written over is not written.
  */
 void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out);
 void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in);

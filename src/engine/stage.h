@@ -139,7 +139,8 @@ uint64_t stage_kv_give_back(struct stage *stage);
 enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
                               struct error *err);
 
-/* Cells of one layer of a slot, exactly as they are: K rows, then V rows. Writing leaves the slot's
+/* Cells of one layer of a slot, exactly as they are: K rows, then V rows, then an indexer's keys.
+ * Writing leaves the slot's
  * length as it is, which stage_kv_set_length() then sets for all layers at once. Of windowed layers
  * the rows from kv_window_start() on are enough, and those before may be gone: to read them is an
  * error.

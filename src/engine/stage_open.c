@@ -138,7 +138,8 @@ static enum error_code choose_flash(struct stage *stage, struct error *err)
         return error_set(err, ERROR_UNSUPPORTED,
                          "%s: caches cannot share cells on this device; leave --cells out",
                          device_info(stage->device)->id);
-    if (has_own_attention(stage->device, stage->options.flash) && !stage->h->reads_whole) {
+    if (has_own_attention(stage->device, stage->options.flash) && !stage->h->reads_whole &&
+        !stage->h->indexer.n_head) {
         stage->source.flash = true;
         return set_attention(stage, err);
     }
@@ -182,11 +183,9 @@ static enum error_code new_scheduler(struct stage *stage, struct error *err)
 {
     ggml_backend_t backends[BACKENDS_MAX];
     uint32_t n_backends = list_backends(stage, backends);
-    const size_t per_group = model_architecture(stage->model)->recurrence ? GRAPH_RECURRENT_NODES
-                                                                          : GRAPH_ATTENTION_NODES;
-    size_t n_nodes =
-        64 + (160 + per_group * stage->options.n_slots + 2 * (size_t)stage->h->n_experts_used) *
-                 stage->options.n_layers;
+    size_t n_nodes = 64 + (160 + graph_nodes_per_group(&stage->source) * stage->options.n_slots +
+                           2 * (size_t)stage->h->n_experts_used) *
+                              stage->options.n_layers;
     stage->sched = ggml_backend_sched_new(backends, NULL, (int)n_backends, n_nodes, false, false);
     return stage->sched
                ? ERROR_NONE
@@ -208,13 +207,15 @@ static uint64_t stage_row_bytes_min(const struct stage *stage)
 static enum error_code stage_declare(struct stage *stage, struct error *err)
 {
     const struct hyperparameters *h = stage->h;
+    stage->source.architecture = model_architecture(stage->model);
+    stage->source.hyperparameters = h;
     enum error_code code = choose_flash(stage, err);
     if (!code)
         code = weights_declare(&stage->weights, stage->device, stage->model, &stage->options, err);
     if (!code)
         code = kv_cache_declare(
             &stage->kv, ggml_backend_get_default_buffer_type(device_ggml_backend(stage->device)),
-            (struct kv_heads){&h->layers[stage->options.first_layer], h->window,
+            (struct kv_heads){&h->layers[stage->options.first_layer], h->window, h->indexer.dim,
                               h->is_latent_absorbed, stage_row_bytes_min(stage)},
             &stage->options, err);
     if (!code)
@@ -223,8 +224,6 @@ static enum error_code stage_declare(struct stage *stage, struct error *err)
             h, &stage->options, err);
     if (!code)
         code = new_scheduler(stage, err);
-    stage->source.architecture = model_architecture(stage->model);
-    stage->source.hyperparameters = h;
     stage->source.weights = &stage->weights;
     stage->source.kv = &stage->kv;
     stage->source.state = &stage->state;

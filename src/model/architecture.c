@@ -51,6 +51,10 @@ static const role_set roles_of_layer_inputs =
     ROLE_BIT(TENSOR_INPUTS_NORM) | ROLE_BIT(TENSOR_LAYER_INPUT_GATE) |
     ROLE_BIT(TENSOR_LAYER_INPUT_OUT) | ROLE_BIT(TENSOR_LAYER_INPUT_NORM);
 
+static const role_set roles_of_indexer =
+    ROLE_BIT(TENSOR_INDEX_Q) | ROLE_BIT(TENSOR_INDEX_K) | ROLE_BIT(TENSOR_INDEX_K_NORM) |
+    ROLE_BIT(TENSOR_INDEX_K_NORM_BIAS) | ROLE_BIT(TENSOR_INDEX_WEIGHTS);
+
 /* Those of attention likewise. */
 static const role_set roles_of_heads =
     ROLE_BIT(TENSOR_Q_BIAS) | ROLE_BIT(TENSOR_K_BIAS) | ROLE_BIT(TENSOR_V_BIAS) |
@@ -110,6 +114,8 @@ role_set architecture_roles_needed(const struct architecture *architecture,
         needed &= ~ROLE_BIT(TENSOR_ATTENTION_NORM);
     if (hyperparameters->n_layer_input)
         needed |= roles_of_layer_inputs;
+    if (form->has_indexer)
+        needed |= roles_of_indexer;
     if (form->kv_layer != layer)
         needed &= ~ROLE_BIT(TENSOR_K_NORM);
     if (hyperparameters->pooling == POOLING_RANK)
@@ -143,6 +149,8 @@ role_set architecture_roles_allowed(const struct architecture *architecture,
     const struct layer_form *form = &hyperparameters->layers[layer];
     const bool attends = !form->is_recurrent && !form->has_no_mixer;
     role_set allowed = architecture->may_have;
+    if (architecture->has_indexer) /* some files have */
+        allowed |= roles_of_indexer;
     if (form->kv_layer != layer) /* some files have what such a layer does not use */
         allowed |= ROLE_BIT(TENSOR_K_NORM);
     if (!form->is_mixture)
@@ -214,7 +222,7 @@ bool hyperparameters_heads_fit(const struct hyperparameters *hyperparameters, ui
 {
     for (uint32_t i = 0; i < hyperparameters->n_layers; i++) {
         const struct layer_form *form = &hyperparameters->layers[i];
-        if (form->dim_k % block || form->dim_v % block)
+        if (form->dim_k % block || form->dim_v % block || hyperparameters->indexer.dim % block)
             return false;
     }
     return true;

@@ -105,6 +105,11 @@ enum tensor_role {
     TENSOR_LATENT_KV_UP,
     TENSOR_LATENT_K_UP,
     TENSOR_LATENT_V_UP,
+    TENSOR_INDEX_Q,
+    TENSOR_INDEX_K,
+    TENSOR_INDEX_K_NORM,
+    TENSOR_INDEX_K_NORM_BIAS,
+    TENSOR_INDEX_WEIGHTS,
     TENSOR_FFN_NORM,
     TENSOR_FFN_NORM_BIAS,
     TENSOR_FFN_GATE,
@@ -217,7 +222,9 @@ struct architecture {
     bool has_latent_attention; /* deepseek2: keys and values come from a latent of few values */
     bool keeps_yarn_length;    /* deepseek2: YaRN changes no lengths, whatever its log multiplier */
     float yarn_log_unit;       /* the file's log multiplier is in units of this; 0: not used */
-    bool never_rotates;        /* kimi-linear, nemotron_h */
+    bool has_indexer;          /* deepseek32: an indexer picks the cells that attention sees */
+    enum rope_kind indexer_rope; /* of its queries and keys */
+    bool never_rotates;          /* kimi-linear, nemotron_h */
     bool rotates_if_finetuned; /* granitehybrid: unless the file's rope.scaling.finetuned is off */
     bool has_query_gate; /* qwen3next: beside each head's query stands the gate of its output */
     bool value_norm_unweighted;    /* gemma4: each head's value is normed, without weights */
@@ -268,11 +275,18 @@ struct layer_form {
     uint32_t n_ff;         /* of a dense part */
     uint32_t kv_layer;     /* whose keys and values it sees; its own, or an earlier layer's */
     bool is_windowed;
+    bool has_indexer;  /* of its own; else it sees what the layer before it saw */
     bool is_recurrent; /* keeps a state; then n_head_kv is 0 */
     bool has_no_mixer; /* a feed-forward alone; then n_head_kv is 0 */
     bool has_no_ffn;
     bool is_mixture;
     float experts_clamp, shared_clamp; /* SwiGLU's halves are clamped to it; 0: not */
+};
+
+/* What picks the cells that a layer's attention sees (engine/graph_indexer.c). */
+struct indexer_form {
+    uint32_t n_head, dim; /* of its queries; all share a key. 0: there is none */
+    uint32_t top_k;       /* cells that a row sees, at most */
 };
 
 /* What layers with a state keep, for each sequence: the last inputs of a causal convolution, and
@@ -298,6 +312,7 @@ struct hyperparameters {
     uint32_t n_carried;       /* values of a row that go from stage to stage beside n_embd */
     uint32_t n_latent_expert; /* routed experts work on so many values; 0: n_embd */
     struct recurrent_form recurrent;
+    struct indexer_form indexer;
     uint32_t n_expert_groups, n_expert_groups_used; /* 1, 1: no groups */
     uint32_t n_leading_dense, mixture_period; /* layers before it, and all but every n-th: dense */
     uint32_t n_rot, n_context_original;

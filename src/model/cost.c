@@ -58,6 +58,10 @@ struct layer_cost model_layer_cost(const struct model *model, uint32_t layer)
         model_caches_kv(h, layer)
             ? (uint64_t)form->n_head_kv * (form->dim_k + (h->is_latent_absorbed ? 0 : form->dim_v))
             : 0;
+    if (form->has_indexer) {
+        cost.flops_per_token_per_context += 2 * (uint64_t)h->indexer.n_head * h->indexer.dim;
+        cost.kv_elements_per_token += h->indexer.dim;
+    }
     cost.state_bytes = sizeof(float) * hyperparameters_state_values(h, layer);
     /* decayed, added to and multiplied by a query; the delta rule multiplies by the key, too */
     cost.flops_per_token += (form->is_recurrent ? 8 : 0) * recurrent_matrix_values(&h->recurrent);

@@ -45,6 +45,11 @@ void hyperparameters_read_shared(struct hyperparameters_reader *reader,
                                  const struct architecture *architecture,
                                  struct hyperparameters *h);
 
+/* What picks the cells that attention sees; after latents. */
+void hyperparameters_read_indexer(struct hyperparameters_reader *reader,
+                                  const struct architecture *architecture,
+                                  struct hyperparameters *h);
+
 /* Causal or not, pooling, labels. After windows, states and latents. */
 void hyperparameters_read_pooling(struct hyperparameters_reader *reader,
                                   const struct architecture *architecture,

@@ -182,8 +182,6 @@ static enum error_code find_tensors(struct model *model, struct error *err)
 static const struct {
     const char *name, *what;
 } families_refused[] = {
-    {"deepseek32", "sparse attention, whose indexer picks the tokens that are seen"},
-    {"glm-dsa", "sparse attention, whose indexer picks the tokens that are seen"},
     {"minimax-m3", "sparse attention, whose indexer picks the blocks that are seen"},
     {"deepseek4", "hyper-connections, and attention over summaries of tokens"},
     {"kimi-k3", "attention over the residuals of earlier blocks"},

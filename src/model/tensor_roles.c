@@ -35,6 +35,9 @@ enum tensor_dim {
     DIM_LATENT_KV_HEADS, /* n_head x (unrotated key, value) */
     DIM_LATENT_K_PLAIN,  /* the unrotated part of a head's key */
     DIM_LATENT_V,
+    DIM_INDEX_HEADS,
+    DIM_INDEX_KEY,
+    DIM_INDEX_QUERY,  /* of all its heads */
     DIM_EXPERT_IN,    /* what routed experts take and give */
     DIM_LAYER_INPUT,  /* a token's embedding of one layer */
     DIM_LAYER_INPUTS, /* of all of them */
@@ -120,6 +123,11 @@ static const struct {
     [TENSOR_LATENT_V_UP] = {"blk.%u.attn_v_b.weight",
                             true,
                             {DIM_LATENT_KV, DIM_LATENT_V, DIM_HEADS}},
+    [TENSOR_INDEX_Q] = {"blk.%u.indexer.attn_q_b.weight", true, {DIM_LATENT_Q, DIM_INDEX_QUERY}},
+    [TENSOR_INDEX_K] = {"blk.%u.indexer.attn_k.weight", true, {DIM_EMBD, DIM_INDEX_KEY}},
+    [TENSOR_INDEX_K_NORM] = {"blk.%u.indexer.k_norm.weight", true, {DIM_INDEX_KEY}},
+    [TENSOR_INDEX_K_NORM_BIAS] = {"blk.%u.indexer.k_norm.bias", true, {DIM_INDEX_KEY}},
+    [TENSOR_INDEX_WEIGHTS] = {"blk.%u.indexer.proj.weight", true, {DIM_EMBD, DIM_INDEX_HEADS}},
     [TENSOR_FFN_NORM] = {"blk.%u.ffn_norm.weight", true, {DIM_EMBD}},
     [TENSOR_FFN_NORM_BIAS] = {"blk.%u.ffn_norm.bias", true, {DIM_EMBD}},
     [TENSOR_FFN_GATE] = {"blk.%u.ffn_gate.weight", true, {DIM_EMBD, DIM_FF}},
@@ -376,6 +384,12 @@ static int64_t dim_size(const struct architecture *a, const struct hyperparamete
         return plain;
     case DIM_LATENT_V:
         return h->n_latent_dim_v;
+    case DIM_INDEX_HEADS:
+        return h->indexer.n_head;
+    case DIM_INDEX_KEY:
+        return h->indexer.dim;
+    case DIM_INDEX_QUERY:
+        return (int64_t)h->indexer.n_head * h->indexer.dim;
     case DIM_EXPERT_IN:
         return h->n_latent_expert ? h->n_latent_expert : h->n_embd;
     case DIM_LAYER_INPUT:

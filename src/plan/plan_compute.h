@@ -42,6 +42,7 @@ uint64_t plan_compute_per_cell(const struct plan_compute *compute, const struct 
  *     layer   r (4 n_embd + 3 n_carried + max(3 n_ff, 3 q + 2 (k + v)))     n_ff of a mixture: of
  *             all experts of a token, and 2 n_experts
  *     masks   2 r c for each kind (windowed or not) of c cells
+ *     chosen  4 r c, by an indexer
  *     scores  without flash attention: 2 r c n_head, and C v
  *     copy    C (k + v), of the cache's type, where slots share C cells (kv_gather.h)
  *     output  r (n_vocab + n_embd)

@@ -184,8 +184,6 @@ static void test_refused_families_say_why(void **state)
 {
     (void)state;
     static const char *const families[][2] = {
-        {"deepseek32", "picks the tokens that are seen"},
-        {"glm-dsa", "picks the tokens"},
         {"minimax-m3", "picks the blocks"},
         {"deepseek4", "hyper-connections"},
         {"kimi-k3", "the residuals of earlier blocks"},

@@ -1,0 +1,129 @@
+/* Sparse attention: an indexer scores every cell for each row, and attention sees the best (the
+ * lightning indexer of DeepSeek V3.2, arXiv:2512.02556, 2.1):
+ *
+ *     I[row, cell] = sum over heads of w[row, head] ReLU(q[row, head] . k[cell])
+ *
+ * Its keys have a cache of their own beside the latents'. Layers without an indexer see what the
+ * layer before them saw. The choice becomes the mask that ggml's attention takes. */
+#include "engine/graph.h"
+
+#include "engine/kv_gather.h"
+
+#include <math.h>
+
+/* Positions go from stage to stage as two numbers below this one, which F16 holds exactly. */
+static const float position_radix = 2048.0f;
+
+/* As many cells as a row sees, at most; 0: all of them. */
+static int64_t index_count(const struct graph_build *b)
+{
+    const int64_t top_k = b->h->indexer.top_k;
+    return top_k < b->graph->shape.n_kv ? top_k : 0;
+}
+
+void graph_index(struct graph_build *b, uint32_t index, struct ggml_tensor *x,
+                 struct ggml_tensor *q_latent)
+{
+    const struct indexer_form *form = &b->h->indexer;
+    const struct layer_form *layer = graph_layer_form(b, index);
+    struct ggml_tensor **w = b->source->weights->layers[index];
+    const int64_t d = form->dim, n_head = form->n_head, t = x->ne[1];
+    const enum rope_kind rope = b->architecture->indexer_rope;
+    if (!layer->has_indexer)
+        return;
+    struct ggml_tensor *k = graph_linear(b, w[TENSOR_INDEX_K], NULL, x);
+    k = ggml_mul(b->ctx, ggml_norm(b->ctx, k, b->h->norm_epsilon), w[TENSOR_INDEX_K_NORM]);
+    k = ggml_add(b->ctx, k, w[TENSOR_INDEX_K_NORM_BIAS]);
+    k = graph_rotate(b, layer, rope, ggml_reshape_3d(b->ctx, k, d, 1, t));
+    graph_store(b, b->source->kv->index[index], k, b->graph->cells);
+    b->chosen = NULL;
+    for (uint32_t i = 0; i < LIMIT_SEQUENCES; i++)
+        b->chosen_masks[i] = NULL;
+    if (!index_count(b))
+        return;
+    struct ggml_tensor *q = graph_linear(b, w[TENSOR_INDEX_Q], NULL, q_latent);
+    b->index_q = graph_rotate(b, layer, rope, ggml_reshape_3d(b->ctx, q, d, n_head, t));
+    b->index_weights = ggml_scale(b->ctx, graph_linear(b, w[TENSOR_INDEX_WEIGHTS], NULL, x),
+                                  1.0f / sqrtf((float)(n_head * d)));
+}
+
+/* Of a group's rows, I32: [n, rows], the best first or not. `mask` [c, r, 1, s] */
+static struct ggml_tensor *choose_cells(struct graph_build *b, uint32_t index,
+                                        const struct batch_group *group, struct ggml_tensor *mask)
+{
+    const struct kv_cache *kv = b->source->kv;
+    const struct ggml_tensor *cache = kv->index[index], *q = b->index_q, *w = b->index_weights;
+    const int64_t r = group->rows_per_slot, s = group->n_slots, n = index_count(b);
+    const struct cells_view cells = graph_group_cells(b, kv->index[index], false, group);
+    const size_t row = cache->nb[1];
+    const int64_t ne[] = {q->ne[0], 1, mask->ne[0], s};
+    const size_t nb[] = {ggml_type_size(cache->type), row, row, row * cells.step};
+    struct ggml_tensor *k = kv_view(b->ctx, cells.rows, cache->type, ne, nb, row * cells.first);
+    struct ggml_tensor *rows =
+        ggml_view_4d(b->ctx, b->index_q, q->ne[0], q->ne[1], r, s, q->nb[1], q->nb[2],
+                     q->nb[2] * group->rows_per_slot, q->nb[2] * group->first_row);
+    struct ggml_tensor *weights = ggml_view_4d(
+        b->ctx, b->index_weights, w->ne[0], r, 1, s, w->nb[1], w->nb[1] * group->rows_per_slot,
+        w->nb[1] * group->rows_per_slot, w->nb[1] * group->first_row);
+    struct ggml_tensor *scores = ggml_lightning_indexer(b->ctx, rows, k, weights, mask);
+    return ggml_reshape_2d(b->ctx, ggml_cont(b->ctx, ggml_top_k(b->ctx, scores, (int)n)), n, r * s);
+}
+
+/* The mask where cells were chosen, -inf elsewhere: [c, r, 1, s] */
+static struct ggml_tensor *mask_chosen(struct graph_build *b, struct ggml_tensor *mask,
+                                       struct ggml_tensor *chosen)
+{
+    const int64_t c = mask->ne[0], r = mask->ne[1], s = mask->ne[3];
+    struct ggml_tensor *columns = ggml_reshape_3d(b->ctx, mask, 1, c, r * s);
+    struct ggml_tensor *seen = ggml_get_rows(b->ctx, columns, chosen); /* F32 [1, n, r s] */
+    struct ggml_tensor *none =
+        ggml_fill(b->ctx, ggml_cast(b->ctx, columns, GGML_TYPE_F32), -INFINITY);
+    struct ggml_tensor *all = ggml_set_rows(b->ctx, none, seen, chosen);
+    return ggml_cast(b->ctx, ggml_reshape_4d(b->ctx, all, c, r, 1, s), GGML_TYPE_F16);
+}
+
+struct ggml_tensor *graph_index_mask(struct graph_build *b, uint32_t index, uint32_t group_index,
+                                     struct ggml_tensor *mask)
+{
+    const struct batch_group *group = &b->graph->shape.groups[group_index];
+    const int64_t n = index_count(b), n_rows = (int64_t)group->rows_per_slot * group->n_slots;
+    struct ggml_tensor *chosen;
+    if (!n)
+        return mask;
+    if (b->chosen_masks[group_index])
+        return b->chosen_masks[group_index];
+    if (graph_layer_form(b, index)->has_indexer) {
+        chosen = choose_cells(b, index, group, mask);
+        b->chosen = b->chosen ? ggml_concat(b->ctx, b->chosen, chosen, 1) : chosen;
+    } else { /* in another stage */
+        chosen = ggml_view_2d(b->ctx, b->chosen, n, n_rows, b->chosen->nb[1],
+                              b->chosen->nb[1] * group->first_row);
+    }
+    return b->chosen_masks[group_index] = mask_chosen(b, mask, chosen);
+}
+
+/* ---- from stage to stage --------------------------------------------------------------------- */
+
+void graph_index_take(struct graph_build *b, struct ggml_tensor *carried)
+{
+    const int64_t n = index_count(b), top_k = b->h->indexer.top_k, t = carried->ne[1];
+    if (!n)
+        return;
+    struct ggml_tensor *low = ggml_view_2d(b->ctx, carried, n, t, carried->nb[1], 0);
+    struct ggml_tensor *high =
+        ggml_view_2d(b->ctx, carried, n, t, carried->nb[1], (size_t)top_k * sizeof(float));
+    high = ggml_scale(b->ctx, ggml_cont(b->ctx, high), position_radix);
+    b->chosen = ggml_cast(b->ctx, ggml_add(b->ctx, high, low), GGML_TYPE_I32);
+}
+
+struct ggml_tensor *graph_index_give(struct graph_build *b)
+{
+    if (!index_count(b) || !b->chosen)
+        return NULL;
+    struct ggml_tensor *all = ggml_cast(b->ctx, b->chosen, GGML_TYPE_F32); /* [top_k, t] */
+    struct ggml_tensor *high = ggml_floor(b->ctx, ggml_scale(b->ctx, all, 1.0f / position_radix));
+    struct ggml_tensor *low = ggml_sub(b->ctx, all, ggml_scale(b->ctx, high, position_radix));
+    struct ggml_tensor *both = ggml_concat(b->ctx, low, high, 0);
+    struct ggml_tensor *pad = ggml_view_2d(b->ctx, both, 1, both->ne[1], both->nb[1], 0);
+    return ggml_concat(b->ctx, both, ggml_cont(b->ctx, pad), 0); /* hyperparameters_indexer.c */
+}

@@ -1,0 +1,186 @@
+/* Caches that are more than K and V, or less: an indexer's keys, and layers that see the keys and
+ * values of others. */
+#include "base/mem.h"
+#include "engine/stage.h"
+#include "gpu/gpu.h"
+#include "model/model.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum {
+    VOCAB_MAX = 512,
+    LENGTH = 50,
+    CONTEXT = 300,
+    CELLS = 512,
+    RING_CELLS = 256,
+    CELL_MAX = 4096
+};
+
+static struct gpu *gpu;
+static struct device *cpu;
+
+static int open_device(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    if (gpu_open(&(struct gpu_options){.n_cpu_threads = 2, .skip_other = true}, &gpu, &err))
+        fail_msg("%s", err.text);
+    cpu = gpu_find(gpu, "cpu");
+    return 0;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    gpu_close(gpu);
+    return 0;
+}
+
+static struct model *open_more(const char *name)
+{
+    struct model *model;
+    struct error err = {0};
+    char path[512];
+    assert_non_null(getenv("MEDLEY_GOLDEN"));
+    snprintf(path, sizeof path, "%s/more/models/%s.gguf", getenv("MEDLEY_GOLDEN"), name);
+    if (model_open(path, &model, &err))
+        fail_msg("%s", err.text);
+    return model;
+}
+
+static struct stage *open_layers(const struct model *model, uint32_t first_layer, uint32_t n_layers)
+{
+    const struct stage_options options = {.first_layer = first_layer,
+                                          .n_layers = n_layers,
+                                          .n_slots = 2,
+                                          .context = CONTEXT,
+                                          .rows_max = LENGTH,
+                                          .kv_type = KV_F32};
+    struct stage *stage;
+    struct error err = {0};
+    if (stage_open(cpu, model, &options, &stage, &err))
+        fail_msg("%s", err.text);
+    return stage;
+}
+
+static struct stage *open_whole(const struct model *model)
+{
+    return open_layers(model, 0, model_hyperparameters(model)->n_layers);
+}
+
+/* The logits of the last of `n` more tokens. */
+static void feed(struct stage *stage, uint32_t slot, uint32_t n, float *out)
+{
+    struct batch_row rows[LENGTH];
+    struct error err = {0};
+    const uint32_t first = stage_kv_length(stage, slot);
+    for (uint32_t i = 0; i < n; i++)
+        rows[i] = (struct batch_row){.slot = slot,
+                                     .position = first + i,
+                                     .token = (int32_t)((first + i) * 31 % 200),
+                                     .output = i + 1 == n};
+    if (stage_forward(stage, &(struct batch){.rows = rows, .n_rows = n}, NULL, out, &err))
+        fail_msg("%s", err.text);
+}
+
+/* Layer by layer into slot 0 of another stage; of the last layer all but the last bytes of a cell,
+ * where `forgets` says so. */
+static void hand_over(const struct model *model, struct stage *from, struct stage *to,
+                      uint32_t forgets)
+{
+    const struct hyperparameters *h = model_hyperparameters(model);
+    const uint64_t row = stage_kv_row_bytes(from);
+    char *bytes = mem_new(LENGTH * row);
+    assert_true(bytes && row <= CELL_MAX);
+    for (uint32_t layer = 0; layer < h->n_layers; layer++) {
+        const struct kv_run run = {layer, 1, 0, LENGTH}, into = {layer, 0, 0, LENGTH};
+        assert_int_equal(stage_kv_read(from, &run, bytes, NULL), ERROR_NONE);
+        if (layer + 1 == h->n_layers)
+            memset(bytes + LENGTH * (row - forgets), 0, LENGTH * forgets);
+        assert_int_equal(stage_kv_write(to, &into, bytes, NULL), ERROR_NONE);
+    }
+    stage_kv_set_length(to, 0, LENGTH);
+    mem_free(bytes);
+}
+
+static void test_index_keys_go_over(void **state)
+{
+    (void)state;
+    struct model *model = open_more("deepseek32");
+    struct stage *from = open_whole(model), *to = open_whole(model);
+    const uint32_t n_vocab = model_hyperparameters(model)->n_vocab;
+    float want[VOCAB_MAX], got[VOCAB_MAX];
+    assert_true(n_vocab <= VOCAB_MAX);
+    feed(from, 1, LENGTH, want);
+    hand_over(model, from, to, 0);
+    feed(from, 1, 1, want);
+    feed(to, 0, 1, got);
+    assert_memory_equal(got, want, n_vocab * sizeof *got);
+    /* without those keys it sees other tokens */
+    stage_kv_truncate(from, 1, LENGTH);
+    stage_kv_truncate(to, 0, 0);
+    hand_over(model, from, to, model_hyperparameters(model)->indexer.dim * (uint32_t)sizeof(float));
+    feed(to, 0, 1, got);
+    assert_memory_not_equal(got, want, n_vocab * sizeof *got);
+    stage_close(from);
+    stage_close(to);
+    model_close(model);
+}
+
+/* What a plan counts is what a stage takes, where the layers that share are in one of their own. */
+static void test_counted_as_taken(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t first; /* of the stage; it goes to the end */
+    } cases[] = {{"deepseek32", 0}, {"glm-dsa", 0}, {"gemma4", 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model *model = open_more(cases[i].name);
+        const uint32_t n_layers = model_hyperparameters(model)->n_layers;
+        struct stage *stage = open_layers(model, cases[i].first, n_layers - cases[i].first);
+        uint64_t n_values = 0;
+        for (uint32_t layer = cases[i].first; layer < n_layers; layer++)
+            n_values +=
+                model_layer_cost(model, layer).kv_elements_per_token *
+                (hyperparameters_layer_windowed(model_hyperparameters(model), layer) ? RING_CELLS
+                                                                                     : CELLS);
+        assert_int_equal(stage_memory(stage).kv, 2 * n_values * sizeof(float));
+        stage_close(stage);
+        model_close(model);
+    }
+}
+
+static void test_shared_caches_stay(void **state)
+{
+    (void)state;
+    struct model *model = open_more("gemma4");
+    struct stage *stage = open_whole(model);
+    float out[VOCAB_MAX];
+    char cell[CELL_MAX];
+    struct error err = {0};
+    feed(stage, 1, 1, out);
+    assert_true(stage_kv_row_bytes(stage) <= sizeof cell);
+    assert_int_equal(stage_kv_read(stage, &(struct kv_run){0, 1, 0, 1}, cell, &err),
+                     ERROR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "share keys and values are not moved"));
+    stage_close(stage);
+    model_close(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_index_keys_go_over),
+                                       cmocka_unit_test(test_counted_as_taken),
+                                       cmocka_unit_test(test_shared_caches_stay)};
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
