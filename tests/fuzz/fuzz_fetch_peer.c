@@ -185,6 +185,8 @@ static void hear_hostile(struct fetched *f, const struct buffer *bytes)
         break;
     case FETCH_MESSAGE_ASK_HAVE:
     case FETCH_MESSAGE_CANCEL:
+    case FETCH_MESSAGE_REQUEST_CONVERTED: /* needs the model opened; here it is only read */
+    case FETCH_MESSAGE_CHUNK_CONVERTED:   /* never of a fetch of the original */
         break;
     }
     carry_out(f);
