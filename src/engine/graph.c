@@ -256,6 +256,8 @@ static struct ggml_tensor *layer(struct graph_build *b, uint32_t index, struct g
     bool very_last = b->source->last && index + 1 == b->source->weights->n_layers;
     if (b->architecture->is_sum_normed)
         return graph_encoder_layer(b, index, x, very_last);
+    if (b->h->residual_period)
+        return graph_residual_layer(b, index, x, very_last);
     if (b->architecture->is_one_branch)
         return one_branch_layer(b, index, x, very_last);
     return b->architecture->is_parallel ? parallel_layer(b, index, x, very_last)
@@ -266,6 +268,8 @@ static struct ggml_tensor *layer(struct graph_build *b, uint32_t index, struct g
 static struct ggml_tensor *head(struct graph_build *b, struct ggml_tensor *x)
 {
     struct ggml_tensor *const *outside = b->source->weights->outside;
+    if (outside[TENSOR_OUTPUT_RESIDUALS])
+        x = graph_residual_mix(b, x, outside[TENSOR_OUTPUT_RESIDUALS]);
     if (outside[TENSOR_OUTPUT_NORM])
         x = graph_block_norm(b, x, outside[TENSOR_OUTPUT_NORM], outside[TENSOR_OUTPUT_NORM_BIAS]);
     if (b->h->pooling == POOLING_RANK)

@@ -95,6 +95,7 @@ struct graph_build {
     struct graph_shared shared[2];               /* of full layers, of windowed ones */
     struct ggml_tensor *index_q, *index_weights; /* [dim, n_head, t], [n_head, t] of an indexer */
     struct ggml_tensor *chosen; /* I32 [n, t]: cells that it chose; NULL: none, or all are seen */
+    struct ggml_tensor *kept;   /* [n_embd, n, t] residuals of earlier blocks; NULL: none */
     struct ggml_tensor *chosen_masks[LIMIT_SEQUENCES]; /* of groups: F16 [c, r, 1, s]; or NULL */
 };
 
@@ -158,6 +159,12 @@ struct ggml_tensor *graph_index_mask(struct graph_build *b, uint32_t index, uint
 /* What a row carries of it. NULL: nothing. */
 void graph_index_take(struct graph_build *b, struct ggml_tensor *carried);
 struct ggml_tensor *graph_index_give(struct graph_build *b);
+/* ---- graph_residual.c ---- */
+/* A layer whose branches take a mixture of x and the residuals of earlier blocks. */
+struct ggml_tensor *graph_residual_layer(struct graph_build *b, uint32_t index,
+                                         struct ggml_tensor *x, bool very_last);
+struct ggml_tensor *graph_residual_mix(struct graph_build *b, struct ggml_tensor *x,
+                                       struct ggml_tensor *weight);
 /* ---- graph_encoder.c ---- */
 /* What an encoder's first block takes: the embeddings x of tokens, plus those of types and
  * positions, normed; [n_embd, t] */

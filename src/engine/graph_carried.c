@@ -3,7 +3,7 @@
  *
  * A row is [n_embd] the hidden state, [n_layer_input, n_layers] embeddings, then K and V of the
  * layer that later full layers see, then those of windowed ones; or the cells that the last indexer
- * chose. */
+ * chose; or the residuals of earlier blocks. */
 #include "engine/graph.h"
 
 #include <assert.h>
@@ -24,6 +24,12 @@ static struct ggml_tensor *carried_heads(struct graph_build *b, struct ggml_tens
     struct ggml_tensor *slice = carried_slice(b, rows, d * n_head_kv, *offset);
     *offset += d * n_head_kv;
     return ggml_reshape_3d(b->ctx, slice, d, n_head_kv, rows->ne[1]);
+}
+
+/* Residuals that the layers before this one keep. */
+static int64_t carried_residuals(const struct graph_build *b, uint32_t layer)
+{
+    return (layer + b->h->residual_period - 1) / b->h->residual_period;
 }
 
 struct ggml_tensor *graph_carried_take(struct graph_build *b)
@@ -51,6 +57,12 @@ struct ggml_tensor *graph_carried_take(struct graph_build *b)
     }
     if (h->indexer.n_head) {
         graph_index_take(b, carried_slice(b, rows, h->n_carried, offset));
+        offset += h->n_carried;
+    }
+    if (h->residual_period) {
+        const int64_t n = carried_residuals(b, b->source->weights->first_layer);
+        b->kept = carried_slice(b, rows, h->n_embd * n, offset);
+        b->kept = ggml_reshape_3d(b->ctx, b->kept, h->n_embd, n, t);
         offset += h->n_carried;
     }
     assert(offset == rows->ne[0]);
@@ -86,6 +98,12 @@ struct ggml_tensor *graph_carried_give(struct graph_build *b, struct ggml_tensor
     }
     if (h->indexer.n_head)
         x = carried_join(b, x, graph_index_give(b), h->n_carried);
+    if (h->residual_period) {
+        const int64_t n = h->n_embd * b->kept->ne[1];
+        x = carried_join(b, x, b->kept, n);
+        if (n < h->n_carried)
+            x = carried_join(b, x, NULL, h->n_carried - n);
+    }
     assert(x->ne[0] == h->n_embd + h->n_carried);
     return x;
 }

@@ -5,6 +5,19 @@
 /* gpt-oss's SwiGLU: x * sigmoid(alpha x) with both halves clamped (openai/gpt-oss, model.py). */
 static const float swiglu_oai_alpha = 1.702f, swiglu_oai_limit = 7.0f;
 
+/* beta tanh(gate / beta) sigmoid(gate), times up or l tanh(up / l): Kimi K3. */
+static struct ggml_tensor *situ(struct graph_build *b, struct ggml_tensor *gate,
+                                struct ggml_tensor *up)
+{
+    const float beta = b->h->situ_beta, linear = b->h->situ_linear_beta;
+    struct ggml_tensor *y =
+        ggml_scale(b->ctx, ggml_tanh(b->ctx, ggml_scale(b->ctx, gate, 1.0f / beta)), beta);
+    y = ggml_mul(b->ctx, y, ggml_sigmoid(b->ctx, gate));
+    if (linear > 0)
+        up = ggml_scale(b->ctx, ggml_tanh(b->ctx, ggml_scale(b->ctx, up, 1.0f / linear)), linear);
+    return ggml_mul(b->ctx, y, up);
+}
+
 /* act(gate) * up; `clamp`: of step35's SwiGLU, 0: none */
 static struct ggml_tensor *activate(struct graph_build *b, struct ggml_tensor *gate,
                                     struct ggml_tensor *up, float clamp)
@@ -22,6 +35,8 @@ static struct ggml_tensor *activate(struct graph_build *b, struct ggml_tensor *g
         return ggml_geglu_erf_split(b->ctx, gate, up);
     case ACT_RELU_SQUARED:
         return ggml_mul(b->ctx, ggml_sqr(b->ctx, ggml_relu(b->ctx, gate)), up);
+    case ACT_SITU:
+        return situ(b, gate, up);
     case ACT_SWIGLU_OAI:
         return ggml_swiglu_oai(b->ctx, gate, up, swiglu_oai_alpha, swiglu_oai_limit);
     }
@@ -214,6 +229,8 @@ static struct ggml_tensor *mixture(struct graph_build *b, struct ggml_tensor **w
     }
     if (b->h->n_experts_used == 1)
         sum = ggml_cont(b->ctx, sum);
+    if (w[TENSOR_EXPERTS_LATENT_NORM])
+        sum = graph_norm(b, sum, w[TENSOR_EXPERTS_LATENT_NORM]);
     return w[TENSOR_EXPERTS_LATENT_UP] ? graph_linear(b, w[TENSOR_EXPERTS_LATENT_UP], NULL, sum)
                                        : sum;
 }

@@ -280,6 +280,8 @@ static struct ggml_tensor *channel_decays(struct recurrent_build *l, struct ggml
     struct ggml_tensor *rate = ggml_reshape_2d(b->ctx, l->w[TENSOR_STATE_DECAY], 1, h);
     if (b->architecture->delta_decay_is_bounded) {
         y = ggml_mul(b->ctx, ggml_reshape_3d(b->ctx, y, p, h, t), rate);
+        if (b->architecture->delta_rate_is_negative)
+            y = ggml_neg(b->ctx, y);
         y = ggml_scale(b->ctx, ggml_sigmoid(b->ctx, y), l->form->decay_bound);
     } else {
         y = ggml_reshape_3d(b->ctx, ggml_softplus(b->ctx, y), p, h, t);

@@ -1,6 +1,17 @@
 /* Which tensors a layer has. */
 #include "model/architecture.h"
 
+#include <string.h>
+
+const struct architecture *architecture_find(const char *name)
+{
+    for (uint32_t i = 0; i < architecture_count(); i++) {
+        if (strcmp(architecture_at(i)->name, name) == 0)
+            return architecture_at(i);
+    }
+    return NULL;
+}
+
 static role_set roles_of_attention(const struct hyperparameters *h)
 {
     role_set needed = ROLE_BIT(TENSOR_ATTENTION_OUT);
@@ -71,12 +82,12 @@ static role_set roles_of_dense(const struct architecture *a, const struct hyperp
 static const role_set roles_of_mixture =
     ROLE_BIT(TENSOR_SHARED_GATE) | ROLE_BIT(TENSOR_SHARED_UP) | ROLE_BIT(TENSOR_SHARED_DOWN) |
     ROLE_BIT(TENSOR_SHARED_ROUTER) | ROLE_BIT(TENSOR_EXPERTS_LATENT_DOWN) |
-    ROLE_BIT(TENSOR_EXPERTS_LATENT_UP) | ROLE_BIT(TENSOR_CHOICE_BIAS) |
-    ROLE_BIT(TENSOR_ROUTER_BIAS) | ROLE_BIT(TENSOR_EXPERTS_GATE_BIAS) |
-    ROLE_BIT(TENSOR_EXPERTS_UP_BIAS) | ROLE_BIT(TENSOR_EXPERTS_DOWN_BIAS) |
-    ROLE_BIT(TENSOR_EXPERTS_NORM) | ROLE_BIT(TENSOR_EXPERTS_POST_NORM) |
-    ROLE_BIT(TENSOR_DENSE_POST_NORM) | ROLE_BIT(TENSOR_ROUTER_SCALE) |
-    ROLE_BIT(TENSOR_EXPERTS_DOWN_SCALE);
+    ROLE_BIT(TENSOR_EXPERTS_LATENT_UP) | ROLE_BIT(TENSOR_EXPERTS_LATENT_NORM) |
+    ROLE_BIT(TENSOR_CHOICE_BIAS) | ROLE_BIT(TENSOR_ROUTER_BIAS) |
+    ROLE_BIT(TENSOR_EXPERTS_GATE_BIAS) | ROLE_BIT(TENSOR_EXPERTS_UP_BIAS) |
+    ROLE_BIT(TENSOR_EXPERTS_DOWN_BIAS) | ROLE_BIT(TENSOR_EXPERTS_NORM) |
+    ROLE_BIT(TENSOR_EXPERTS_POST_NORM) | ROLE_BIT(TENSOR_DENSE_POST_NORM) |
+    ROLE_BIT(TENSOR_ROUTER_SCALE) | ROLE_BIT(TENSOR_EXPERTS_DOWN_SCALE);
 
 static role_set roles_of_experts(const struct architecture *a, const struct hyperparameters *h)
 {

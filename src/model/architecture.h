@@ -16,7 +16,7 @@ struct gguf_file;
 
 enum rope_kind { ROPE_NORM, ROPE_NEOX }; /* rotated pairs (2i, 2i+1), or (i, i + n/2) */
 /* ACT_GELU is the tanh form, ACT_GELU_ERF the exact one (arXiv:1606.08415, section 2). */
-enum activation { ACT_SILU, ACT_GELU, ACT_GELU_ERF, ACT_SWIGLU_OAI, ACT_RELU_SQUARED };
+enum activation { ACT_SILU, ACT_GELU, ACT_GELU_ERF, ACT_SWIGLU_OAI, ACT_RELU_SQUARED, ACT_SITU };
 enum norm_kind { NORM_RMS, NORM_LAYER }; /* x / rms(x); (x - mean(x)) / deviation(x) */
 /* How the router's logits become the experts' weights. */
 enum gating {
@@ -135,6 +135,10 @@ enum tensor_role {
     TENSOR_SHARED_ROUTER,
     TENSOR_EXPERTS_LATENT_DOWN,
     TENSOR_EXPERTS_LATENT_UP,
+    TENSOR_EXPERTS_LATENT_NORM,
+    TENSOR_ATTENTION_RESIDUALS,
+    TENSOR_FFN_RESIDUALS,
+    TENSOR_OUTPUT_RESIDUALS,
     TENSOR_EXPERTS_GATE_UP,
     TENSOR_EXPERTS_DOWN_SCALE,
     TENSOR_EXPERTS_NORM,
@@ -212,6 +216,7 @@ struct architecture {
     uint32_t attention_period; /* of every `period` layers the last attends, where the file does not
                                   say; 0: layers without KV heads are those with a state */
     bool delta_heads_tile; /* qwen35: value head i takes key head i mod n; else i / (heads / n) */
+    bool delta_rate_is_negative; /* kimi-k3: the file's ssm_a is the rate's negative */
     bool delta_decay_is_bounded; /* bailingmoe3: bound * sigmoid(…) instead of a softplus */
 
     /* attention */
@@ -308,6 +313,9 @@ struct hyperparameters {
     uint32_t n_head, n_head_kv; /* the most that a layer has */
     uint32_t n_head_dim_k, n_head_dim_v; /* the most that a layer's heads have */
     uint32_t n_ff, n_ff_expert, n_ff_shared, n_experts, n_experts_used;
+    uint32_t residual_period; /* every so many layers the hidden state is kept, for later layers;
+                                 0: none is (engine/graph_residual.c) */
+    float situ_beta, situ_linear_beta; /* of ACT_SITU; the second 0: none */
     uint32_t n_layer_input;   /* values of an embedding that each layer has for a token; 0: none */
     uint32_t n_carried;       /* values of a row that go from stage to stage beside n_embd */
     uint32_t n_latent_expert; /* routed experts work on so many values; 0: n_embd */

@@ -1,8 +1,12 @@
 #include "model/architecture.h"
 
-#include <string.h>
-
 #define QK_NORM (ROLE_BIT(TENSOR_Q_NORM) | ROLE_BIT(TENSOR_K_NORM))
+#define DEEPSEEK_ATTENTION                                                                         \
+    .has_latent_attention = true, .keeps_yarn_length = true, .yarn_log_unit = 0.1f
+#define QKV_BIAS (ROLE_BIT(TENSOR_Q_BIAS) | ROLE_BIT(TENSOR_K_BIAS) | ROLE_BIT(TENSOR_V_BIAS))
+#define LATENT_EXPERTS (ROLE_BIT(TENSOR_EXPERTS_LATENT_DOWN) | ROLE_BIT(TENSOR_EXPERTS_LATENT_UP))
+#define BIASED_CHOICE (SHARED_EXPERT | ROLE_BIT(TENSOR_CHOICE_BIAS))
+#define POST_NORMS (ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_FFN_POST_NORM))
 #define GATED_SHARED_EXPERT (SHARED_EXPERT | ROLE_BIT(TENSOR_SHARED_ROUTER))
 #define SHARED_EXPERT                                                                              \
     (ROLE_BIT(TENSOR_SHARED_GATE) | ROLE_BIT(TENSOR_SHARED_UP) | ROLE_BIT(TENSOR_SHARED_DOWN))
@@ -20,19 +24,19 @@ static const struct architecture families[] = {
         .name = "qwen2",
         .description = "Qwen 2 and 2.5",
         .rope = ROPE_NEOX,
-        .needs = ROLE_BIT(TENSOR_Q_BIAS) | ROLE_BIT(TENSOR_K_BIAS) | ROLE_BIT(TENSOR_V_BIAS),
+        .needs = QKV_BIAS,
     },
     {
         .name = "qwen3",
         .description = "Qwen 3",
         .rope = ROPE_NEOX,
-        .needs = ROLE_BIT(TENSOR_Q_NORM) | ROLE_BIT(TENSOR_K_NORM),
+        .needs = QK_NORM,
     },
     {
         .name = "qwen3moe",
         .description = "Qwen 3, mixture of experts",
         .rope = ROPE_NEOX,
-        .needs = ROLE_BIT(TENSOR_Q_NORM) | ROLE_BIT(TENSOR_K_NORM),
+        .needs = QK_NORM,
     },
     {
         .name = "gemma",
@@ -46,7 +50,7 @@ static const struct architecture families[] = {
         .description = "Gemma 2",
         .rope = ROPE_NEOX,
         .activation = ACT_GELU,
-        .needs = ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_FFN_POST_NORM),
+        .needs = POST_NORMS,
         .embedding_scale_sqrt = true,
         .window_period = 2,
         .layers_of_wide_scale = 46,
@@ -58,8 +62,7 @@ static const struct architecture families[] = {
         .description = "Gemma 3, text",
         .rope = ROPE_NEOX,
         .activation = ACT_GELU,
-        .needs = ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_FFN_POST_NORM) |
-                 ROLE_BIT(TENSOR_Q_NORM) | ROLE_BIT(TENSOR_K_NORM),
+        .needs = POST_NORMS | QK_NORM,
         .embedding_scale_sqrt = true,
         .window_period = 6,
         .window_rope_base = 10000.0f,
@@ -70,9 +73,9 @@ static const struct architecture families[] = {
         .description = "Gemma 4, text",
         .rope = ROPE_NEOX,
         .activation = ACT_GELU,
-        .needs = QK_NORM | ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_FFN_POST_NORM) |
-                 ROLE_BIT(TENSOR_EXPERTS_NORM) | ROLE_BIT(TENSOR_EXPERTS_POST_NORM) |
-                 ROLE_BIT(TENSOR_DENSE_POST_NORM) | ROLE_BIT(TENSOR_ROUTER_SCALE),
+        .needs = QK_NORM | POST_NORMS | ROLE_BIT(TENSOR_EXPERTS_NORM) |
+                 ROLE_BIT(TENSOR_EXPERTS_POST_NORM) | ROLE_BIT(TENSOR_DENSE_POST_NORM) |
+                 ROLE_BIT(TENSOR_ROUTER_SCALE),
         .may_have = ROLE_BIT(TENSOR_LAYER_SCALE) | ROLE_BIT(TENSOR_EXPERTS_DOWN_SCALE),
         .value_norm_unweighted = true,
         .value_may_be_key = true,
@@ -95,8 +98,7 @@ static const struct architecture families[] = {
         .name = "olmo2",
         .description = "OLMo 2",
         .rope = ROPE_NEOX,
-        .needs = ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_FFN_POST_NORM) |
-                 ROLE_BIT(TENSOR_Q_NORM) | ROLE_BIT(TENSOR_K_NORM),
+        .needs = POST_NORMS | QK_NORM,
         .post_norm_only = true,
         .qk_norm_whole = true,
     },
@@ -104,7 +106,7 @@ static const struct architecture families[] = {
         .name = "olmoe",
         .description = "OLMoE, mixture of experts",
         .rope = ROPE_NEOX,
-        .needs = ROLE_BIT(TENSOR_Q_NORM) | ROLE_BIT(TENSOR_K_NORM),
+        .needs = QK_NORM,
         .qk_norm_whole = true,
         .expert_sum = EXPERT_SUM_KEPT,
     },
@@ -115,8 +117,7 @@ static const struct architecture families[] = {
         .activation = ACT_SWIGLU_OAI,
         .gating = GATE_SOFTMAX_OF_CHOSEN,
         .needs = ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_ATTENTION_SINKS) |
-                 ROLE_BIT(TENSOR_Q_BIAS) | ROLE_BIT(TENSOR_K_BIAS) | ROLE_BIT(TENSOR_V_BIAS) |
-                 ROLE_BIT(TENSOR_ATTENTION_OUT_BIAS) | ROLE_BIT(TENSOR_ROUTER_BIAS) |
+                 QKV_BIAS | ROLE_BIT(TENSOR_ATTENTION_OUT_BIAS) | ROLE_BIT(TENSOR_ROUTER_BIAS) |
                  ROLE_BIT(TENSOR_EXPERTS_GATE_BIAS) | ROLE_BIT(TENSOR_EXPERTS_UP_BIAS) |
                  ROLE_BIT(TENSOR_EXPERTS_DOWN_BIAS),
         .ffn_norm_is_post = true,
@@ -126,7 +127,7 @@ static const struct architecture families[] = {
         .name = "glm4",
         .description = "GLM 4",
         .rope = ROPE_NORM,
-        .needs = ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_FFN_POST_NORM),
+        .needs = POST_NORMS,
         .fused_gate_up = true,
     },
     {
@@ -146,34 +147,28 @@ static const struct architecture families[] = {
         .name = "deepseek2",
         .description = "DeepSeek V2, V3 and R1, Kimi K2, GLM 4.7 Flash, Mistral Large 3",
         .rope = ROPE_NORM,
-        .may_have = SHARED_EXPERT | ROLE_BIT(TENSOR_CHOICE_BIAS),
-        .has_latent_attention = true,
-        .keeps_yarn_length = true,
-        .yarn_log_unit = 0.1f,
+        .may_have = BIASED_CHOICE,
+        DEEPSEEK_ATTENTION,
         .expert_sum = EXPERT_SUM_KEPT,
     },
     {
         .name = "deepseek32",
         .description = "DeepSeek V3.2",
         .rope = ROPE_NORM,
-        .may_have = SHARED_EXPERT | ROLE_BIT(TENSOR_CHOICE_BIAS),
-        .has_latent_attention = true,
+        .may_have = BIASED_CHOICE,
+        DEEPSEEK_ATTENTION,
         .has_indexer = true,
         .indexer_rope = ROPE_NEOX,
-        .keeps_yarn_length = true,
-        .yarn_log_unit = 0.1f,
         .expert_sum = EXPERT_SUM_KEPT,
     },
     {
         .name = "glm-dsa",
         .description = "GLM 5, 5.1 and 5.2",
         .rope = ROPE_NORM,
-        .may_have = SHARED_EXPERT | ROLE_BIT(TENSOR_CHOICE_BIAS),
-        .has_latent_attention = true,
+        .may_have = BIASED_CHOICE,
+        DEEPSEEK_ATTENTION,
         .has_indexer = true,
         .indexer_rope = ROPE_NORM,
-        .keeps_yarn_length = true,
-        .yarn_log_unit = 0.1f,
         .gating = GATE_SIGMOID,
         .expert_sum = EXPERT_SUM_KEPT,
     },
@@ -251,7 +246,7 @@ static const struct architecture families[] = {
         .name = "hy_v3",
         .description = "Hunyuan 3, mixture of experts",
         .rope = ROPE_NEOX,
-        .needs = QK_NORM | SHARED_EXPERT | ROLE_BIT(TENSOR_CHOICE_BIAS),
+        .needs = QK_NORM | BIASED_CHOICE,
         .gating = GATE_SIGMOID,
     },
     {
@@ -263,7 +258,7 @@ static const struct architecture families[] = {
         .name = "ernie4_5-moe",
         .description = "ERNIE 4.5, mixture of experts",
         .rope = ROPE_NORM,
-        .may_have = SHARED_EXPERT | ROLE_BIT(TENSOR_CHOICE_BIAS),
+        .may_have = BIASED_CHOICE,
     },
     {
         .name = "bailingmoe2",
@@ -286,9 +281,8 @@ static const struct architecture families[] = {
         .name = "afmoe",
         .description = "Trinity, mixture of experts",
         .rope = ROPE_NEOX,
-        .needs = QK_NORM | ROLE_BIT(TENSOR_ATTENTION_GATE) | ROLE_BIT(TENSOR_ATTENTION_POST_NORM) |
-                 ROLE_BIT(TENSOR_FFN_POST_NORM),
-        .may_have = SHARED_EXPERT | ROLE_BIT(TENSOR_CHOICE_BIAS),
+        .needs = QK_NORM | ROLE_BIT(TENSOR_ATTENTION_GATE) | POST_NORMS,
+        .may_have = BIASED_CHOICE,
         .gating = GATE_SIGMOID,
         .expert_sum = EXPERT_SUM_KEPT,
         .window_period = 4,
@@ -299,7 +293,7 @@ static const struct architecture families[] = {
         .name = "exaone4",
         .description = "EXAONE 4",
         .rope = ROPE_NEOX,
-        .needs = QK_NORM | ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_FFN_POST_NORM),
+        .needs = QK_NORM | POST_NORMS,
         .post_norm_only = true,
         .window_period = 4,
         .window_needs_layers = 64,
@@ -310,7 +304,7 @@ static const struct architecture families[] = {
         .description = "K-EXAONE, mixture of experts",
         .rope = ROPE_NEOX,
         .needs = QK_NORM,
-        .may_have = SHARED_EXPERT | ROLE_BIT(TENSOR_CHOICE_BIAS),
+        .may_have = BIASED_CHOICE,
         .gating = GATE_SIGMOID,
         .expert_sum = EXPERT_SUM_KEPT,
         .window_period = 4,
@@ -342,7 +336,7 @@ static const struct architecture families[] = {
         .name = "grok",
         .description = "Grok 1 and 2",
         .rope = ROPE_NEOX,
-        .needs = ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_FFN_POST_NORM),
+        .needs = POST_NORMS,
         .may_have = ROLE_BIT(TENSOR_FFN_GATE) | ROLE_BIT(TENSOR_FFN_UP) | ROLE_BIT(TENSOR_FFN_DOWN),
         .activation = ACT_GELU,
         .attention_scale_key = "attention.output_scale",
@@ -429,8 +423,7 @@ static const struct architecture families[] = {
         .name = "nemotron_h_moe",
         .description = "Nemotron 3, mixture of experts",
         .may_have = ROLE_BIT(TENSOR_SHARED_UP) | ROLE_BIT(TENSOR_SHARED_DOWN) |
-                    ROLE_BIT(TENSOR_CHOICE_BIAS) | ROLE_BIT(TENSOR_EXPERTS_LATENT_DOWN) |
-                    ROLE_BIT(TENSOR_EXPERTS_LATENT_UP),
+                    ROLE_BIT(TENSOR_CHOICE_BIAS) | LATENT_EXPERTS,
         .gating = GATE_SIGMOID,
         .never_rotates = true,
         .activation = ACT_RELU_SQUARED,
@@ -479,7 +472,7 @@ static const struct architecture families[] = {
         .description = "Kimi Linear",
         .rope = ROPE_NORM,
         .needs = ROLE_BIT(TENSOR_DELTA_DECAY_UP) | ROLE_BIT(TENSOR_DELTA_GATE_UP),
-        .may_have = SHARED_EXPERT | ROLE_BIT(TENSOR_CHOICE_BIAS),
+        .may_have = BIASED_CHOICE,
         .gating = GATE_SIGMOID,
         .has_latent_attention = true,
         .never_rotates = true,
@@ -489,12 +482,26 @@ static const struct architecture families[] = {
         .name = "bailingmoe3",
         .description = "Ling 3, Ring 3",
         .rope = ROPE_NORM,
-        .may_have =
-            SHARED_EXPERT | ROLE_BIT(TENSOR_CHOICE_BIAS) | ROLE_BIT(TENSOR_ATTENTION_HEAD_GATE),
+        .may_have = BIASED_CHOICE | ROLE_BIT(TENSOR_ATTENTION_HEAD_GATE),
         .gating = GATE_SIGMOID,
         .has_latent_attention = true,
         .recurrence = RECURRENCE_DELTA_CHANNELS,
         .delta_decay_is_bounded = true,
+    },
+    {
+        .name = "kimi-k3",
+        .description = "Kimi K3",
+        .needs = ROLE_BIT(TENSOR_DELTA_DECAY_UP) | ROLE_BIT(TENSOR_ATTENTION_RESIDUALS) |
+                 ROLE_BIT(TENSOR_FFN_RESIDUALS) | ROLE_BIT(TENSOR_OUTPUT_RESIDUALS),
+        .may_have = BIASED_CHOICE | LATENT_EXPERTS | ROLE_BIT(TENSOR_EXPERTS_LATENT_NORM) |
+                    ROLE_BIT(TENSOR_ATTENTION_GATE),
+        .gating = GATE_SIGMOID,
+        .activation = ACT_SITU,
+        .has_latent_attention = true,
+        .never_rotates = true,
+        .recurrence = RECURRENCE_DELTA_CHANNELS,
+        .delta_decay_is_bounded = true,
+        .delta_rate_is_negative = true,
     },
     {
         .name = "minimax-01",
@@ -572,15 +579,6 @@ static const struct architecture families[] = {
         .has_no_gate = true,
     },
 };
-
-const struct architecture *architecture_find(const char *name)
-{
-    for (uint32_t i = 0; i < architecture_count(); i++) {
-        if (strcmp(families[i].name, name) == 0)
-            return &families[i];
-    }
-    return NULL;
-}
 
 uint32_t architecture_count(void)
 {

@@ -164,7 +164,11 @@ static void read_mixture(struct hyperparameters_reader *reader, const struct arc
     hyperparameters_read_count_or(reader, "expert_shared_count", 0, SHARED_MAX, &n_shared, 1);
     hyperparameters_read_count_or(reader, "expert_shared_feed_forward_length", 0, FF_MAX,
                                   &h->n_ff_shared, h->n_ff_expert * (n_shared ? n_shared : 1));
-    hyperparameters_read_count_or(reader, "moe_latent_size", 0, FF_MAX, &h->n_latent_expert, 0);
+    hyperparameters_read_count_or(reader,
+                                  hyperparameters_has(reader, "expert_latent_length")
+                                      ? "expert_latent_length"
+                                      : "moe_latent_size",
+                                  0, FF_MAX, &h->n_latent_expert, 0);
     hyperparameters_read_count_or(reader, "leading_dense_block_count", 0, h->n_layers,
                                   &h->n_leading_dense, 0);
     hyperparameters_read_count_or(
@@ -514,6 +518,21 @@ static void read_scales(struct hyperparameters_reader *reader, const struct arch
         h->logit_scale = 1.0f / h->logit_scale;
 }
 
+static void read_residuals(struct hyperparameters_reader *reader, const struct architecture *a,
+                           struct hyperparameters *h)
+{
+    if (a->activation == ACT_SITU) {
+        read_positive_or(reader, "activation.situ_beta", &h->situ_beta, 0);
+        hyperparameters_read_number_or(reader, "activation.situ_linear_beta", &h->situ_linear_beta,
+                                       0);
+    }
+    if (!(a->needs & ROLE_BIT(TENSOR_OUTPUT_RESIDUALS)))
+        return;
+    hyperparameters_read_count(reader, "attn_res.block_size", 1, LIMIT_LAYERS, &h->residual_period);
+    if (!reader->code)
+        h->n_carried = (h->n_layers + h->residual_period - 1) / h->residual_period * h->n_embd;
+}
+
 enum error_code hyperparameters_read(const struct architecture *architecture,
                                      const struct gguf_file *file, struct hyperparameters *out,
                                      struct error *err)
@@ -544,6 +563,7 @@ enum error_code hyperparameters_read(const struct architecture *architecture,
     read_attention(&reader, architecture, &h);
     read_query_scale(&reader, architecture, &h);
     read_scales(&reader, architecture, &h);
+    read_residuals(&reader, architecture, &h);
     set_rotations(&reader, architecture, &h);
     hyperparameters_read_pooling(&reader, architecture, &h);
     if (reader.code)

@@ -184,7 +184,6 @@ static const struct {
 } families_refused[] = {
     {"minimax-m3", "sparse attention, whose indexer picks the blocks that are seen"},
     {"deepseek4", "hyper-connections, and attention over summaries of tokens"},
-    {"kimi-k3", "attention over the residuals of earlier blocks"},
     {"gemma3n", "several hidden states a token, and embeddings of each layer"},
 };
 

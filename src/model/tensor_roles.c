@@ -52,7 +52,8 @@ enum tensor_dim {
     DIM_STATE_VALUES_THRICE,
     DIM_STATE_NORM,
     DIM_STATE_NORM_GROUPS,
-    DIM_STATE_LOW, /* between the two matrices of Kimi's decay and gate */
+    DIM_STATE_LOW,  /* between the two matrices of Kimi's decay */
+    DIM_STATE_GATE, /* … and gate */
 };
 
 static const struct {
@@ -169,8 +170,16 @@ static const struct {
         {"blk.%u.ffn_gate_inp_shexp.weight", true, {DIM_EMBD}, NULL, false, true},
     [TENSOR_EXPERTS_LATENT_DOWN] = {"blk.%u.ffn_latent_down.weight",
                                     true,
-                                    {DIM_EMBD, DIM_EXPERT_IN}},
-    [TENSOR_EXPERTS_LATENT_UP] = {"blk.%u.ffn_latent_up.weight", true, {DIM_EXPERT_IN, DIM_EMBD}},
+                                    {DIM_EMBD, DIM_EXPERT_IN},
+                                    "blk.%u.ffn_routed_down.weight"},
+    [TENSOR_EXPERTS_LATENT_UP] = {"blk.%u.ffn_latent_up.weight",
+                                  true,
+                                  {DIM_EXPERT_IN, DIM_EMBD},
+                                  "blk.%u.ffn_routed_up.weight"},
+    [TENSOR_EXPERTS_LATENT_NORM] = {"blk.%u.ffn_routed_norm.weight", true, {DIM_EXPERT_IN}},
+    [TENSOR_ATTENTION_RESIDUALS] = {"blk.%u.attn_res_score.weight", true, {DIM_EMBD}},
+    [TENSOR_FFN_RESIDUALS] = {"blk.%u.ffn_res_score.weight", true, {DIM_EMBD}},
+    [TENSOR_OUTPUT_RESIDUALS] = {"output_res_score.weight", false, {DIM_EMBD}},
     [TENSOR_EXPERTS_GATE_UP] = {"blk.%u.ffn_gate_up_exps.weight",
                                 true,
                                 {DIM_EXPERT_IN, DIM_FF_EXPERT_TWICE, DIM_EXPERTS},
@@ -222,8 +231,11 @@ static const struct {
         {"blk.%u.ssm_conv1d_v.weight", true, {DIM_KERNEL, DIM_STATE_VALUES}, NULL, false, true},
     [TENSOR_DELTA_DECAY_DOWN] = {"blk.%u.ssm_f_a.weight", true, {DIM_EMBD, DIM_STATE_LOW}},
     [TENSOR_DELTA_DECAY_UP] = {"blk.%u.ssm_f_b.weight", true, {DIM_STATE_LOW, DIM_STATE_VALUES}},
-    [TENSOR_DELTA_GATE_DOWN] = {"blk.%u.ssm_g_a.weight", true, {DIM_EMBD, DIM_STATE_LOW}},
-    [TENSOR_DELTA_GATE_UP] = {"blk.%u.ssm_g_b.weight", true, {DIM_STATE_LOW, DIM_STATE_VALUES}},
+    [TENSOR_DELTA_GATE_DOWN] = {"blk.%u.ssm_g_a.weight",
+                                true,
+                                {DIM_EMBD, DIM_STATE_GATE},
+                                "blk.%u.ssm_g.weight"},
+    [TENSOR_DELTA_GATE_UP] = {"blk.%u.ssm_g_b.weight", true, {DIM_STATE_GATE, DIM_STATE_VALUES}},
     [TENSOR_DELTA_OUT] = {"blk.%u.attn_output.weight", true, {DIM_STATE_VALUES, DIM_EMBD}},
     [TENSOR_LIGHTNING_QKV] = {"blk.%u.attn_qkv.weight", true, {DIM_EMBD, DIM_STATE_VALUES_THRICE}},
     [TENSOR_LIGHTNING_NORM] =
@@ -313,7 +325,9 @@ static int64_t recurrent_dim_size(const struct architecture *a, const struct rec
     case DIM_STATE_NORM_GROUPS:
         return is_mamba ? form->n_group : 1;
     case DIM_STATE_LOW:
-        return a->delta_decay_is_bounded ? values : form->dim_v;
+        return a->needs & ROLE_BIT(TENSOR_DELTA_DECAY_UP) ? form->dim_v : values;
+    case DIM_STATE_GATE:
+        return a->needs & ROLE_BIT(TENSOR_DELTA_GATE_UP) ? form->dim_v : values;
     default:
         return 0;
     }
@@ -408,6 +422,7 @@ static int64_t dim_size(const struct architecture *a, const struct hyperparamete
     case DIM_STATE_NORM:
     case DIM_STATE_NORM_GROUPS:
     case DIM_STATE_LOW:
+    case DIM_STATE_GATE:
         return recurrent_dim_size(a, &h->recurrent, dim);
     }
     return 0;

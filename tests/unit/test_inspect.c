@@ -186,7 +186,6 @@ static void test_refused_families_say_why(void **state)
     static const char *const families[][2] = {
         {"minimax-m3", "picks the blocks"},
         {"deepseek4", "hyper-connections"},
-        {"kimi-k3", "the residuals of earlier blocks"},
         {"gemma3n", "embeddings of each layer"},
         {"nobody", "does not know the architecture 'nobody'"},
     };
