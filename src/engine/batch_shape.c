@@ -103,10 +103,10 @@ static bool shape_stands_evenly(const struct kv_map *map, struct batch_group *gr
 }
 
 /* The group, in parts of no more extents than the pool has. */
-static void shape_gather(struct batch_shape *shape, const struct kv_map *map,
-                         struct batch_group group, uint32_t n_extents)
+static void shape_gather(struct batch_shape *shape, struct batch_group group, uint32_t n_extents,
+                         uint32_t n_pool)
 {
-    const uint32_t n_most = map->n_extents / n_extents;
+    const uint32_t n_most = n_pool / n_extents;
     for (uint32_t left = group.n_slots; left; left -= group.n_slots) {
         group.n_slots = left < n_most ? left : n_most;
         group.first_gathered = shape->n_gathered;
@@ -118,7 +118,7 @@ static void shape_gather(struct batch_shape *shape, const struct kv_map *map,
     }
 }
 
-void batch_shape_lay_out(struct batch_shape *shape, const struct kv_map *map)
+void batch_shape_lay_out(struct batch_shape *shape, const struct kv_map *map, uint32_t n_pool)
 {
     const struct batch_shape whole = *shape;
     const uint32_t n_extents = shape->n_kv / KV_PADDING;
@@ -129,7 +129,7 @@ void batch_shape_lay_out(struct batch_shape *shape, const struct kv_map *map)
         if (shape_stands_evenly(map, &group, n_extents))
             shape->groups[shape->n_groups++] = group;
         else
-            shape_gather(shape, map, group, n_extents);
+            shape_gather(shape, group, n_extents, n_pool);
     }
 }
 

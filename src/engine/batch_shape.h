@@ -42,9 +42,10 @@ enum error_code batch_shape_read(const struct batch *batch, const struct stage_o
 bool batch_shape_equal(const struct batch_shape *a, const struct batch_shape *b);
 
 /* For attention that wants a slot's cells side by side: a group's stand evenly in the pool, or are
- * gathered. One that would gather more than the pool holds is divided; else groups stay whole, for
- * a GPU's bits may depend on what is one operation. The map has the batch's rows. */
-void batch_shape_lay_out(struct batch_shape *shape, const struct kv_map *map);
+ * gathered. One that would gather more than the pool's `n_pool` extents is divided; else groups
+ * stay whole, for a GPU's bits may depend on what is one operation. The map has the batch's rows,
+ * where they are on the device (kv_away.h). */
+void batch_shape_lay_out(struct batch_shape *shape, const struct kv_map *map, uint32_t n_pool);
 
 /* The largest shape that a stage can meet in so many groups, for sizing its buffers. `gathers`: of
  * a pool, and nothing stands side by side. */

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "engine/batch_shape.h"
+#include "engine/kv_away.h"
 #include "engine/weights_load.h"
 
 #include <assert.h>
@@ -9,8 +10,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-enum { KV_PARTS = 3 }; /* K, V and an indexer's keys */
 
 enum ggml_type kv_ggml_type(enum kv_type type)
 {
@@ -39,13 +38,42 @@ bool kv_cache_is_ring(const struct kv_cache *kv, uint32_t layer)
     return kv->layers[layer].is_windowed && kv->window_cells < kv->cells;
 }
 
-/* Of all slots. */
-static int64_t kv_tensor_cells(const struct kv_cache *kv, uint32_t layer)
+static bool kv_is_shared(const struct kv_cache *kv, uint32_t layer)
 {
-    if (kv_cache_is_ring(kv, layer))
-        return (int64_t)kv->window_cells * kv->n_slots;
-    return kv_cache_is_pool(kv) ? (int64_t)kv->map.n_extents * KV_PADDING
-                                : (int64_t)kv->cells * kv->n_slots;
+    return kv_cache_is_pool(kv) && !kv_cache_is_ring(kv, layer);
+}
+
+/* Of all slots; `shared`: the layers whose cells are a pool's, of so many extents. */
+static void kv_declare_layers(struct kv_cache *kv, struct ggml_context *context, bool shared,
+                              uint32_t n_extents)
+{
+    for (uint32_t i = 0; i < kv->n_layers; i++) {
+        const struct layer_form *form = &kv->layers[i];
+        const int64_t n_cells = shared                    ? (int64_t)n_extents * KV_PADDING
+                                : kv_cache_is_ring(kv, i) ? (int64_t)kv->window_cells * kv->n_slots
+                                                          : (int64_t)kv->cells * kv->n_slots;
+        /* it keeps a state instead (recurrent_state.h), or nothing, or sees another's */
+        if (!form->n_head_kv || kv->sources[i] != i || kv_is_shared(kv, i) != shared)
+            continue;
+        kv->k[i] = ggml_new_tensor_2d(context, kv->ggml_type,
+                                      (int64_t)form->n_head_kv * form->dim_k, n_cells);
+        ggml_format_name(kv->k[i], "kv_k.%u", i);
+        if (form->has_indexer) {
+            kv->index[i] = ggml_new_tensor_2d(context, kv->ggml_type, kv->index_dim, n_cells);
+            ggml_format_name(kv->index[i], "kv_index.%u", i);
+        }
+        if (kv->v_in_k)
+            continue;
+        kv->v[i] = ggml_new_tensor_2d(context, kv->ggml_type,
+                                      (int64_t)form->n_head_kv * form->dim_v, n_cells);
+        ggml_format_name(kv->v[i], "kv_v.%u", i);
+    }
+}
+
+static struct ggml_context *kv_context(const struct kv_cache *kv)
+{
+    return ggml_init((struct ggml_init_params){
+        .mem_size = KV_PARTS * (size_t)kv->n_layers * ggml_tensor_overhead(), .no_alloc = true});
 }
 
 static size_t kv_row_bytes(const struct ggml_tensor *rows) /* NULL: none */
@@ -53,8 +81,7 @@ static size_t kv_row_bytes(const struct ggml_tensor *rows) /* NULL: none */
     return rows ? rows->nb[1] : 0;
 }
 
-/* What a layer has of a cell, in the order of its bytes. */
-static struct ggml_tensor *kv_part(const struct kv_cache *kv, uint32_t layer, int part)
+struct ggml_tensor *kv_cache_part(const struct kv_cache *kv, uint32_t layer, int part)
 {
     return part == 0 ? kv->k[layer] : part == 1 ? kv->v[layer] : kv->index[layer];
 }
@@ -107,6 +134,9 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
                             .n_slots = options->n_slots,
                             .cells = kv_cells(options->context)};
     kv->layers = heads.layers;
+    kv->ggml_type = ggml_type;
+    kv->v_in_k = heads.v_in_k;
+    kv->index_dim = heads.index_dim;
     kv->window_cells = kv_window_cells(heads.window, options->rows_max, options->context);
     kv->window = heads.window;
     kv->k = mem_new_array(kv->n_layers, sizeof *kv->k);
@@ -129,29 +159,12 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
             return code;
         }
     }
-    struct ggml_init_params params = {
-        .mem_size = KV_PARTS * (size_t)kv->n_layers * ggml_tensor_overhead(), .no_alloc = true};
-    kv->context = ggml_init(params);
-    for (uint32_t i = 0; i < kv->n_layers; i++) {
-        const int64_t n_cells = kv_tensor_cells(kv, i);
-        const int64_t n_heads = heads.layers[i].n_head_kv;
+    for (uint32_t i = 0; i < kv->n_layers; i++)
         kv->sources[i] = kv_source(heads.layers, options->first_layer, i);
-        /* it keeps a state instead (recurrent_state.h), or nothing, or sees another's */
-        if (!n_heads || kv->sources[i] != i)
-            continue;
-        kv->k[i] =
-            ggml_new_tensor_2d(kv->context, ggml_type, n_heads * heads.layers[i].dim_k, n_cells);
-        ggml_format_name(kv->k[i], "kv_k.%u", i);
-        if (heads.layers[i].has_indexer) {
-            kv->index[i] = ggml_new_tensor_2d(kv->context, ggml_type, heads.index_dim, n_cells);
-            ggml_format_name(kv->index[i], "kv_index.%u", i);
-        }
-        if (heads.v_in_k)
-            continue;
-        kv->v[i] =
-            ggml_new_tensor_2d(kv->context, ggml_type, n_heads * heads.layers[i].dim_v, n_cells);
-        ggml_format_name(kv->v[i], "kv_v.%u", i);
-    }
+    kv->context = kv_context(kv);
+    kv->pool = kv_context(kv);
+    kv_declare_layers(kv, kv->context, false, 0);
+    kv_declare_layers(kv, kv->pool, true, kv->map.n_extents);
     kv->row_bytes = kv_widest_row(kv);
     if (kv->row_bytes < heads.row_bytes_min)
         kv->row_bytes = heads.row_bytes_min;
@@ -160,36 +173,65 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
     return ERROR_NONE;
 }
 
+static uint64_t kv_context_bytes(const struct kv_cache *kv, struct ggml_context *context)
+{
+    return ggml_get_first_tensor(context)
+               ? ggml_backend_alloc_ctx_tensors_from_buft_size(context, kv->type)
+               : 0;
+}
+
 uint64_t kv_cache_bytes(const struct kv_cache *kv)
 {
-    return ggml_get_first_tensor(kv->context)
-               ? ggml_backend_alloc_ctx_tensors_from_buft_size(kv->context, kv->type)
-               : 0;
+    return kv_context_bytes(kv, kv->context) + kv_context_bytes(kv, kv->pool);
+}
+
+/* False: no memory. */
+static bool kv_alloc_context(const struct kv_cache *kv, struct ggml_context *context,
+                             ggml_backend_buffer_t *buffer)
+{
+    if (!ggml_get_first_tensor(context))
+        return true;
+    *buffer = ggml_backend_alloc_ctx_tensors_from_buft(context, kv->type);
+    if (!*buffer)
+        return false;
+    weights_advise_huge_pages(*buffer);
+    /* masked cells are multiplied by zero, and zero times a stray NaN would not be zero */
+    ggml_backend_buffer_clear(*buffer, 0);
+    return true;
 }
 
 enum error_code kv_cache_alloc(struct kv_cache *kv, struct error *err)
 {
-    if (!ggml_get_first_tensor(kv->context))
-        return ERROR_NONE;
-    kv->buffer = ggml_backend_alloc_ctx_tensors_from_buft(kv->context, kv->type);
-    if (!kv->buffer)
+    if (!kv_alloc_context(kv, kv->context, &kv->buffer) ||
+        !kv_alloc_context(kv, kv->pool, &kv->pool_buffer))
         return error_set(err, ERROR_NO_MEMORY,
                          "not enough memory for a KV cache of %u slots of %u tokens", kv->n_slots,
                          kv->cells);
     if (kv_cache_is_pool(kv) && !(kv->spare = mem_new(KV_PADDING * kv->row_bytes)))
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for an extent of a KV cache");
-    weights_advise_huge_pages(kv->buffer);
-    /* masked cells are multiplied by zero, and zero times a stray NaN would not be zero */
-    ggml_backend_buffer_clear(kv->buffer, 0);
-    return ERROR_NONE;
+    return kv->pool_buffer && !ggml_backend_buffer_is_host(kv->pool_buffer) ? kv_away_init(kv, err)
+                                                                            : ERROR_NONE;
+}
+
+bool kv_cache_alloc_pool(struct kv_cache *kv, uint32_t n_extents)
+{
+    ggml_backend_buffer_free(kv->pool_buffer);
+    kv->pool_buffer = NULL;
+    ggml_free(kv->pool);
+    kv->pool = kv_context(kv);
+    kv_declare_layers(kv, kv->pool, true, n_extents);
+    return kv_alloc_context(kv, kv->pool, &kv->pool_buffer);
 }
 
 void kv_cache_deinit(struct kv_cache *kv)
 {
     if (!kv)
         return;
+    kv_away_deinit(kv);
     ggml_backend_buffer_free(kv->buffer);
+    ggml_backend_buffer_free(kv->pool_buffer);
     ggml_free(kv->context);
+    ggml_free(kv->pool);
     mem_free(kv->k);
     mem_free(kv->v);
     mem_free(kv->index);
@@ -200,6 +242,13 @@ void kv_cache_deinit(struct kv_cache *kv)
     mem_free(kv->is_given);
     kv_map_deinit(&kv->map);
     *kv = (struct kv_cache){0};
+}
+
+uint64_t kv_cache_pool_bytes(const struct kv_cache *kv)
+{
+    return kv_cache_is_pool(kv)
+               ? (uint64_t)kv->map.n_extents * KV_PADDING * kv_cache_bytes_per_cell(kv)
+               : 0;
 }
 
 uint64_t kv_cache_bytes_per_cell(const struct kv_cache *kv)
@@ -234,15 +283,17 @@ bool kv_cache_can_go_on(const struct kv_cache *kv, uint32_t slot)
 
 /* Rows of one slot and layer that stand together, of a run whose bytes begin with its K rows. */
 struct kv_piece {
-    size_t cell; /* in the tensor */
+    size_t cell; /* in the tensor; of a pool that all of which is on the device */
     size_t at;   /* row of the run */
     size_t n;
 };
 
 uint32_t kv_cache_cell(const struct kv_cache *kv, uint32_t slot, uint32_t position)
 {
-    return kv_cache_is_pool(kv) ? kv_map_cell(&kv->map, slot, position)
-                                : slot * kv->cells + position;
+    if (!kv_cache_is_pool(kv))
+        return slot * kv->cells + position;
+    const uint32_t cell = kv_map_cell(&kv->map, slot, position);
+    return kv_away_place(kv, cell / KV_PADDING) * KV_PADDING + cell % KV_PADDING;
 }
 
 /* The run's rows from `at` on, as far as they stand together: a ring ends somewhere, and so does an
@@ -255,11 +306,36 @@ static struct kv_piece kv_piece_at(const struct kv_cache *kv, uint32_t layer,
     const uint32_t cells = ring ? kv->window_cells : kv_cache_is_pool(kv) ? KV_PADDING : kv->cells;
     const uint32_t together = cells - position % cells;
     return (struct kv_piece){
-        .cell = ring ? (size_t)run->slot * cells + position % cells
-                     : kv_cache_cell(kv, run->slot, position),
+        .cell = ring                   ? (size_t)run->slot * cells + position % cells
+                : kv_cache_is_pool(kv) ? kv_map_cell(&kv->map, run->slot, position)
+                                       : (size_t)run->slot * kv->cells + position,
         .at = at,
         .n = left < together ? left : together,
     };
+}
+
+static void kv_rows_get(const struct kv_cache *kv, uint32_t layer, int part, size_t cell, size_t n,
+                        void *out)
+{
+    const struct ggml_tensor *rows = kv_cache_part(kv, layer, part);
+    const size_t row = kv_row_bytes(rows);
+    if (row && kv_is_shared(kv, layer))
+        kv_away_get(kv, layer, part, (uint32_t)(cell / KV_PADDING), cell % KV_PADDING, (uint32_t)n,
+                    out);
+    else if (row)
+        ggml_backend_tensor_get(rows, out, cell * row, n * row);
+}
+
+static void kv_rows_set(const struct kv_cache *kv, uint32_t layer, int part, size_t cell, size_t n,
+                        const void *in)
+{
+    struct ggml_tensor *rows = kv_cache_part(kv, layer, part);
+    const size_t row = kv_row_bytes(rows);
+    if (kv_is_shared(kv, layer))
+        cell = (size_t)kv_away_place(kv, (uint32_t)(cell / KV_PADDING)) * KV_PADDING +
+               cell % KV_PADDING;
+    if (row)
+        ggml_backend_tensor_set(rows, in, cell * row, n * row);
 }
 
 void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out)
@@ -267,13 +343,11 @@ void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_ru
     const uint64_t all = kv_layer_row_bytes(kv, layer), n = run->n_rows;
     for (uint32_t at = 0; all && at < n;) {
         const struct kv_piece piece = kv_piece_at(kv, layer, run, at);
-        char *to = out;
-        for (int i = 0; i < KV_PARTS; i++) {
-            const struct ggml_tensor *rows = kv_part(kv, layer, i);
-            const size_t row = kv_row_bytes(rows);
-            if (rows)
-                ggml_backend_tensor_get(rows, to + piece.at * row, piece.cell * row, piece.n * row);
-            to += n * row;
+        size_t start = 0;
+        for (int part = 0; part < KV_PARTS; part++) {
+            const size_t row = kv_row_bytes(kv_cache_part(kv, layer, part));
+            kv_rows_get(kv, layer, part, piece.cell, piece.n, (char *)out + start + piece.at * row);
+            start += n * row;
         }
         at += (uint32_t)piece.n;
     }
@@ -286,14 +360,12 @@ void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *ru
     const uint32_t cells = kv_cache_is_ring(kv, layer) ? kv->window_cells : kv->cells;
     for (uint32_t at = n > cells ? run->n_rows - cells : 0; all && at < n;) {
         const struct kv_piece piece = kv_piece_at(kv, layer, run, at);
-        const char *from = in;
-        for (int i = 0; i < KV_PARTS; i++) {
-            struct ggml_tensor *rows = kv_part(kv, layer, i);
-            const size_t row = kv_row_bytes(rows);
-            if (rows)
-                ggml_backend_tensor_set(rows, from + piece.at * row, piece.cell * row,
-                                        piece.n * row);
-            from += n * row;
+        size_t start = 0;
+        for (int part = 0; part < KV_PARTS; part++) {
+            const size_t row = kv_row_bytes(kv_cache_part(kv, layer, part));
+            kv_rows_set(kv, layer, part, piece.cell, piece.n,
+                        (const char *)in + start + piece.at * row);
+            start += n * row;
         }
         at += (uint32_t)piece.n;
     }
@@ -301,23 +373,13 @@ void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *ru
 
 /* ---- a pool ------------------------------------------------------------------------------- */
 
-static void kv_copy_cells(struct ggml_tensor *rows, uint32_t from, uint32_t to, void *spare)
-{
-    const size_t row = kv_row_bytes(rows), n = row * KV_PADDING;
-    if (!rows)
-        return;
-    ggml_backend_tensor_get(rows, spare, from * row, n);
-    ggml_backend_tensor_set(rows, spare, to * row, n);
-}
-
 static void kv_copy_extent(struct kv_cache *kv, const struct kv_claim *claim)
 {
     for (uint32_t i = 0; i < kv->n_layers && claim->from != claim->to; i++) {
-        if (kv_cache_is_ring(kv, i))
-            continue;
-        for (int part = 0; part < KV_PARTS; part++)
-            kv_copy_cells(kv_part(kv, i, part), claim->from * KV_PADDING, claim->to * KV_PADDING,
-                          kv->spare);
+        for (int part = 0; part < KV_PARTS && kv_is_shared(kv, i); part++) {
+            kv_rows_get(kv, i, part, (size_t)claim->from * KV_PADDING, KV_PADDING, kv->spare);
+            kv_rows_set(kv, i, part, (size_t)claim->to * KV_PADDING, KV_PADDING, kv->spare);
+        }
     }
 }
 
@@ -330,17 +392,25 @@ enum error_code kv_cache_claim(struct kv_cache *kv, uint32_t slot, uint32_t firs
         return ERROR_NONE;
     if (first > held * KV_PADDING)
         first = held * KV_PADDING;
-    if (kv_map_need(&kv->map, slot, first, end) > kv->map.n_unused)
+    const uint32_t n_new = kv_map_need(&kv->map, slot, first, end);
+    if (n_new > kv->map.n_unused)
         return error_set(err, ERROR_NO_MEMORY,
                          "the KV cache's %u cells are taken: slot %u has no room for %u tokens",
                          kv->map.n_extents * KV_PADDING, slot, end);
+    kv_away_pin(kv, slot, first / KV_PADDING, kv_map_extents(end));
+    const enum error_code code = kv_away_reserve(kv, n_new, err);
+    if (code)
+        return code;
     for (uint32_t i = first / KV_PADDING; i < kv_map_extents(end); i++) {
+        const bool is_next = i == kv->map.n_held[slot];
         const bool there = kv_map_claim(&kv->map, slot, i, &claim);
         assert(there); /* as counted */
         kv->is_given[claim.to] = false;
+        if (is_next || claim.from != claim.to)
+            kv_away_take(kv, claim.to);
         kv_copy_extent(kv, &claim);
     }
-    return ERROR_NONE;
+    return kv_away_fetch(kv, slot, err);
 }
 
 void kv_cache_cut(struct kv_cache *kv, uint32_t slot)
@@ -363,14 +433,15 @@ static uint64_t kv_give_cells(struct ggml_tensor *rows, size_t first)
 
 uint64_t kv_cache_give_back(struct kv_cache *kv)
 {
-    const bool can = kv_cache_is_pool(kv) && kv->buffer && ggml_backend_buffer_is_host(kv->buffer);
+    const bool can =
+        kv_cache_is_pool(kv) && kv->pool_buffer && ggml_backend_buffer_is_host(kv->pool_buffer);
     uint64_t bytes = 0;
     for (uint32_t extent = 0; can && extent < kv->map.n_extents; extent++) {
         if (kv->map.n_refs[extent])
             continue;
         for (uint32_t i = 0; i < kv->n_layers && !kv->is_given[extent]; i++) {
             for (int part = 0; part < KV_PARTS && !kv_cache_is_ring(kv, i); part++)
-                bytes += kv_give_cells(kv_part(kv, i, part), (size_t)extent * KV_PADDING);
+                bytes += kv_give_cells(kv_cache_part(kv, i, part), (size_t)extent * KV_PADDING);
         }
         kv->is_given[extent] = true;
     }

@@ -22,10 +22,15 @@
 #include <ggml-backend.h>
 #include <ggml.h>
 
+struct kv_away;
+
 struct kv_cache {
-    struct ggml_context *context;
-    ggml_backend_buffer_t buffer;
+    struct ggml_context *context, *pool; /* pool: tensors whose cells slots share */
+    ggml_backend_buffer_t buffer, pool_buffer;
     ggml_backend_buffer_type_t type;
+    enum ggml_type ggml_type;
+    bool v_in_k;
+    uint32_t index_dim;
     struct ggml_tensor **k; /* [n_layers] */
     struct ggml_tensor **v; /* [n_layers]; each NULL where a value is the beginning of its key */
     struct ggml_tensor **index; /* [n_layers]: an indexer's keys, [dim, cells]; or NULL */
@@ -33,16 +38,21 @@ struct kv_cache {
                           and then it has none */
     const struct layer_form *layers; /* [n_layers] */
     uint32_t n_layers, n_slots, cells;
-    uint64_t row_bytes; /* of a row that is read or written: the widest layer's at least */
-    struct kv_map map;  /* of a pool; zeroed: each slot has its cells to itself */
-    void *spare;        /* of a pool: room for an extent of a layer */
-    bool *is_given;     /* of a pool, [n_extents]: the system has its pages */
+    uint64_t row_bytes;   /* of a row that is read or written: the widest layer's at least */
+    struct kv_map map;    /* of a pool; zeroed: each slot has its cells to itself */
+    void *spare;          /* of a pool: room for an extent of a layer */
+    bool *is_given;       /* of a pool, [n_extents]: the system has its pages */
+    struct kv_away *away; /* of a pool in memory of the device's own; else NULL */
     uint32_t window, window_cells; /* of the model's windowed layers; 0 and `cells`: it has none */
     uint32_t *lengths;             /* [n_slots] */
     uint32_t *starts;              /* [n_slots]: the first position that windowed layers have */
 };
 
 enum ggml_type kv_ggml_type(enum kv_type type);
+
+enum { KV_PARTS = 3 }; /* of a cell of a layer, in the order of its bytes: K, V, an indexer's key */
+struct ggml_tensor *kv_cache_part(const struct kv_cache *kv, uint32_t layer,
+                                  int part); /* NULL: the layer has none */
 
 struct kv_heads {
     const struct layer_form *layers; /* [n_layers of the stage] */
@@ -64,16 +74,20 @@ void kv_cache_deinit(struct kv_cache *kv);
 uint64_t kv_cache_bytes_per_cell(const struct kv_cache *kv);
 
 bool kv_cache_is_pool(const struct kv_cache *kv);
+uint64_t kv_cache_pool_bytes(const struct kv_cache *kv); /* of all its extents */
 /* The layer keeps a window of each slot. */
 bool kv_cache_is_ring(const struct kv_cache *kv, uint32_t layer);
-/* Where the slot's row of this position is, in layers that are no rings. */
+/* Where the slot's row of this position is on the device, in layers that are no rings. */
 uint32_t kv_cache_cell(const struct kv_cache *kv, uint32_t slot, uint32_t position);
-/* Gives the slot the extents for positions `first` to `end` - 1. ERROR_NO_MEMORY: the pool has too
- * few. Without a pool there is nothing to do, here and in kv_cache_cut(). */
+/* Gives the slot the extents for positions `first` to `end` - 1, and they are on the device.
+ * ERROR_NO_MEMORY: the pool has too few, or the device no memory for them. Without a pool there is
+ * nothing to do, here and in kv_cache_cut(). */
 enum error_code kv_cache_claim(struct kv_cache *kv, uint32_t slot, uint32_t first, uint32_t end,
                                struct error *err);
 /* The slot has no more than its present length. */
 void kv_cache_cut(struct kv_cache *kv, uint32_t slot);
+/* For kv_away.h: a pool's tensors anew, with memory for so many extents. False: there is none. */
+bool kv_cache_alloc_pool(struct kv_cache *kv, uint32_t n_extents);
 /* Of a pool in host memory: the pages of unused extents go back to the system, which fills them
  * with zeros when they are used again. The bytes. */
 uint64_t kv_cache_give_back(struct kv_cache *kv);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/kv_away.h"
 #include "engine/stage_inputs.h"
 #include "engine/stage_state.h"
 #include "gpu/gpu.h"
@@ -10,6 +11,8 @@
 static enum error_code prepare_graph(struct stage *stage, const struct batch_shape *shape,
                                      struct error *err)
 {
+    if (kv_away_take_moved(&stage->kv))
+        graph_deinit(&stage->graph);
     if (stage->graph.cgraph && batch_shape_equal(&stage->graph.shape, shape))
         return ERROR_NONE;
     graph_deinit(&stage->graph);
@@ -70,12 +73,22 @@ static enum error_code check_whole(const struct stage *stage, const struct batch
 static enum error_code claim_cells(struct stage *stage, const struct batch *batch,
                                    struct error *err)
 {
+    struct kv_cache *kv = &stage->kv;
     enum error_code code = ERROR_NONE;
+    kv_away_begin(kv);
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        if (!i || batch->rows[i].slot != batch->rows[i - 1].slot)
+            kv_away_pin(kv, batch->rows[i].slot, 0, UINT32_MAX);
+    }
     for (uint32_t i = 0, n; i < batch->n_rows && !code; i += n) {
         const struct batch_row *row = &batch->rows[i];
         for (n = 1; i + n < batch->n_rows && row[n].slot == row->slot;)
             n++;
-        code = kv_cache_claim(&stage->kv, row->slot, row->position, row->position + n, err);
+        code = kv_cache_claim(kv, row->slot, row->position, row->position + n, err);
+    }
+    for (uint32_t i = 0; i < batch->n_rows && !code; i++) { /* one may have moved the others */
+        if (!i || batch->rows[i].slot != batch->rows[i - 1].slot)
+            code = kv_away_fetch(kv, batch->rows[i].slot, err);
     }
     return code;
 }
@@ -128,7 +141,7 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
     if (!code)
         code = claim_cells(stage, batch, err);
     if (!code && stage_gathers(stage))
-        batch_shape_lay_out(&shape, &stage->kv.map);
+        batch_shape_lay_out(&shape, kv_away_map(&stage->kv), stage->kv.map.n_extents);
     if (!code)
         code = prepare_graph(stage, &shape, err);
     if (code)
@@ -168,9 +181,42 @@ void stage_kv_truncate(struct stage *stage, uint32_t slot, uint32_t length)
     kv_cache_cut(&stage->kv, slot);
 }
 
+bool stage_kv_moves(const struct stage *stage)
+{
+    return stage->kv.away;
+}
+
 uint64_t stage_kv_give_back(struct stage *stage)
 {
-    return kv_cache_give_back(&stage->kv);
+    return stage->kv.away ? kv_away_shrink(&stage->kv) : kv_cache_give_back(&stage->kv);
+}
+
+/* As much again beside it: the memory is not taken from the next who needs some. */
+bool stage_kv_take_back(struct stage *stage)
+{
+    const uint64_t all = kv_cache_pool_bytes(&stage->kv), here = kv_away_pool_bytes(&stage->kv);
+    const struct kv_away *away = stage->kv.away;
+    if (!away || here == all)
+        return true;
+    if (away->tried && away->batch - away->tried < KV_AWAY_RESTED)
+        return false;
+    const struct device_memory memory = device_memory(stage->device);
+    return memory.free_bytes >= 2 * (all - here) && kv_away_grow(&stage->kv);
+}
+
+bool stage_kv_is_away(const struct stage *stage, uint32_t slot)
+{
+    const struct kv_map *map = &stage->kv.map;
+    for (uint32_t i = 0; stage->kv.away && i < map->n_held[slot]; i++) {
+        if (stage->kv.away->bytes[map->extents[(size_t)slot * map->n_each + i]])
+            return true;
+    }
+    return false;
+}
+
+uint64_t stage_kv_bytes_away(const struct stage *stage)
+{
+    return stage->kv.away ? stage->kv.away->bytes_away : 0;
 }
 
 enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
@@ -183,6 +229,7 @@ enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, u
         return error_set(err, ERROR_INVALID,
                          "slot %u: its state is of %u tokens, and cannot be copied as of %u", from,
                          stage->kv.lengths[from], length);
+    kv_away_begin(&stage->kv);
     enum error_code code =
         from == to ? ERROR_NONE : kv_cache_copy(&stage->kv, from, to, length, err);
     if (!code && from != to)
@@ -268,6 +315,7 @@ enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, co
     if (!code && stage_run_is_state(stage, run))
         return recurrent_state_unpack(&stage->state, run->layer - stage->options.first_layer,
                                       run->slot, run->first * row, run->n_rows * row, in, err);
+    kv_away_begin(&stage->kv);
     if (!code)
         code = kv_cache_claim(&stage->kv, run->slot, run->first, run->first + run->n_rows, err);
     if (!code)

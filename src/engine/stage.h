@@ -132,9 +132,18 @@ void stage_kv_truncate(
     struct stage *stage, uint32_t slot,
     uint32_t length); /* no-op when already shorter; 0 frees the sequence. A stage
                          with recurrent layers cannot cut: the slot is empty */
-/* Where slots share cells in host memory: what of it no slot has goes back to the system. The
- * bytes; they are taken again as slots grow, without a check that there is memory. */
+/* Where slots share cells in host memory: what of it no slot has goes back to the system; it is
+ * taken again as slots grow, without a check that there is memory. On a device with memory of its
+ * own (stage_kv_moves()): what was not used of late goes to host memory, and comes back with the
+ * same bits when a batch needs it (kv_away.h). The bytes that are free then. */
 uint64_t stage_kv_give_back(struct stage *stage);
+bool stage_kv_moves(const struct stage *stage);
+/* All of it is the device's again. False: there is too little memory for that, or no
+ * stage_kv_moves().
+ */
+bool stage_kv_take_back(struct stage *stage);
+uint64_t stage_kv_bytes_away(const struct stage *stage);         /* in host memory */
+bool stage_kv_is_away(const struct stage *stage, uint32_t slot); /* a part of it is there */
 /* With recurrent layers `length` must be all that `from` has. */
 enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
                               struct error *err);

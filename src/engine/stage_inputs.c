@@ -1,5 +1,7 @@
 #include "engine/stage_inputs.h"
 
+#include "engine/kv_away.h"
+
 #include <assert.h>
 #include <ggml-backend.h>
 #include <math.h>
@@ -134,7 +136,7 @@ void stage_inputs_set(const struct graph *graph, const struct batch *batch,
     int32_t *types = host_data(graph->types);
     int64_t *cells = host_data(graph->cells), *cells_window = host_data(graph->cells_window);
     set_slots(host_data(graph->slots));
-    set_extents(graph->extents, &graph->shape, &kv->map);
+    set_extents(graph->extents, &graph->shape, kv_away_map(kv));
     set_slopes(host_data(graph->slopes), hyperparameters->n_head);
     float *temperatures = host_data(graph->temperatures);
     for (uint32_t i = 0; i < batch->n_rows; i++) {

@@ -273,7 +273,7 @@ static void keep_largest(struct stage *stage, const size_t sizes[BACKENDS_MAX])
 }
 
 struct placeholders { /* one for each buffer type */
-    ggml_backend_buffer_t list[WEIGHT_POOLS_MAX + 2];
+    ggml_backend_buffer_t list[WEIGHT_POOLS_MAX + 3];
     uint32_t n;
 };
 
@@ -284,7 +284,7 @@ static ggml_backend_buffer_t placeholder_of(struct placeholders *all,
         if (ggml_backend_buffer_get_type(all->list[i]) == type)
             return all->list[i];
     }
-    assert(all->n < WEIGHT_POOLS_MAX + 2);
+    assert(all->n < WEIGHT_POOLS_MAX + 3);
     ggml_backend_buffer_t buffer = all->list[all->n++] = ggml_backend_buft_alloc_buffer(type, 0);
     if (weights)
         ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
@@ -301,6 +301,7 @@ static void set_placeholders(struct stage *stage, struct placeholders *all, bool
                             there ? placeholder_of(all, unit->pools[k].type, true) : NULL);
     }
     set_placeholder(stage->kv.context, there ? placeholder_of(all, stage->kv.type, false) : NULL);
+    set_placeholder(stage->kv.pool, there ? placeholder_of(all, stage->kv.type, false) : NULL);
     set_placeholder(stage->state.context,
                     there ? placeholder_of(all, stage->state.type, false) : NULL);
 }

@@ -144,7 +144,8 @@ bool step_cells_resume(struct driver *driver);
 bool step_cells_make_room(struct driver *driver, const struct schedule *schedule,
                           const uint32_t *slots);
 /* While memory is short: what no sequence uses is given back, by the stages to the system, and
- * computed again if it is asked for. */
+ * computed again if it is asked for; or goes to host memory, while there is some and each stage is
+ * on a device with memory of its own. */
 void step_cells_give_back(struct driver *driver);
 
 /* ---- driver.c: for driver_open.c ---- */

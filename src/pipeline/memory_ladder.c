@@ -9,20 +9,24 @@
 static const uint64_t down_ns = 500 * MS_NS, up_ns = 2000 * MS_NS, calm_ns = 5000 * MS_NS,
                       forgotten_ns = 30000 * MS_NS, regrow_ns = 20000 * MS_NS;
 
+#define STEP(rows, takes, others) .divisor = (rows), .form = MEMORY_##takes, .words = (others)
+
 static const struct memory_terms steps[MEMORY_STEPS] = {
-    {1, MEMORY_AS_PLACED, false, false, "micro-batches as long as configured", 0},
-    {2, MEMORY_AS_PLACED, false, false, "micro-batches of half the rows", 0},
-    {8, MEMORY_AS_PLACED, false, false, "micro-batches of an eighth of the rows", 0},
-    {32, MEMORY_AS_PLACED, false, false, "micro-batches of a 32nd of the rows", 0},
-    {32, MEMORY_AS_PLACED, false, true, "caches that no request uses are given back", 0},
-    {32, MEMORY_SMALL_CACHES, false, true, "KV caches as q8_0; what is under way is computed again",
-     0},
-    {32, MEMORY_SMALLER_CACHES, false, true,
-     "KV caches as q4_0; what is under way is computed again", 0},
-    {32, MEMORY_STREAMED, false, true, "weights from the disk, up to half of them", 0},
-    {32, MEMORY_LOWER, false, true, "weights of the type that --allow-precision says", 0},
-    {32, MEMORY_ON_CPU, false, true, "computed on the CPU", 0},
-    {32, MEMORY_ON_CPU, true, true, "no new requests; those under way go on", 0},
+    {STEP(1, AS_PLACED, "micro-batches as long as configured")},
+    {STEP(2, AS_PLACED, "micro-batches of half the rows")},
+    {STEP(8, AS_PLACED, "micro-batches of an eighth of the rows")},
+    {STEP(32, AS_PLACED, "micro-batches of a 32nd of the rows")},
+    {STEP(32, AS_PLACED, "caches that no request uses go to host memory, or are given back"),
+     .gives_back = true},
+    {STEP(32, SMALL_CACHES, "KV caches as q8_0; what is under way is computed again"),
+     .gives_back = true},
+    {STEP(32, SMALLER_CACHES, "KV caches as q4_0; what is under way is computed again"),
+     .gives_back = true},
+    {STEP(32, STREAMED, "weights from the disk, up to half of them"), .gives_back = true},
+    {STEP(32, LOWER, "weights of the type that --allow-precision says"), .gives_back = true},
+    {STEP(32, ON_CPU, "computed on the CPU"), .gives_back = true},
+    {STEP(32, ON_CPU, "no new requests; those under way go on"), .gives_back = true,
+     .refuses = true},
 };
 
 static bool step_is_there(const struct memory_ladder *ladder, uint32_t step)
@@ -126,6 +130,7 @@ bool memory_ladder_look(struct memory_ladder *ladder, const struct memory_sign *
         ladder_has_room(ladder, 0, sign))
         ladder_set(ladder, 0, sign->now_ns);
     ladder->looked_ns = sign->now_ns;
+    ladder->host_is_short = sign->host_is_short;
     if (!calm)
         ladder->calm_ns = 0;
     if (sign_is_short(sign))
@@ -142,6 +147,7 @@ struct memory_terms memory_ladder_terms(const struct memory_ladder *ladder)
     terms.form = form_of(ladder, ladder->step);
     terms.step = ladder->step;
     terms.is_grown = ladder->is_grown;
+    terms.drops = terms.gives_back && ladder->host_is_short;
     return terms;
 }
 

@@ -8,7 +8,9 @@
  *     1     half                     as placed                         yes
  *     2     an eighth                as placed                         yes
  *     3     a 32nd                   as placed                         yes
- *     4     a 32nd                   caches that nobody uses go        yes
+ *     4     a 32nd                   caches that nobody uses go, of     yes
+ *                                    a device with memory of its own
+ *                                    to the host's while that has some
  *     5     a 32nd                   KV caches as q8_0                 yes
  *     6     a 32nd                   KV caches as q4_0                 yes
  *     7     a 32nd                   and half of the weights streamed  yes
@@ -58,6 +60,7 @@ struct memory_sign {
     uint64_t low_bytes;  /* less is short; twice as much is calm */
     bool is_changing;    /* the stages do not have the form of the last step yet */
     uint64_t more_bytes; /* that a larger form takes beyond this one; 0: not known */
+    bool host_is_short;  /* whatever of the devices is */
     bool can_hold;       /* each device has room for all weights, beside its mark */
 };
 
@@ -68,13 +71,15 @@ struct memory_ladder { /* zeroed: at the top */
     uint64_t shrunk_ns;                      /* when it was grown last; 0: never */
     bool lacks[MEMORY_FORMS];                /* forms that the stages cannot take */
     bool lacks_caches;                       /* that nobody uses: none can be given back */
+    bool host_is_short;                      /* in the last sign */
 };
 
 struct memory_terms {
     uint32_t divisor; /* of the rows of a micro-batch */
     enum memory_form form;
     bool refuses;
-    bool gives_back;   /* caches that no request uses */
+    bool gives_back;   /* caches that no request uses: to host memory, where they are not yet; */
+    bool drops;        /* and host memory is short, too: they are computed again */
     const char *words; /* for the log: what is given up */
     uint32_t step;
     bool is_grown; /* as placed, but that all weights are in memory */

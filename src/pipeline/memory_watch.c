@@ -63,6 +63,16 @@ static void watch_read_devices(const struct memory_watch *watch, struct memory_s
     }
 }
 
+/* Of this machine, or of this process's share of it; what is not known is not short. */
+static bool watch_host_is_short(const struct sysfs *fs)
+{
+    struct host_memory host;
+    if (!host_memory_of(fs, &host) || !host.has_available)
+        return false;
+    const uint64_t low = host.total_bytes / 64;
+    return host.available_bytes < (low < low_bytes_max ? low : low_bytes_max);
+}
+
 void memory_watch_formed(struct memory_watch *watch, enum memory_form form, uint64_t bytes)
 {
     pthread_mutex_lock(&watch->lock);
@@ -137,12 +147,13 @@ static bool watch_is_changing(const struct memory_watch *watch)
 
 static void watch_look_locked(struct memory_watch *watch, uint64_t now_ns)
 {
-    static const struct sysfs machine;
+    const struct sysfs *machine = &watch->machine;
     struct memory_sign sign = {.now_ns = now_ns,
                                .failed = atomic_exchange(&watch->failed, false),
                                .in_parts = atomic_exchange(&watch->in_parts, false)};
-    sign.has_stall = host_memory_stall(&machine, &sign.stall);
+    sign.has_stall = host_memory_stall(machine, &sign.stall);
     watch_read_devices(watch, &sign);
+    sign.host_is_short = watch_host_is_short(machine);
     sign.is_changing = watch_is_changing(watch);
     sign.can_hold = watch_can_hold(watch);
     sign.more_bytes = watch_more_bytes(watch);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "pipeline/memory_ladder.h"
+#include "sensors/sysfs.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,6 +17,7 @@ struct device;
 enum { MEMORY_WATCH_DEVICES = 16 };
 
 struct memory_watch {
+    struct sysfs machine; /* zeroed: this one */
     pthread_mutex_t lock;
     struct memory_ladder ladder;
     uint64_t looked_ns;

@@ -103,3 +103,29 @@ bool pipeline_memory_step(struct pipeline *pipeline, uint32_t at, struct memory_
     impl->memory_step(pipeline, at, out);
     return true;
 }
+
+static uint32_t pipeline_count_caches(const struct pipeline *pipeline, bool moves)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < pipeline->n_stages; i++) {
+        const struct stage *stage = pipeline->stages[i].stage;
+        n += stage && stage_kv_moves(stage) == moves;
+    }
+    return n;
+}
+
+bool pipeline_caches_move(const struct pipeline *pipeline)
+{
+    return pipeline_count_caches(pipeline, true) > 0;
+}
+
+bool pipeline_caches_all_move(const struct pipeline *pipeline)
+{
+    return pipeline_caches_move(pipeline) && !pipeline_count_caches(pipeline, false);
+}
+
+void pipeline_give_back(struct pipeline *pipeline, const struct memory_terms *terms)
+{
+    atomic_store_explicit(&pipeline->drops, terms->drops, memory_order_relaxed);
+    atomic_store_explicit(&pipeline->gives_back, terms->gives_back, memory_order_relaxed);
+}

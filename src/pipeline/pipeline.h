@@ -55,8 +55,10 @@ struct pipeline {
     struct picker *picker; /* NULL: the last stage is not on a device here */
     struct far far;
     struct wire_shape shape;
-    _Atomic bool serves;     /* loaded: what comes out of lanes is taken */
-    _Atomic bool gives_back; /* memory is short: what no slot has of a cache goes (stages here) */
+    _Atomic bool serves; /* loaded: what comes out of lanes is taken */
+    _Atomic bool
+        gives_back;     /* memory is short: what no slot has of a cache goes (stages here), … */
+    _Atomic bool drops; /* … and what went to host memory */
     /* On devices here rows are computed so many at a time, at most; 0: all of a micro-batch. */
     _Atomic uint32_t part_rows;
     const struct pipeline_owner *owner;
@@ -96,5 +98,11 @@ enum pipeline_look pipeline_look(struct pipeline *pipeline, struct error *why);
 
 uint64_t pipeline_stage_bytes(struct pipeline *pipeline, uint32_t at); /* 0: it is far */
 uint64_t pipeline_row_bytes(struct pipeline *pipeline, uint32_t at);   /* of its KV cache */
+/* Whether idle caches of the stages on devices here can go to host memory: of all of them; of any.
+ */
+bool pipeline_caches_all_move(const struct pipeline *pipeline);
+bool pipeline_caches_move(const struct pipeline *pipeline);
+/* What the ladder says of caches, for the stages on devices here. */
+void pipeline_give_back(struct pipeline *pipeline, const struct memory_terms *terms);
 /* How far a stage in a lane has gone down its own ladder; false: it is not in one. */
 bool pipeline_memory_step(struct pipeline *pipeline, uint32_t at, struct memory_step *out);

@@ -83,7 +83,8 @@ void runner_watch(struct runner *runner, void (*told)(void *arg, const struct me
     runner->told_arg = arg;
     runner->form.changes = true;
     pipeline_form_opened(&runner->form);
-    memory_watch_lacks_caches(&runner->memory); /* which are used, the driver knows */
+    if (!pipeline_caches_move(&runner->pipeline)) /* which to drop, the driver knows */
+        memory_watch_lacks_caches(&runner->memory);
 }
 
 static void runner_tell(struct runner *runner, bool is_changing)
@@ -114,6 +115,7 @@ void runner_mind(struct runner *runner)
     const struct memory_terms terms = memory_watch_terms(&runner->memory);
     const uint32_t rows = runner->pipeline.shape.rows / terms.divisor;
     atomic_store_explicit(&runner->pipeline.part_rows, rows ? rows : 1, memory_order_relaxed);
+    pipeline_give_back(&runner->pipeline, &terms);
     if (pipeline_form_is_due(&runner->form) && pipeline_form_may_try(&runner->form, clock_now_ns()))
         runner_change_form(runner);
     else if (terms.step != runner->told_step)

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/size_text.h"
 
 #include <assert.h>
 #include <string.h>
@@ -207,6 +208,36 @@ static void device_stage_lack(struct microbatch *microbatch, struct pipeline_sta
               microbatch->at, device_info(stage->device)->id);
 }
 
+/* Host memory is short, too: what is there of caches goes. Who asks for such a prefix has its rows
+ * dropped, and computes it again. */
+static void device_stage_drop_away(const struct pipeline *pipeline, struct pipeline_stage *stage)
+{
+    for (uint32_t slot = 0; slot < pipeline->shape.n_slots; slot++) {
+        if (!stage_kv_is_away(stage->stage, slot))
+            continue;
+        stage_kv_truncate(stage->stage, slot, 0);
+        stage->poisoned[slot] = true;
+    }
+}
+
+/* Where memory is short, what nobody uses of the cache goes; when it is free again, what went to
+ * host memory comes back. */
+static void device_stage_mind_cache(const struct pipeline *pipeline, struct pipeline_stage *stage)
+{
+    const bool moves = stage_kv_moves(stage->stage);
+    if (!atomic_load_explicit(&pipeline->gives_back, memory_order_relaxed)) {
+        stage_kv_take_back(stage->stage);
+        return;
+    }
+    if (moves && atomic_load_explicit(&pipeline->drops, memory_order_relaxed))
+        device_stage_drop_away(pipeline, stage);
+    const uint64_t bytes = stage_kv_give_back(stage->stage);
+    if (bytes && moves)
+        log_line(LOG_INFO, "memory", "%s: the KV cache takes %s less, %s of it in host memory",
+                 device_info(stage->device)->id, size_text(bytes).text,
+                 size_text(stage_kv_bytes_away(stage->stage)).text);
+}
+
 static void device_stage_compute(struct microbatch *microbatch)
 {
     struct pipeline *pipeline = microbatch->pipeline;
@@ -219,8 +250,7 @@ static void device_stage_compute(struct microbatch *microbatch)
     }
     for (uint32_t i = 0; i < microbatch->n_operations; i++)
         device_stage_operate(stage, &microbatch->operations[i]);
-    if (atomic_load_explicit(&pipeline->gives_back, memory_order_relaxed))
-        stage_kv_give_back(stage->stage);
+    device_stage_mind_cache(pipeline, stage);
     float *in = microbatch->at ? microbatch->hidden[(microbatch->at - 1) & 1] : NULL;
     assert(!microbatch->at || in);
     device_stage_drop_poisoned(microbatch, stage, in);

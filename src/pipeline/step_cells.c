@@ -234,10 +234,11 @@ bool step_cells_make_room(struct driver *driver, const struct schedule *schedule
 
 void step_cells_give_back(struct driver *driver)
 {
-    const bool is_short = memory_watch_terms(&driver->memory).gives_back;
+    const struct memory_terms terms = memory_watch_terms(&driver->memory);
+    const bool keeps = !terms.drops && pipeline_caches_all_move(&driver->pipeline);
     uint32_t index;
-    atomic_store_explicit(&driver->pipeline.gives_back, is_short, memory_order_relaxed);
-    if (!is_short || !slot_table_is_pool(&driver->slots))
+    pipeline_give_back(&driver->pipeline, &terms);
+    if (!terms.gives_back || keeps || !slot_table_is_pool(&driver->slots))
         return;
     while (!step_operations_are_full(driver) && (index = cells_idle(&driver->slots)) != SLOT_NONE)
         step_empty_slot(driver, index);

@@ -49,8 +49,11 @@ void fake_set_memory(uint32_t rows); /* forwards of more rows find no memory; UI
 void fake_set_room(uint32_t bytes);
 void fake_block(bool blocked); /* forwards wait while it is set */
 uint32_t fake_stages_open(void);
-uint32_t fake_pins_open(void);  /* stage_pin() that were not dropped */
-uint32_t fake_given_back(void); /* calls of stage_kv_give_back() */
+uint32_t fake_pins_open(void); /* stage_pin() that were not dropped */
+/* Pools can go to host memory; the next `n_away` slots that are looked at are there. */
+void fake_set_caches(bool move, uint32_t n_away);
+uint32_t fake_caches_away(void); /* those that are still to come */
+uint32_t fake_given_back(void);  /* calls of stage_kv_give_back() */
 
 /* Every batch that the first layer's stage has computed. */
 struct fake_trace {

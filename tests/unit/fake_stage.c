@@ -33,6 +33,8 @@ static struct fake_faults faults;
 static struct fake_trace trace;
 static int64_t fail_layer = -1;
 static bool is_blocked;
+static atomic_bool caches_move;
+static atomic_uint caches_away;
 static atomic_uint stages_open, holds_open, n_given_back;
 static atomic_uint memory_rows = UINT32_MAX, room_bytes = UINT32_MAX;
 
@@ -434,6 +436,42 @@ uint64_t stage_kv_give_back(struct stage *stage)
 {
     assert(fake_device_current() == stage->device);
     atomic_fetch_add(&n_given_back, 1);
+    return 0;
+}
+
+void fake_set_caches(bool move, uint32_t n_away)
+{
+    atomic_store(&caches_move, move);
+    atomic_store(&caches_away, n_away);
+}
+
+uint32_t fake_caches_away(void)
+{
+    return atomic_load(&caches_away);
+}
+
+bool stage_kv_is_away(const struct stage *stage, uint32_t slot)
+{
+    uint32_t n = atomic_load(&caches_away);
+    while (stage->lengths[slot] && n && !atomic_compare_exchange_weak(&caches_away, &n, n - 1))
+        continue;
+    return stage->lengths[slot] && n;
+}
+
+bool stage_kv_moves(const struct stage *stage)
+{
+    return atomic_load(&caches_move) && stage->options.cells;
+}
+
+bool stage_kv_take_back(struct stage *stage)
+{
+    assert(fake_device_current() == stage->device);
+    return true;
+}
+
+uint64_t stage_kv_bytes_away(const struct stage *stage)
+{
+    (void)stage;
     return 0;
 }
 

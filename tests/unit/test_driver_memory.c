@@ -9,7 +9,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -121,6 +124,13 @@ static void go_down(struct world *world)
     assert_true(memory_watch_terms(watch).gives_back);
 }
 
+static void open_pool(struct world *world)
+{
+    world_open(world, 2, 2,
+               &(struct driver_options){
+                   .n_slots = CLIENTS, .context = CONTEXT, .cells = 16 * 256, .batch_rows = 64});
+}
+
 /* Prefixes that slots have kept go when memory is short, and are computed again when they are asked
  * for; what is under way keeps its own. */
 static void test_idle_caches_are_given_back(void **state)
@@ -129,9 +139,7 @@ static void test_idle_caches_are_given_back(void **state)
     struct world world;
     const uint32_t n_given = fake_given_back();
     struct client again;
-    world_open(&world, 2, 2,
-               &(struct driver_options){
-                   .n_slots = CLIENTS, .context = CONTEXT, .cells = 16 * 256, .batch_rows = 64});
+    open_pool(&world);
     submit_all(&world, 3);
     check_all();
     assert_true(driver_stats(world.driver).cells_free <= 8 * 256);
@@ -147,6 +155,87 @@ static void test_idle_caches_are_given_back(void **state)
     assert_true(driver_stats(world.driver).cells_free >= 14 * 256);
     assert_true(fake_given_back() > n_given);
     world_close(&world);
+}
+
+/* A machine with so much host memory left. */
+static void set_host_memory(struct world *world, const char *name, uint32_t available_kib)
+{
+    char path[300];
+    struct sysfs *machine = &world->driver->memory.machine;
+    snprintf(machine->root, sizeof machine->root, "%s", name);
+    snprintf(path, sizeof path, "%s/proc", name);
+    mkdir(path, 0700);
+    snprintf(path, sizeof path, "%s/proc/meminfo", name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "MemTotal: 64000000 kB\nMemAvailable: %u kB\n", available_kib);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void remove_host_memory(const char *name)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/proc/meminfo", name);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/proc", name);
+    rmdir(path);
+    rmdir(name);
+}
+
+/* A reply to a prompt that a slot has kept; how many of its tokens were still there. */
+static uint32_t ask_again(struct world *world)
+{
+    struct client again;
+    struct error err = {0};
+    client_init(&again, 3 + 5, clients[5].request.n_prompt, 40);
+    if (client_submit(&again, world, &err))
+        fail_msg("%s", err.text);
+    client_wait(&again);
+    client_check(&again, CONTEXT);
+    return again.usage.cached_tokens;
+}
+
+/* Devices with memory of their own: prefixes are kept in host memory, until that is short, too. */
+static void test_idle_caches_go_to_host_memory(void **state)
+{
+    (void)state;
+    struct world world;
+    char name[] = "/tmp/medley-host-XXXXXX";
+    const uint32_t n_given = fake_given_back();
+    assert_non_null(mkdtemp(name));
+    fake_set_caches(true, 0);
+    open_pool(&world);
+    set_host_memory(&world, name, 32000000);
+    submit_all(&world, 3);
+    check_all();
+    go_down(&world);
+    assert_true(ask_again(&world) > 0);
+    assert_true(fake_given_back() > n_given);
+    set_host_memory(&world, name, 1000);
+    memory_watch_in_parts(&world.driver->memory); /* it looks at once */
+    assert_int_equal(ask_again(&world), 0);
+    fake_set_caches(false, 0);
+    world_close(&world);
+    remove_host_memory(name);
+}
+
+/* What a stage drops of host memory is computed again, to the same text. */
+static void test_what_a_stage_dropped_is_computed_again(void **state)
+{
+    (void)state;
+    struct world world;
+    char name[] = "/tmp/medley-host-XXXXXX";
+    assert_non_null(mkdtemp(name));
+    fake_set_caches(true, 5);
+    open_pool(&world);
+    set_host_memory(&world, name, 1000);
+    go_down(&world);
+    submit_all(&world, 3);
+    check_all();
+    assert_int_equal(fake_caches_away(), 0);
+    fake_set_caches(false, 0);
+    world_close(&world);
+    remove_host_memory(name);
 }
 
 /* Where each slot has cells of its own there is nothing to give, and no step for it. */
@@ -409,6 +498,8 @@ int main(void)
         cmocka_unit_test(test_rows_and_embeddings_in_parts),
         cmocka_unit_test(test_none_at_all_ends_no_reply),
         cmocka_unit_test(test_idle_caches_are_given_back),
+        cmocka_unit_test(test_idle_caches_go_to_host_memory),
+        cmocka_unit_test(test_what_a_stage_dropped_is_computed_again),
         cmocka_unit_test(test_no_pool_gives_nothing_back),
         cmocka_unit_test(test_each_form_is_taken_when_memory_asks_for_it),
         cmocka_unit_test(test_a_chosen_cache_is_left),

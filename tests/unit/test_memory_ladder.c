@@ -72,6 +72,22 @@ static void test_pressure_takes_what_nobody_uses(void **state)
     }
 }
 
+/* What went to host memory is dropped while that is short, too, and only then. */
+static void test_host_memory_is_short_too(void **state)
+{
+    (void)state;
+    struct memory_ladder ladder = {0};
+    for (uint64_t ms = 1; ms < 40000; ms += 250) {
+        struct memory_sign sign = calm_at(ms);
+        sign.stall = ms < 10000 ? 0.5 : 0;
+        sign.host_is_short = ms / 1000 % 2;
+        memory_ladder_look(&ladder, &sign);
+        const struct memory_terms terms = memory_ladder_terms(&ladder);
+        assert_true(terms.drops == (terms.gives_back && sign.host_is_short));
+    }
+    assert_int_equal(ladder.step, 0);
+}
+
 static void test_up_again_with_hysteresis(void **state)
 {
     (void)state;
@@ -443,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_failures_go_down_at_once_to_the_end),
         cmocka_unit_test(test_pressure_alone_refuses_nobody),
         cmocka_unit_test(test_pressure_takes_what_nobody_uses),
+        cmocka_unit_test(test_host_memory_is_short_too),
         cmocka_unit_test(test_up_again_with_hysteresis),
         cmocka_unit_test(test_who_was_not_looked_at_begins_at_the_top),
         cmocka_unit_test(test_what_is_lacking_is_passed_over),

@@ -161,12 +161,18 @@ static bool pair_may_go_on(const struct pair *pair, uint32_t slot, uint32_t leng
 static void pair_step(const struct pair *pair)
 {
     struct error err = {0};
-    const uint32_t what = drawn(8), slot = drawn(SLOTS), other = drawn(SLOTS);
+    const uint32_t what = drawn(is_vulkan ? 10 : 8), slot = drawn(SLOTS), other = drawn(SLOTS);
     uint32_t counts[SLOTS] = {0}, length = pair_length(pair, slot);
     if (what < 2) { /* a prompt */
         counts[slot] = 1 + drawn(ROWS_MAX - 10);
         for (uint32_t i = 0; i < SLOTS; i++)
             counts[i] += i != slot && pair_length(pair, i) > 0; /* and who decodes beside it */
+    } else if (what == 8) {
+        stage_kv_give_back(pair->pool);
+        return;
+    } else if (what == 9) {
+        assert_true(stage_kv_take_back(pair->pool));
+        return;
     } else if (what < 6) {
         for (uint32_t i = 0; i < SLOTS; i++)
             counts[i] = pair_length(pair, i) > 0;
@@ -221,6 +227,67 @@ static void test_same_bits(void **state)
     check_model("more/models/lfm2", KV_F16, n_steps);    /* states beside */
     check_model("more/models/glm-dsa", KV_F16, n_steps); /* an indexer's keys beside */
     check_model("more/models/gemma4", KV_F16, n_steps);  /* layers that see the caches of others */
+}
+
+/* ---- caches in host memory ---- */
+
+static void decode(const struct pair *pair, uint32_t first_slot, uint32_t n_slots)
+{
+    uint32_t counts[SLOTS] = {0};
+    for (uint32_t i = 0; i < n_slots; i++)
+        counts[first_slot + i] = 1;
+    assert_true(pair_forward(pair, counts));
+}
+
+static void fill(const struct pair *pair, uint32_t slot, uint32_t n_rows)
+{
+    uint32_t counts[SLOTS] = {0};
+    counts[slot] = n_rows;
+    assert_true(pair_forward(pair, counts));
+}
+
+/* The device lacks memory: what rests goes to host memory, and is back when it is needed, alone,
+ * with others, as the beginning of another, or with all the rest. */
+static void check_moves(const char *name)
+{
+    struct model *model = open_model(name);
+    struct pair pair;
+    struct error err = {0};
+    pair_open(&pair, model, KV_F16);
+    assert_true(stage_kv_moves(pair.pool) && !stage_kv_moves(pair.apart));
+    for (uint32_t i = 0; i < SLOTS; i++)
+        fill(&pair, i, 280 + i);
+    assert_true(stage_kv_give_back(pair.pool) > 0); /* what nobody has */
+    assert_int_equal(stage_kv_bytes_away(pair.pool), 0);
+    assert_int_equal(stage_kv_give_back(pair.pool), 0); /* the rest was used of late */
+    for (uint32_t i = 0; i < 16; i++)
+        decode(&pair, 0, 1);
+    const uint64_t given = stage_kv_give_back(pair.pool), away = stage_kv_bytes_away(pair.pool);
+    assert_true(given > 0 && away > 0);
+    decode(&pair, 0, 1);
+    assert_int_equal(stage_kv_bytes_away(pair.pool), away); /* what decodes had stayed */
+    fill(&pair, 2, 5);                                      /* in the others' place */
+    decode(&pair, 1, 2);
+    assert_true(stage_kv_bytes_away(pair.pool) > 0);
+    pair_cut(&pair, 3, 0);
+    assert_int_equal(stage_kv_copy(pair.pool, 0, 3, 290, &err), ERROR_NONE);
+    assert_int_equal(stage_kv_copy(pair.apart, 0, 3, 290, &err), ERROR_NONE);
+    decode(&pair, 3, 1);
+    decode(&pair, 0, SLOTS); /* more than there is: the pool grows */
+    fill(&pair, 1, 250);
+    assert_true(stage_kv_take_back(pair.pool));
+    assert_int_equal(stage_kv_bytes_away(pair.pool), 0);
+    decode(&pair, 0, SLOTS);
+    pair_close(&pair);
+    model_close(model);
+}
+
+static void test_what_rests_goes_to_host_memory(void **state)
+{
+    (void)state;
+    if (!is_vulkan) /* there the pool is in host memory */
+        return;
+    check_moves("models/qwen3");
 }
 
 /* ---- many at once ---- */
@@ -295,6 +362,7 @@ static void test_forty_streams_in_the_memory_of_eight(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits),
+                                       cmocka_unit_test(test_what_rests_goes_to_host_memory),
                                        cmocka_unit_test(test_forty_streams_in_the_memory_of_eight)};
     is_vulkan = argc > 1 && strcmp(argv[1], "vulkan") == 0;
     return cmocka_run_group_tests(tests, open_device, close_device);
