@@ -33,8 +33,11 @@
  *
  * CANCELLING
  *   medley_device_cancel() on a request that has not started: it will not run, and its callback
- *   comes in its turn with MEDLEY_ERROR_CANCELLED. One that has started cannot be stopped: the
- *   answer is MEDLEY_ERROR_BUSY, and it completes as if nobody had asked.
+ *   comes in its turn with MEDLEY_ERROR_CANCELLED. A write, read or copy of more than 16 MiB goes
+ * in pieces of that size, and stops after the piece under way, until the last has begun: it calls
+ *   back with MEDLEY_ERROR_CANCELLED too, with the pieces before copied. What has started and has
+ *   no such pieces cannot be stopped: the answer is MEDLEY_ERROR_BUSY, and it completes as if
+ *   nobody had asked.
  *
  * CLOSING
  *   medley_gpu_close() takes no more requests, lets those in flight complete (cancel them first to

@@ -48,6 +48,8 @@ struct stage_options {
                              are read from the file for every batch (weight_stream.h) */
     int precision;        /* enum ggml_type of the matrices where that is smaller than the file's
                              (model/model_precision.h); 0: as stored. Excludes streaming */
+    const _Atomic bool *stop; /* once it is set, loading ends with ERROR_CANCELLED after the
+                                 tensors under way, one a thread. NULL: never */
 };
 
 struct stage_memory { /* bytes on the device */

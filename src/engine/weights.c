@@ -66,7 +66,8 @@ enum error_code weights_declare(struct stage_weights *weights, struct device *de
     *weights = (struct stage_weights){.device = device,
                                       .model = model,
                                       .first_layer = options->first_layer,
-                                      .n_layers = options->n_layers};
+                                      .n_layers = options->n_layers,
+                                      .stop = options->stop};
     weights->layers = mem_new_array(options->n_layers, sizeof *weights->layers);
     weights->units = mem_new_array((size_t)options->n_layers + 3, sizeof(struct weight_unit *));
     if (weights->layers && weights->units && take_layers(weights, !options->no_repack) &&
@@ -191,7 +192,7 @@ static enum error_code weights_copy_new(struct stage_weights *weights, struct er
     const uint32_t n_threads =
         weights_on_host(weights->device) ? device_threads(weights->device) : 1;
     enum error_code code = weights_copy(sources, (uint32_t)n, model_file(weights->model), n_threads,
-                                        weights->n_streamed > 0, err);
+                                        weights->n_streamed > 0, weights->stop, err);
     mem_free(sources);
     return code;
 }

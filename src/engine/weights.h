@@ -27,6 +27,7 @@ struct stage_weights {
     struct weight_window_plan window;
     struct weight_unit **streamed; /* in the order of use */
     uint32_t n_streamed;
+    const _Atomic bool *stop;     /* stage_options.stop */
     uint64_t reserved_bytes;      /* of the device, for the window */
     struct weight_stream *stream; /* NULL: every layer is loaded */
     struct ggml_tensor

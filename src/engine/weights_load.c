@@ -16,7 +16,8 @@ struct copy_job {
     uint32_t n_sources;
     const struct gguf_file *file;
     bool touches;
-    uint64_t n_bytes; /* of all */
+    const _Atomic bool *stop; /* NULL: never */
+    uint64_t n_bytes;         /* of all */
     atomic_uint next;
     atomic_uint_fast64_t n_done; /* bytes */
 };
@@ -59,10 +60,15 @@ static bool copy_converts(const struct tensor_copy *copy)
     return copy->source->type != copy->stored->type;
 }
 
+static bool copy_is_stopped(const struct copy_job *job)
+{
+    return job->stop && atomic_load(job->stop);
+}
+
 static void *copy_run(void *arg)
 {
     struct copy_job *job = arg;
-    for (;;) {
+    while (!copy_is_stopped(job)) {
         uint32_t i = atomic_fetch_add(&job->next, 1);
         if (i >= job->n_sources)
             return NULL;
@@ -78,6 +84,7 @@ static void *copy_run(void *arg)
         release_pages(job->file, source->offset, source->size);
         copy_say_progress(job, source->size);
     }
+    return NULL;
 }
 
 /* One tensor after the other, so that there is room for one only. */
@@ -89,7 +96,7 @@ static enum error_code copy_convert_all(struct copy_job *job, uint32_t n_threads
     uint64_t before = 0, after = 0;
     if (n_threads <= 1 && n_processors > 1)
         n_threads = (uint32_t)n_processors;
-    for (uint32_t i = 0; i < job->n_sources && !code; i++) {
+    for (uint32_t i = 0; i < job->n_sources && !code && !copy_is_stopped(job); i++) {
         const struct tensor_copy *copy = &job->sources[i];
         if (!copy_converts(copy))
             continue;
@@ -108,10 +115,10 @@ static enum error_code copy_convert_all(struct copy_job *job, uint32_t n_threads
 
 enum error_code weights_copy(const struct tensor_copy *sources, uint32_t n_sources,
                              const struct gguf_file *file, uint32_t n_threads, bool touches,
-                             struct error *err)
+                             const _Atomic bool *stop, struct error *err)
 {
     struct copy_job job = {
-        .sources = sources, .n_sources = n_sources, .file = file, .touches = touches};
+        .sources = sources, .n_sources = n_sources, .file = file, .touches = touches, .stop = stop};
     for (uint32_t i = 0; i < n_sources; i++)
         job.n_bytes += sources[i].source->size;
     pthread_t threads[COPY_THREADS_MAX];
@@ -123,6 +130,10 @@ enum error_code weights_copy(const struct tensor_copy *sources, uint32_t n_sourc
     for (uint32_t i = 0; i < n_started; i++)
         pthread_join(threads[i], NULL);
     const enum error_code code = copy_convert_all(&job, n_threads, err);
+    if (!code && copy_is_stopped(&job))
+        return error_set(err, ERROR_CANCELLED, "loading was stopped after %llu of %llu MiB",
+                         (unsigned long long)(atomic_load(&job.n_done) >> 20),
+                         (unsigned long long)(job.n_bytes >> 20));
     return code ? code : gguf_file_check_whole(file, err);
 }
 

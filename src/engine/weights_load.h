@@ -22,10 +22,11 @@ struct tensor_copy {
  * machine has for it; each tensor's pages of the file
  * are given back to the system when it is done, so that the file does not count twice. With
  * `touches` the pages of what is mapped are read in now, and not when they are first used. Says in
- * the log how far it is. */
+ * the log how far it is. Ends with ERROR_CANCELLED after the tensors under way when
+ * *stop is set (NULL: never). */
 enum error_code weights_copy(const struct tensor_copy *sources, uint32_t n_sources,
                              const struct gguf_file *file, uint32_t n_threads, bool touches,
-                             struct error *err);
+                             const _Atomic bool *stop, struct error *err);
 
 /* Asks for huge pages under a buffer of host memory; no-op elsewhere. Decoding reads every
  * weight once per token, so the walks of 4 KiB page tables are pure loss. */

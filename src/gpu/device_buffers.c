@@ -93,18 +93,51 @@ enum error_code device_free(struct device *device, struct device_buffer buffer, 
     return code;
 }
 
+/* ---- piece by piece -------------------------------------------------------------------- */
+
+/* Where a transfer is. `pieces` NULL: one piece. */
+struct piecewise {
+    const struct device_pieces *pieces;
+    uint64_t size, at, length; /* of all; the piece under way */
+};
+
+/* The first time and from then on to the next piece. False: there is none, or it must not go on
+ * (*code). */
+static bool piecewise_next(struct piecewise *way, enum error_code *code, struct error *err)
+{
+    way->at += way->length;
+    if (*code || way->at == way->size)
+        return false;
+    const uint64_t left = way->size - way->at;
+    const bool is_last = !way->pieces || left <= DEVICE_PIECE_BYTES;
+    way->length = is_last ? left : DEVICE_PIECE_BYTES;
+    if (!way->at || way->pieces->goes_on(way->pieces->arg, is_last))
+        return true;
+    *code = error_set(err, ERROR_CANCELLED, "cancelled after %.0f of %.0f MiB",
+                      device_buffers_mib(way->at), device_buffers_mib(way->size));
+    return false;
+}
+
 enum error_code device_write(struct device *device, struct device_buffer to, uint64_t offset,
                              const void *from, uint64_t size, struct error *err)
+{
+    return device_write_pieces(device, to, offset, from, size, NULL, err);
+}
+
+enum error_code device_write_pieces(struct device *device, struct device_buffer to, uint64_t offset,
+                                    const void *from, uint64_t size,
+                                    const struct device_pieces *pieces, struct error *err)
 {
     assert(device && (from || size == 0));
     pthread_mutex_lock(&device->buffers_lock);
     void *memory = NULL;
     enum error_code code = device_buffers_find_range(device, to, offset, size, &memory, err);
-    if (!code && size) {
-        code = device->impl->copy_to(device->self, memory, offset, from, size, err);
-        if (code)
-            error_wrap(err, "device %s: write", device->info.id);
-    }
+    struct piecewise way = {.pieces = pieces, .size = size};
+    while (piecewise_next(&way, &code, err))
+        code = device->impl->copy_to(device->self, memory, offset + way.at,
+                                     (const char *)from + way.at, way.length, err);
+    if (code && memory)
+        error_wrap(err, "device %s: write", device->info.id);
     pthread_mutex_unlock(&device->buffers_lock);
     return code;
 }
@@ -112,15 +145,23 @@ enum error_code device_write(struct device *device, struct device_buffer to, uin
 enum error_code device_read(struct device *device, struct device_buffer from, uint64_t offset,
                             void *to, uint64_t size, struct error *err)
 {
+    return device_read_pieces(device, from, offset, to, size, NULL, err);
+}
+
+enum error_code device_read_pieces(struct device *device, struct device_buffer from,
+                                   uint64_t offset, void *to, uint64_t size,
+                                   const struct device_pieces *pieces, struct error *err)
+{
     assert(device && (to || size == 0));
     pthread_mutex_lock(&device->buffers_lock);
     void *memory = NULL;
     enum error_code code = device_buffers_find_range(device, from, offset, size, &memory, err);
-    if (!code && size) {
-        code = device->impl->copy_from(device->self, memory, offset, to, size, err);
-        if (code)
-            error_wrap(err, "device %s: read", device->info.id);
-    }
+    struct piecewise way = {.pieces = pieces, .size = size};
+    while (piecewise_next(&way, &code, err))
+        code = device->impl->copy_from(device->self, memory, offset + way.at, (char *)to + way.at,
+                                       way.length, err);
+    if (code && memory)
+        error_wrap(err, "device %s: read", device->info.id);
     pthread_mutex_unlock(&device->buffers_lock);
     return code;
 }
@@ -214,6 +255,30 @@ enum error_code device_copy_path(struct device *device_from, struct device_buffe
                                  struct device_buffer to, uint64_t offset_to, uint64_t size,
                                  enum copy_path *path, struct error *err)
 {
+    return device_copy_pieces(device_from, from, offset_from, device_to, to, offset_to, size, NULL,
+                              path, err);
+}
+
+/* The path is that of the last piece: all take the same. */
+static enum error_code copy_way(struct side from, struct side to, struct piecewise *way,
+                                enum copy_path *path, struct error *err)
+{
+    enum error_code code = ERROR_NONE;
+    while (piecewise_next(way, &code, err)) {
+        struct side source = from, target = to;
+        source.offset += way->at;
+        target.offset += way->at;
+        code = copy_best(source, target, way->length, path, err);
+    }
+    return code;
+}
+
+enum error_code device_copy_pieces(struct device *device_from, struct device_buffer from,
+                                   uint64_t offset_from, struct device *device_to,
+                                   struct device_buffer to, uint64_t offset_to, uint64_t size,
+                                   const struct device_pieces *pieces, enum copy_path *path,
+                                   struct error *err)
+{
     assert(device_from && device_to && path);
     *path = COPY_NONE;
     struct side source = {.device = device_from, .offset = offset_from};
@@ -229,7 +294,8 @@ enum error_code device_copy_path(struct device *device_from, struct device_buffe
                          "device %s: a copy within a buffer must not overlap itself",
                          device_from->info.id);
     else if (!code && size) {
-        code = copy_best(source, target, size, path, err);
+        struct piecewise way = {.pieces = pieces, .size = size};
+        code = copy_way(source, target, &way, path, err);
         if (code)
             error_wrap(err, "copy from device %s to %s", device_from->info.id, device_to->info.id);
     }

@@ -269,6 +269,26 @@ enum error_code device_copy_path(struct device *device_from, struct device_buffe
                                  enum copy_path *path, struct error *err);
 enum error_code device_synchronize(struct device *device, struct error *err);
 
+/* The same transfers for who may want to stop one: they go piece by piece, and between two pieces
+ * goes_on() is asked; `is_last`: it is not asked again. False: ERROR_CANCELLED, with the pieces
+ * before copied. What fits in one piece asks nobody. */
+enum { DEVICE_PIECE_BYTES = 16 * 1024 * 1024 };
+struct device_pieces {
+    bool (*goes_on)(void *arg, bool is_last); /* on the calling thread */
+    void *arg;
+};
+enum error_code device_write_pieces(struct device *device, struct device_buffer to, uint64_t offset,
+                                    const void *from, uint64_t size,
+                                    const struct device_pieces *pieces, struct error *err);
+enum error_code device_read_pieces(struct device *device, struct device_buffer from,
+                                   uint64_t offset, void *to, uint64_t size,
+                                   const struct device_pieces *pieces, struct error *err);
+enum error_code device_copy_pieces(struct device *device_from, struct device_buffer from,
+                                   uint64_t offset_from, struct device *device_to,
+                                   struct device_buffer to, uint64_t offset_to, uint64_t size,
+                                   const struct device_pieces *pieces, enum copy_path *path,
+                                   struct error *err);
+
 /* ---- what who computes through device_ggml.h tells the device ------------------------------
  * Nothing of it does anything on a real device. A simulated one counts the memory, takes its time,
  * gets hot, and fails as it was told to. */

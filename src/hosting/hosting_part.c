@@ -43,6 +43,7 @@ void part_new(struct hosting *hosting, const struct parts_effect *wanted)
     part->model_record = record;
     part->key = part_key(instance->id);
     part->options = part_options(instance->demand, wanted->placement->shares_cells);
+    part->options.stop = &part->cancels;
     part->n_whole = part_whole_streams(instance->demand);
     part->options.rope = state_rope(instance->demand);
     if (wanted->placement->has_precision)

@@ -153,6 +153,7 @@ static enum error_code room_open_runner(struct room *room, struct error *err)
     enum error_code code = child_model_open(open, &room->handed, &room->model, err);
     struct driver_options options = open->options;
     options.fallback = room->fallback;
+    options.stop = &room->closes; /* the node may not want it any more before it is loaded */
     if (!code && rope_stretch_is_set(&options.rope))
         code = model_stretch_copy(room->model, &options.rope, &room->stretched, err);
     if (!code)

@@ -64,6 +64,9 @@ struct driver_options {
     struct rope_stretch rope; /* the model's; a device's process has to do it again */
     struct device *fallback; /* where stages go that find no memory on their own devices: the CPU's;
                                 NULL: nowhere */
+    const _Atomic bool *stop; /* once it is set, opening ends with ERROR_CANCELLED after the
+                                 tensors under way (engine/stage.h). NULL: never; outlives the
+                                 driver */
 };
 
 /* With the defaults in the place of zeros. ERROR_INVALID: beyond a limit. */

@@ -329,6 +329,7 @@ static void device_stage_run_opening(struct device_job *job)
         .no_repack = options->no_repack,
         .weights_max = own_max ? own_max : options->weights_max,
         .precision = options->precision,
+        .stop = options->stop,
     };
     opening->code =
         stage_open(stage->device, opening->model, &stage_options, &stage->stage, &opening->error);

@@ -65,6 +65,23 @@ enum medley_error_code call_prepare(struct medley_device *device,
     return MEDLEY_ERROR_NONE;
 }
 
+/* Who is told that it is cancelled is told so before the last piece. */
+static bool call_goes_on(void *arg, bool is_last)
+{
+    struct call *call = arg;
+    unsigned phase = CALL_IN_PIECES;
+    if (is_last)
+        return atomic_compare_exchange_strong(&call->phase, &phase, CALL_RUNNING);
+    return atomic_load(&call->phase) != CALL_CANCELLED;
+}
+
+struct device_pieces call_pieces(struct call *call)
+{
+    if (call->size > DEVICE_PIECE_BYTES)
+        atomic_store(&call->phase, CALL_IN_PIECES);
+    return (struct device_pieces){.goes_on = call_goes_on, .arg = call};
+}
+
 /* On the device's thread. */
 static void call_run(struct device_job *job)
 {
@@ -108,5 +125,7 @@ enum medley_error_code medley_device_cancel(struct medley_device_request *reques
         return uv_cancel((uv_req_t *)&call->gpu->work) == 0 ? MEDLEY_ERROR_NONE : MEDLEY_ERROR_BUSY;
     unsigned phase = CALL_QUEUED;
     bool cancelled = atomic_compare_exchange_strong(&call->phase, &phase, CALL_CANCELLED);
+    if (!cancelled && phase == CALL_IN_PIECES)
+        cancelled = atomic_compare_exchange_strong(&call->phase, &phase, CALL_CANCELLED);
     return cancelled || phase == CALL_CANCELLED ? MEDLEY_ERROR_NONE : MEDLEY_ERROR_BUSY;
 }

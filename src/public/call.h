@@ -1,6 +1,8 @@
 /* A request in flight: what lies in medley_device_request.reserved. Private to src/public.
  *
  *   IDLE --submit--> QUEUED --device thread--> RUNNING --> callback: IDLE
+ *                      |                 \--> IN_PIECES --last piece--> RUNNING
+ *                      |                           \--cancel--> CANCELLED --> callback: IDLE
  *                      \--cancel--> CANCELLED --device thread--> callback: IDLE
  *
  * A cancelled call stays in its queue, so that its callback comes in its turn. */
@@ -11,7 +13,7 @@
 #include <medley/gpu.h>
 #include <stdatomic.h>
 
-enum call_phase { CALL_IDLE, CALL_QUEUED, CALL_RUNNING, CALL_CANCELLED };
+enum call_phase { CALL_IDLE, CALL_QUEUED, CALL_RUNNING, CALL_IN_PIECES, CALL_CANCELLED };
 
 struct call {
     struct device_job job; /* first: the queue gives it back */
@@ -35,6 +37,8 @@ struct call {
 };
 
 struct call *call_of(struct medley_device_request *request);
+/* For gpu.h's transfers in pieces: of a request that runs and can be cancelled until its last. */
+struct device_pieces call_pieces(struct call *call);
 bool call_in_flight(struct medley_device_request *request);
 void call_clear_results(struct medley_device_request *request);
 

@@ -48,8 +48,9 @@ enum medley_error_code medley_device_free(struct medley_device *device,
 
 static enum error_code perform_write(struct call *call, struct error *err)
 {
-    return device_write(call->device->device, call->buffer, call->offset, call->from, call->size,
-                        err);
+    const struct device_pieces pieces = call_pieces(call);
+    return device_write_pieces(call->device->device, call->buffer, call->offset, call->from,
+                               call->size, &pieces, err);
 }
 
 enum medley_error_code medley_device_write(struct medley_device *device,
@@ -73,7 +74,9 @@ enum medley_error_code medley_device_write(struct medley_device *device,
 
 static enum error_code perform_read(struct call *call, struct error *err)
 {
-    return device_read(call->device->device, call->buffer, call->offset, call->to, call->size, err);
+    const struct device_pieces pieces = call_pieces(call);
+    return device_read_pieces(call->device->device, call->buffer, call->offset, call->to,
+                              call->size, &pieces, err);
 }
 
 enum medley_error_code medley_device_read(struct medley_device *device,
@@ -97,9 +100,10 @@ enum medley_error_code medley_device_read(struct medley_device *device,
 static enum error_code perform_copy(struct call *call, struct error *err)
 {
     enum copy_path path;
-    enum error_code code =
-        device_copy_path(call->device->device, call->buffer, call->offset, call->device_to->device,
-                         call->buffer_to, call->offset_to, call->size, &path, err);
+    const struct device_pieces pieces = call_pieces(call);
+    enum error_code code = device_copy_pieces(call->device->device, call->buffer, call->offset,
+                                              call->device_to->device, call->buffer_to,
+                                              call->offset_to, call->size, &pieces, &path, err);
     call->request->path = public_path(path);
     return code;
 }

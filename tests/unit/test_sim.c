@@ -210,6 +210,28 @@ static void test_what_does_not_fit_is_refused_with_numbers(void **state)
     gpu_close(gpu);
 }
 
+/* And its memory is there again, for the next. */
+static void test_a_load_can_be_stopped(void **state)
+{
+    (void)state;
+    struct gpu *gpu = open_sim("[one]\n" FAST);
+    struct device *device = gpu_find(gpu, "sim:one");
+    const uint64_t free_bytes = device_memory(device).free_bytes;
+    _Atomic bool stop = true;
+    struct stage_options options = options_of(0, 2);
+    options.stop = &stop;
+    struct stage *stage;
+    struct error err = {0};
+    assert_int_equal(stage_open(device, model, &options, &stage, &err), ERROR_CANCELLED);
+    expect_words(&err, "loading was stopped after 0 of");
+    assert_true(device_memory(device).free_bytes == free_bytes);
+    stop = false;
+    assert_int_equal(stage_open(device, model, &options, &stage, &err), ERROR_NONE);
+    assert_true(device_memory(device).free_bytes < free_bytes);
+    stage_close(stage);
+    gpu_close(gpu);
+}
+
 static void test_exhaustion_and_back(void **state)
 {
     (void)state;
@@ -308,6 +330,7 @@ int main(void)
         cmocka_unit_test(test_results_are_the_cpus_to_the_bit),
         cmocka_unit_test(test_stages_take_memory_and_give_it_back),
         cmocka_unit_test(test_what_does_not_fit_is_refused_with_numbers),
+        cmocka_unit_test(test_a_load_can_be_stopped),
         cmocka_unit_test(test_exhaustion_and_back),
         cmocka_unit_test(test_costs_of_stages_add_up),
         cmocka_unit_test(test_windows_end_what_a_context_costs),

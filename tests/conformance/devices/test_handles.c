@@ -99,6 +99,55 @@ static void test_a_hang_does_not_outlive_the_handles(void **state)
     assert_int_equal(uv_loop_close(&loop), 0);
 }
 
+/* 128 MiB to a device that takes 1.3 s for them, cancelled after 0.2 s. */
+static void test_a_long_write_stops_between_pieces(void **state)
+{
+    (void)state;
+    enum { BYTES = 128 << 20, PIECE = 16 << 20 };
+    char path[] = "/tmp/medley-slow-XXXXXX";
+    static const char text[] =
+        "[slow]\nmemory = 256MiB\ndecode = 1GB/s\nflops = 1GFLOP/s\ncopy = 100MB/s\n";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, text, sizeof text - 1) == sizeof text - 1);
+    close(fd);
+    struct medley_gpu *mine;
+    struct medley_device_request request = {0};
+    struct medley_gpu_options options = {.cpu_only = true, .sim_file = path};
+    assert_int_equal(medley_gpu_open(NULL, &options, &mine, &request, NULL), MEDLEY_ERROR_NONE);
+    assert_int_equal(medley_device_wait(&request), MEDLEY_ERROR_NONE);
+    unlink(path);
+    struct medley_device *device = medley_gpu_find(mine, "sim:slow");
+    const struct medley_device_buffer buffer = alloc(device, BYTES);
+    unsigned char *ones = malloc(BYTES), ends[2] = {0};
+    assert_non_null(ones);
+    memset(ones, 1, BYTES);
+    assert_int_equal(try_write(device, buffer, BYTES - 1, ends, 1), MEDLEY_ERROR_NONE);
+    assert_int_equal(medley_device_write(device, &request, buffer, 0, ones, BYTES, NULL),
+                     MEDLEY_ERROR_NONE);
+    uv_sleep(200);
+    assert_int_equal(medley_device_cancel(&request), MEDLEY_ERROR_NONE);
+    assert_int_equal(medley_device_cancel(&request), MEDLEY_ERROR_NONE);
+    assert_int_equal(medley_device_wait(&request), MEDLEY_ERROR_CANCELLED);
+    assert_non_null(strstr(request.error.text, "of 128 MiB"));
+    assert_true(request.run_ns < 1100000000); /* all of it takes 1342 ms */
+    print_message("# it stopped after %.0f ms\n", (double)request.run_ns * 1e-6);
+    assert_int_equal(try_read(device, buffer, 0, &ends[0], 1), MEDLEY_ERROR_NONE);
+    assert_int_equal(try_read(device, buffer, BYTES - 1, &ends[1], 1), MEDLEY_ERROR_NONE);
+    assert_int_equal(ends[0], 1);
+    assert_int_equal(ends[1], 0);
+    /* one piece is not cancelled once it runs; a wrong range is told before anything is written */
+    assert_int_equal(medley_device_write(device, &request, buffer, 0, ones, PIECE, NULL),
+                     MEDLEY_ERROR_NONE);
+    uv_sleep(50);
+    assert_int_equal(medley_device_cancel(&request), MEDLEY_ERROR_BUSY);
+    assert_int_equal(medley_device_wait(&request), MEDLEY_ERROR_NONE);
+    assert_int_equal(try_write(device, buffer, 1, ones, BYTES), MEDLEY_ERROR_INVALID);
+    assert_int_equal(try_read(device, buffer, BYTES - 1, &ends[1], 1), MEDLEY_ERROR_NONE);
+    assert_int_equal(ends[1], 0);
+    free(ones);
+    medley_gpu_close(mine, NULL, NULL);
+}
+
 /* Opens, and closes from within the callback; leaves a buffer behind. */
 static void close_in_callback(struct medley_device_request *request)
 {
@@ -256,6 +305,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_close_drains),
+        cmocka_unit_test(test_a_long_write_stops_between_pieces),
         cmocka_unit_test(test_a_hang_does_not_outlive_the_handles),
         cmocka_unit_test(test_the_last_handle_closes_the_devices),
         cmocka_unit_test(test_close_while_opening),
