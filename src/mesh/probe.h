@@ -8,10 +8,10 @@
  *              (received there - sent here) from one ping to the next. RFC 3550's D needs no common
  *              clock; taking its mean away also takes away that the two clocks run at different
  *              speeds.
- *   loss       packets that the transport sent again, of all it sent, over the last
+ *   loss       packets that TCP sent again, or QUIC lost, of all they sent, over the last
  *              PROBE_LOSS_PACKETS or so. Unknown until PROBE_LOSS_PACKETS_MIN were sent, and where
- *              the transport does not say. TCP also repeats packets that were only late, so this is
- *              an upper bound.
+ *              the transport does not say. TCP also repeats packets that were only late, so there
+ *              this is an upper bound; QUIC's are those that were never acknowledged.
  *   bandwidth  the median of the last PROBE_BURSTS bursts: the second half's bytes over its time at
  *              the receiver, since the first half may have been held back by a cold connection's
  *              window. Only whole bursts count.

@@ -9,6 +9,21 @@
 
 #define MS_NS UINT64_C(1000000)
 
+/* SSL_set_msg_callback: a packet's header comes first, then its frames. Packets of the handshake
+ * have long headers, and numbers of their own (RFC 9000, sections 12.3 and 17.2). */
+static void quic_connection_hear(int is_sent, int version, int type, const void *bytes, size_t size,
+                                 SSL *ssl, void *arg)
+{
+    struct quic_connection *connection = arg;
+    (void)version, (void)ssl;
+    if (is_sent || !size)
+        return;
+    if (type == SSL3_RT_QUIC_PACKET)
+        connection->hears_short = !(*(const uint8_t *)bytes & 0x80);
+    else if (type == SSL3_RT_QUIC_FRAME_FULL && connection->hears_short)
+        quic_loss_hear(&connection->loss, bytes, size);
+}
+
 struct quic_connection *quic_connection_new(struct quic_socket *socket, SSL *ssl, bool is_server)
 {
     struct quic_connection *connection = mem_new(sizeof *connection);
@@ -25,6 +40,8 @@ struct quic_connection *quic_connection_new(struct quic_socket *socket, SSL *ssl
     SSL_set_default_stream_mode(ssl, SSL_DEFAULT_STREAM_MODE_NONE);
     SSL_set_incoming_stream_policy(
         ssl, is_server ? SSL_INCOMING_STREAM_POLICY_ACCEPT : SSL_INCOMING_STREAM_POLICY_REJECT, 0);
+    SSL_set_msg_callback(ssl, quic_connection_hear);
+    SSL_set_msg_callback_arg(ssl, connection);
     connection->next = socket->connections;
     socket->connections = connection;
     socket->touched = true;

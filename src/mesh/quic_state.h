@@ -8,6 +8,7 @@
 #pragma once
 
 #include "mesh/mesh_state.h"
+#include "mesh/quic_loss.h"
 #include "mesh/stream_quic.h"
 
 struct quic_socket;
@@ -29,6 +30,8 @@ struct quic_connection {
     bool is_server, established;
     uint64_t deadline_ns; /* without a stream by then it ends; also the end of its shutdown */
     bool ending;
+    bool hears_short; /* the packet that came last was of the connection, not of its beginning */
+    struct quic_loss loss;
     struct error failure;
 };
 

@@ -149,6 +149,18 @@ static bool quic_reached(const struct stream *stream)
     return state != TLS_ST_BEFORE && state != TLS_ST_CW_CLNT_HELLO;
 }
 
+/* The packets are the connection's, and are counted once for all of its streams. */
+static void quic_packets(const struct stream *stream, struct stream_packets *packets)
+{
+    const struct stream_quic *quic = stream_quic_of_stream(stream);
+    const struct quic_connection *connection = quic->connection;
+    *packets = (struct stream_packets){.valid = connection->loss.begun};
+    if (connection->streams != quic)
+        return;
+    packets->sent = connection->loss.judged;
+    packets->lost = connection->loss.lost;
+}
+
 static const struct stream_impl quic_impl = {
     .handshake = quic_handshake,
     .read = quic_read,
@@ -160,6 +172,7 @@ static const struct stream_impl quic_impl = {
     .sibling = quic_sibling,
     .addresses = quic_addresses,
     .reached = quic_reached,
+    .packets = quic_packets,
 };
 
 /* ---- life ---------------------------------------------------------------------------------- */

@@ -121,6 +121,24 @@ def at_once(world, wanted):
             check_equal(text, wanted[prompt], prompt)
 
 
+def measured(node):
+    return [link for link in node.json("links")["links"]
+            if None not in (link["latency_ns"], link["loss_ppm"], link["bytes_per_s"])]
+
+
+def links(world, node):
+    """What is between the two that do not lead is measured by them, and told to everybody."""
+    with world.step("each direction has a latency, a loss and a bandwidth"):
+        wait("all six are measured", lambda: len(measured(node)) == 6, 60)
+        leader = [each["name"] for each in node.json("nodes")["nodes"] if each["leads"]]
+        for link in measured(node):
+            world.say(f"{link['from']} -> {link['to']}: {link['loss_ppm']} ppm lost, "
+                      f"{link['bytes_per_s'] / 1e6:.0f} MB/s")
+        check_equal(len([link for link in measured(node)
+                         if not {link["from"], link["to"]} & set(leader)]), 2,
+                    "directions between those that do not lead")
+
+
 def scenario(world):
     with world.step("three nodes with small devices are one cluster"):
         options = {
@@ -146,6 +164,7 @@ def scenario(world):
     entries(world, wanted)
     times(world, laptop)
     at_once(world, wanted)
+    links(world, tower)
     with world.step("medley run on each node gives it, too"):
         for node in world.nodes:
             answer = json.loads(node.medley("run", world.model, "-p", PROMPTS[2], *GREEDY).out)
