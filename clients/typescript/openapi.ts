@@ -2981,6 +2981,8 @@ export interface components {
                 version?: string | null;
                 addresses?: string[];
                 heard_ms?: number | null;
+                dial_address?: string | null;
+                dial_problem?: string | null;
             } & {
                 [key: string]: unknown;
             })[];

@@ -3,6 +3,7 @@
 #include "base/version.h"
 #include "cli/answer.h"
 #include "cli/daemon.h"
+#include "doctor/dial_mend.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,13 +96,18 @@ static void doctor_take_node(struct answer *answer, yyjson_val *node, struct fin
         findings_add(findings, FINDING_HINT, "peers", "medley admit NODE, or medley remove NODE",
                      "%s waits to be let in", name);
     } else if (strcmp(state, "up") != 0) {
-        static const char mend[] = "there: is the machine on, does `medley up` run, does its "
-                                   "firewall let the port in? `medley doctor` there says";
+        const char *address = answer_text_if(answer, node, "dial_address");
+        const char *why = answer_text_if(answer, node, "dial_problem");
+        const char *mend = doctor_dial_mend(why);
         if (answer_count_if(answer, node, "heard_ms", &heard_ms))
             findings_add(findings, FINDING_PROBLEM, "peers", mend,
-                         "%s is %s, last heard %.0f s ago", name, state, (double)heard_ms * 1e-3);
+                         "%s is %s, last heard %.0f s ago%s%s%s%s", name, state,
+                         (double)heard_ms * 1e-3, why ? "; dialling " : "",
+                         why && address ? address : "", why ? ": " : "", why ? why : "");
         else
-            findings_add(findings, FINDING_PROBLEM, "peers", mend, "%s is %s", name, state);
+            findings_add(findings, FINDING_PROBLEM, "peers", mend, "%s is %s%s%s%s%s", name, state,
+                         why ? "; dialling " : "", why && address ? address : "", why ? ": " : "",
+                         why ? why : "");
     } else {
         findings_add(findings, FINDING_FINE, "peers", NULL, "%s is up", name);
     }

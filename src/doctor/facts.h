@@ -36,7 +36,8 @@ struct machine_facts {
     bool has_battery;
     bool has_desktop; /* one that suspends when nobody types */
 
-    bool has_ufw, has_firewalld; /* one that is on */
+    bool has_ufw, has_firewalld;  /* one that is on */
+    enum tristate nft_lacks_port; /* nftables' own rules are loaded at start, and drop it */
     uint16_t port;
     bool node_runs;
     enum tristate port_is_free;

@@ -87,7 +87,7 @@ static void judge_power(const struct machine_facts *facts, struct findings *out)
 
 static void judge_network(const struct machine_facts *facts, struct findings *out)
 {
-    char mend[128];
+    char mend[256];
     if (facts->node_runs)
         findings_add(out, FINDING_FINE, "port", NULL, "the node runs");
     else if (facts->port_is_free == FACT_NO)
@@ -123,9 +123,22 @@ static void judge_network(const struct machine_facts *facts, struct findings *ou
             "firewalld is on: it must let in port %u (TCP and UDP), and mdns for discovery",
             (unsigned)facts->port);
     }
-    if (!facts->has_ufw && !facts->has_firewalld)
+    if (facts->nft_lacks_port == FACT_YES) {
+        snprintf(mend, sizeof mend,
+                 "in the chain of input of /etc/nftables.conf: tcp dport %u accept, udp dport { "
+                 "%u, 5353 } accept; then sudo systemctl reload nftables",
+                 (unsigned)facts->port, (unsigned)facts->port);
+        findings_add(out, FINDING_HINT, "firewall", mend,
+                     "nftables' rules drop what comes in, and none lets in port %u",
+                     (unsigned)facts->port);
+    } else if (!facts->has_ufw && !facts->has_firewalld) {
         findings_add(out, FINDING_FINE, "firewall", NULL,
-                     "neither ufw nor firewalld is on; rules of nftables alone are root's to read");
+                     facts->nft_lacks_port == FACT_NO
+                         ? "neither ufw nor firewalld is on; nftables' file of rules lets in the "
+                           "port, or all"
+                         : "neither ufw nor firewalld is on; rules of nftables that are in no file "
+                           "are root's to read");
+    }
 }
 
 static void judge_cards(const struct machine_facts *facts, struct findings *out)

@@ -1,4 +1,5 @@
 #include "doctor/facts.h"
+#include "doctor/nft_rules.h"
 
 #include <arpa/inet.h>
 #include <glob.h>
@@ -181,6 +182,33 @@ static enum tristate facts_port_is_free(uint16_t port, int type)
     return bound ? FACT_YES : FACT_NO;
 }
 
+/* The kernel's rules are root's to read; the file that they are loaded from mostly is not. */
+static enum tristate facts_nft_lacks(const char *root, uint16_t port)
+{
+    enum { RULES_BYTES = 64 * 1024 };
+    char path[PATH_MAX];
+    if (!facts_exists(root, "/etc/systemd/system/sysinit.target.wants/nftables.service") &&
+        !facts_exists(root, "/etc/systemd/system/multi-user.target.wants/nftables.service"))
+        return FACT_UNKNOWN;
+    facts_path(root, "/etc/nftables.conf", path);
+    FILE *file = fopen(path, "re");
+    if (!file) {
+        facts_path(root, "/etc/sysconfig/nftables.conf", path);
+        file = fopen(path, "re");
+    }
+    char *text = file ? malloc(RULES_BYTES + 1) : NULL;
+    const size_t size = text ? fread(text, 1, RULES_BYTES, file) : 0;
+    enum tristate lacks = FACT_UNKNOWN;
+    if (text && size < RULES_BYTES) { /* half of the rules say nothing */
+        text[size] = 0;
+        lacks = nft_rules_lack(text, port) ? FACT_YES : FACT_NO;
+    }
+    free(text);
+    if (file)
+        fclose(file);
+    return lacks;
+}
+
 static void facts_read_network(const struct facts_wanted *wanted, const char *root,
                                struct machine_facts *out)
 {
@@ -191,6 +219,7 @@ static void facts_read_network(const struct facts_wanted *wanted, const char *ro
     out->has_firewalld =
         facts_exists(root, "/run/firewalld") || facts_exists(root, "/run/firewalld.pid");
     out->port = wanted->port;
+    out->nft_lacks_port = facts_nft_lacks(root, wanted->port);
     out->node_runs = wanted->node_runs;
     if (!wanted->node_runs) {
         const enum tristate tcp = facts_port_is_free(wanted->port, SOCK_STREAM);

@@ -440,6 +440,11 @@ static void put_node(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val 
     const struct error problem =
         up ? (struct error){0} : finder_version_problem(daemon->finder, node->id);
     control_show_put_text(doc, item, "problem", problem.code ? problem.text : NULL);
+    char address[FINDER_ADDRESS_BYTES] = "";
+    const struct error dialled =
+        up ? (struct error){0} : finder_dial_problem(daemon->finder, node->id, address);
+    control_show_put_text(doc, item, "dial_address", address);
+    control_show_put_text(doc, item, "dial_problem", dialled.code ? dialled.text : NULL);
     yyjson_mut_obj_add_null(doc, item, "words");
     const Node__Now *now = self ? daemon->now : peer ? peer->now : NULL;
     control_show_put_text(doc, item, "lends_nothing", now ? now->lends_nothing : NULL);

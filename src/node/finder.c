@@ -255,6 +255,26 @@ struct error finder_version_problem(const struct finder *finder, const char *id)
     return (struct error){0};
 }
 
+struct error finder_dial_problem(const struct finder *finder, const char *id,
+                                 char address[FINDER_ADDRESS_BYTES])
+{
+    char text[NODE_ID_TEXT];
+    address[0] = 0;
+    for (const struct contact *contact = finder->contacts; contact; contact = contact->next) {
+        if (!contact->has_node_id || !contact->dial)
+            continue;
+        const struct dial_status status = dial_status(contact->dial);
+        id_text(contact->node_id, NODE_ID_BYTES, text);
+        if (status.link || !status.n_failures || !status.last.code || strcmp(text, id) != 0)
+            continue;
+        const struct contact_address *at = &contact->addresses[contact->at];
+        snprintf(address, FINDER_ADDRESS_BYTES, strchr(at->host, ':') ? "[%s]:%u" : "%s:%u",
+                 at->host, (unsigned)at->port);
+        return status.last;
+    }
+    return (struct error){0};
+}
+
 /* Once, until a link is up again: a node that was removed while it was away hears it nowhere
  * else. */
 static void tell_when_alone(struct finder *finder)

@@ -33,3 +33,8 @@ bool finder_is_alone(const struct finder *finder); /* no member is reached, and 
 /* Why there is no link to a node though it answers: its version is too far from ours. ERROR_NONE:
  * not for that. */
 struct error finder_version_problem(const struct finder *finder, const char *id);
+/* Why dialling a node failed last, and where it was dialled: "192.168.1.5:7979". ERROR_NONE: it is
+ * linked, or was not dialled from here. */
+enum { FINDER_ADDRESS_BYTES = 288 };
+struct error finder_dial_problem(const struct finder *finder, const char *id,
+                                 char address[FINDER_ADDRESS_BYTES]);

@@ -1,6 +1,8 @@
 /* `medley doctor`: what follows from which facts, where they are read from, and what the command
  * says of a cluster; nothing is changed but by --fix, and that is said before. */
+#include "doctor/dial_mend.h"
 #include "doctor/facts.h"
+#include "doctor/nft_rules.h"
 #include "fake_node.h"
 
 #include <setjmp.h>
@@ -107,6 +109,73 @@ static void test_each_fault_has_its_mend(void **state)
     expect(FINDING_HINT, "clock", "2.0 s", "timedatectl");
 }
 
+static void test_rules_that_drop_the_port_are_seen(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool lacks;
+    } rows[] = {
+        {"table inet f {\n chain in {\n  type filter hook input priority 0; policy drop;\n"
+         "  tcp dport { 22, 80 } accept\n }\n}\n",
+         true},
+        {"table inet f {\n chain in {\n  type filter hook input priority 0; policy drop;\n"
+         "  tcp dport { 22, 7979 } accept\n }\n}\n",
+         false},
+        {"chain in { type filter hook input priority 0; policy accept;\n"
+         "  udp dport 7000-8000 accept\n  drop\n }",
+         false},
+        {"chain in { type filter hook input priority 0; policy accept;\n"
+         "  udp dport 8000-9000 accept\n  reject\n }",
+         true},
+        {"chain in { type filter hook input priority 0; policy accept;\n"
+         "  ip saddr 7979 drop # all of 7979\n }",
+         false},
+        {"chain out { type filter hook output priority 0; policy drop; }\n"
+         "chain in { type filter hook input priority 0; policy accept; }",
+         false},
+        {"# policy drop\nchain in { type filter hook input priority 0; }", false},
+        {"chain in { type filter hook input priority 0; policy drop; tcp dport 79790 accept }",
+         true},
+        {"", false},
+        {"}}}} hook input policy drop", true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (nft_rules_lack(rows[i].text, 7979) != rows[i].lacks)
+            fail_msg("row %zu: %s", i, rows[i].text);
+    }
+    struct machine_facts facts = good();
+    facts.nft_lacks_port = FACT_YES;
+    judge(&facts);
+    expect(FINDING_HINT, "firewall", "none lets in port 7979", "tcp dport 7979 accept");
+    assert_non_null(strstr(find("firewall", "nftables")->mend, "systemctl reload nftables"));
+}
+
+/* Each in the words that it comes in. */
+static void test_why_a_dial_fails_has_its_mend(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *why, *mend;
+    } rows[] = {
+        {"cannot connect: connection refused", "nothing listens"},
+        {"unknown host tower: unknown node or service", "/etc/hosts"},
+        {"nobody answers", "firewall drops"},
+        {"cannot connect: connection timed out", "firewall drops"},
+        {"cannot connect: network is unreachable", "another network"},
+        {"the handshake failed: certificate verify failed", "clocks"},
+        {"refused by the other end: version 2.0; update one of the two", "same version"},
+        {"another node answers at tower port 7979: ab…", "another machine"},
+        {"an error of tomorrow", "medley doctor"},
+        {NULL, "medley doctor"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!strstr(doctor_dial_mend(rows[i].why), rows[i].mend))
+            fail_msg("%s: %s", rows[i].why, doctor_dial_mend(rows[i].why));
+        assert_true(strlen(doctor_dial_mend(rows[i].why)) < sizeof((struct finding *)0)->mend);
+    }
+}
+
 static void test_unknown_is_no_problem(void **state)
 {
     (void)state;
@@ -159,6 +228,9 @@ static void test_a_made_up_host_is_read(void **state)
 {
     (void)state;
     make_host(
+        "mkdir -p etc/systemd/system/sysinit.target.wants;"
+        "touch etc/systemd/system/sysinit.target.wants/nftables.service;"
+        "echo 'chain c { type filter hook input priority 0; policy drop; }' >etc/nftables.conf;"
         "mkdir -p etc/ufw etc/systemd/logind.conf.d etc/systemd/system run/firewalld "
         "sys/class/power_supply/BAT0 sys/bus/pci/devices/a sys/bus/pci/devices/b usr/bin;"
         "echo ENABLED=yes >etc/ufw/ufw.conf;"
@@ -175,6 +247,7 @@ static void test_a_made_up_host_is_read(void **state)
     snprintf(inside, sizeof inside, "%s/not/there/yet", folder);
     const struct facts_wanted wanted = {.root = folder, .state = inside, .node_runs = true};
     facts_read(&wanted, &facts);
+    assert_int_equal(facts.nft_lacks_port, FACT_YES);
     assert_true(facts.has_ufw && facts.has_firewalld && facts.has_battery && facts.has_desktop);
     assert_string_equal(facts.idle_action, "suspend");
     assert_string_equal(facts.lid_action, "lock");
@@ -238,11 +311,13 @@ static void test_the_cluster_is_asked(void **state)
         {"nodes",
          {"{\"nodes\":[" NODE("laptop", "\"state\":\"up\",\"version\":\"9.9\"") "," NODE(
              "tower",
-             "\"state\":\"silent\",\"heard_ms\":65000,\"version\":null") "," NODE("attic",
-                                                                                  "\"state\":"
-                                                                                  "\"waiting"
-                                                                                  "\"") "]}"
-                                                                                        "\n"},
+             "\"state\":\"silent\",\"heard_ms\":65000,\"version\":null,\"dial_address\":\"10.0.0.7:"
+             "7979\","
+             "\"dial_problem\":\"cannot connect: connection refused\"") "," NODE("attic",
+                                                                                 "\"state\":"
+                                                                                 "\"waiting"
+                                                                                 "\"") "]}"
+                                                                                       "\n"},
          NULL},
         {"alerts",
          {"{\"alerts\":[{\"text\":\"gpu0 is hot\",\"mend\":\"dust it\"}],\"cleared\":[]}\n"},
@@ -251,7 +326,9 @@ static void test_the_cluster_is_asked(void **state)
            1);
     fake_node_answers(answers, sizeof answers / sizeof *answers);
     assert_int_equal(doctor("--all"), 1);
-    expect_out("PROBLEM  peers     tower is silent, last heard 65 s ago");
+    expect_out("PROBLEM  peers     tower is silent, last heard 65 s ago; dialling "
+               "10.0.0.7:7979: cannot connect: connection refused");
+    expect_out("nothing listens at that port");
     expect_out("fine     peers     laptop is up");
     expect_out("laptop runs medley 9.9");
     expect_out("attic waits to be let in");
@@ -300,6 +377,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_machine_in_order),
         cmocka_unit_test(test_each_fault_has_its_mend),
+        cmocka_unit_test(test_rules_that_drop_the_port_are_seen),
+        cmocka_unit_test(test_why_a_dial_fails_has_its_mend),
         cmocka_unit_test(test_unknown_is_no_problem),
         cmocka_unit_test(test_findings_are_bounded_and_printable),
         cmocka_unit_test(test_a_made_up_host_is_read),

@@ -37,7 +37,8 @@ export const schemas = {
   Status: more({ node: more({ id: text, name: text }), version: text, waiting: flag, cluster: orNull(anyObject) },
     { listening: list(text), models: list(anyObject), instances: list(anyObject) }),
   Nodes: more({ nodes: list(more({ id: text, name: text, self: flag, state: text, leads: flag, votes: flag, devices: list(anyObject) },
-    { words: orNull(text), role: orNull(text), version: orNull(text), addresses: list(text), heard_ms: orNull(count) })) }),
+    { words: orNull(text), role: orNull(text), version: orNull(text), addresses: list(text), heard_ms: orNull(count),
+      dial_address: orNull(text), dial_problem: orNull(text) })) }),
   Links: more({ links: list(anyObject) }),
   Alerts: more({ alerts: list(anyObject), cleared: list(anyObject) }, { kinds: list(anyObject), muted: list(anyObject) }),
 };
