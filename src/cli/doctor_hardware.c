@@ -159,6 +159,27 @@ static bool hardware_put_load(yyjson_mut_doc *doc, yyjson_mut_val *object, struc
     return code == ERROR_NONE;
 }
 
+/* What nobody told is left out. */
+static void hardware_put_record(yyjson_mut_doc *doc, yyjson_mut_val *object,
+                                const struct device_info *info)
+{
+    const struct {
+        const char *key;
+        struct reading reading;
+    } rows[] = {{"compute_units", info->compute_units},
+                {"threads_per_block_max", info->threads_per_block_max},
+                {"clock_mhz_max", info->clock_mhz},
+                {"peer_to_peer", info->peer_to_peer}};
+    yyjson_mut_obj_add_str(doc, object, "driver_name", info->driver_name);
+    yyjson_mut_obj_add_str(doc, object, "driver", info->driver);
+    yyjson_mut_obj_add_str(doc, object, "driver_fault", info->driver_fault);
+    yyjson_mut_obj_add_str(doc, object, "architecture", info->architecture);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].reading.valid)
+            yyjson_mut_obj_add_uint(doc, object, rows[i].key, reading_whole(rows[i].reading));
+    }
+}
+
 static void hardware_put_device(yyjson_mut_doc *doc, yyjson_mut_val *list, struct gpu *gpu,
                                 struct device *device, uint32_t seconds, uint32_t *n_wrong)
 {
@@ -168,8 +189,7 @@ static void hardware_put_device(yyjson_mut_doc *doc, yyjson_mut_val *list, struc
     yyjson_mut_obj_add_str(doc, object, "name", info->name);
     yyjson_mut_obj_add_str(doc, object, "vendor", info->vendor);
     yyjson_mut_obj_add_str(doc, object, "backend", info->backend);
-    yyjson_mut_obj_add_str(doc, object, "driver", info->driver);
-    yyjson_mut_obj_add_str(doc, object, "architecture", info->architecture);
+    hardware_put_record(doc, object, info);
     yyjson_mut_obj_add_uint(doc, object, "memory_bytes", info->memory_total_bytes);
     bool answers = true;
     if (strcmp(info->backend, "cpu") == 0)

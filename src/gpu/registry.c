@@ -66,8 +66,8 @@ static void describe_driver(char *text, size_t size, const struct device_info *i
     struct utsname system;
     const char *release = uname(&system) == 0 ? system.release : "?";
     if (strcmp(info->backend, "vulkan") == 0)
-        snprintf(text, size, "%.31s, kernel %.24s, icd %016" PRIx64,
-                 info->driver[0] ? info->driver : "?", release, vulkan_drivers_stamp());
+        snprintf(text, size, "%.31s%skernel %.24s, icd %016" PRIx64, info->driver,
+                 info->driver[0] ? ", " : "", release, vulkan_drivers_stamp());
     else if (info->driver[0])
         snprintf(text, size, "%s", info->driver);
     else if (strcmp(info->backend, "cpu") != 0)

@@ -47,6 +47,10 @@ def post(node, name, body, **headers):
     return ask(node, "POST", f"/api/{name}", body, **headers)
 
 
+RECORD = {"architecture", "driver_name", "driver", "driver_fault", "compute_units",
+          "threads_per_block_max", "clock_mhz_max", "peer_to_peer"}
+
+
 def good(answer):
     check_equal(answer.status, 200, answer)
     return answer.lines[-1]
@@ -64,6 +68,9 @@ def looks(laptop, tower):
         set(tower.json("nodes")["nodes"][0]),
         "a node, as `medley nodes --json` has it",
     )
+    for device in tower.json("nodes")["nodes"][0]["devices"]:
+        check(RECORD <= set(device), device)
+        check_equal(device["peer_to_peer"], None, "what nobody knows of a simulated device")
     check_equal(good(get(laptop, "/api/moves")), {"moves": "on"}, "moves")
     page = get(laptop, "/")
     check_equal(page.status, 200, "the page")

@@ -64,10 +64,24 @@ def wrong_from_the_start(world, attic):
         check("joined the cluster" in result.out, f"medley join says {result}")
 
 
+def dial_problem(node, other):
+    """Why dialling the other failed last, as this one says."""
+    for each in node.json("nodes")["nodes"]:
+        if each["name"] == other and each["dial_problem"]:
+            return f"{each['dial_address']}: {each['dial_problem']}"
+    return None
+
+
 def again(world, laptop, tower):
     with world.step("a member that starts again is there at once"):
         tower.end()
         laptop.wait_until({"laptop": "up", "tower": "down"})
+        wait("why it is not reached", lambda: dial_problem(laptop, "tower"), 20)
+        world.say(dial_problem(laptop, "tower"))
+        check("refused" in dial_problem(laptop, "tower"), dial_problem(laptop, "tower"))
+        said = laptop.medley("doctor", ok=None).out
+        check("tower is down" in said and "refused" in said, said)
+        check("nothing listens at that port" in said, said)
         tower.start()
         wait("tower is linked", lambda: linked(tower, "laptop"), 10)
         world.say(f"start to linked, a member: {time.monotonic() - tower.started:.2f} s")

@@ -29,9 +29,10 @@ driver_check() { # HOST
     list=$(driver_check_medley devices) || return 1
     driver_check_has "$list" "vulkan0  NVIDIA $version (stand-in, lavapipe) .*ready" || return 1
     driver_check_has "$list" "NVIDIA $version: 4 libraries of the host" || return 1
+    driver_check_has "$list" "vulkan0  .* driver llvmpipe stand-in ${version/./}" || return 1
     ! grep -q ' nvml ' <<<"$list" || { say "its NVML is not used"; return 1; }
   done
-  list=$(grep -o '"driver": "[^"]*icd[^"]*"' "$driver_kept/state/devices.json" | sort -u)
+  list=$(grep -o '"driver": "stand-in[^"]*icd[^"]*"' "$driver_kept/state/devices.json" | sort -u)
   [ "$(wc -l <<<"$list")" = 2 ] || { say "the registry knows $list, not 2 drivers"; return 1; }
   say "its device computes"
   driver_check_text cpu >"$driver_kept/cpu" && driver_check_text vulkan0 >"$driver_kept/gpu" ||
