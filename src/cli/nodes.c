@@ -149,6 +149,39 @@ static void say_problem(struct answer *answer, yyjson_val *node, const char *key
     buffer_text(out, "\n");
 }
 
+/* "tower: dialling 10.0.0.7:7979: …; see medley doctor" */
+static void cmd_nodes_say_dial(struct answer *answer, yyjson_val *node, struct buffer *out)
+{
+    const char *address = answer_text_if(answer, node, "dial_address");
+    const char *why = answer_text_if(answer, node, "dial_problem");
+    if (!why || answer_text_if(answer, node, "problem"))
+        return;
+    answer_clean(out, answer_text(answer, node, "name"));
+    buffer_text(out, ": dialling ");
+    answer_clean(out, address ? address : "it");
+    buffer_text(out, ": ");
+    answer_clean(out, why);
+    buffer_text(out, " (medley doctor says more)\n");
+}
+
+static void cmd_nodes_say_drivers(struct answer *answer, yyjson_val *node, struct buffer *out)
+{
+    yyjson_val *device;
+    size_t i, n;
+    yyjson_arr_foreach(answer_list(answer, node, "devices"), i, n, device)
+    {
+        const char *fault = answer_text_if(answer, device, "driver_fault");
+        if (!fault)
+            continue;
+        answer_clean(out, answer_text(answer, node, "name"));
+        buffer_text(out, ": driver of ");
+        answer_clean(out, answer_text(answer, device, "id"));
+        buffer_text(out, ": ");
+        answer_clean(out, fault);
+        buffer_text(out, "\n");
+    }
+}
+
 static void say_unmeasured(struct answer *answer, yyjson_val *node, struct buffer *out)
 {
     const char *before = ": not measured yet, so their speeds are a guess: ";
@@ -182,6 +215,8 @@ static enum error_code cmd_nodes_print(yyjson_doc *doc, struct error *err)
         cmd_nodes_add_row(&answer, node, &table);
         say_waiting(&answer, node, &below);
         say_problem(&answer, node, "problem", "", &below);
+        cmd_nodes_say_dial(&answer, node, &below);
+        cmd_nodes_say_drivers(&answer, node, &below);
         say_problem(&answer, node, "lends_nothing", "lends nothing now: ", &below);
         say_unmeasured(&answer, node, &below);
     }

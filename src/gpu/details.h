@@ -29,7 +29,7 @@ struct details_places {
 void details_fill(const struct details_places *places, struct device_info *const *infos,
                   uint32_t count);
 
-/* Its sources, for details.c. Each looks for its own devices among them. */
+/* Its sources, for details.c and probe_child.c. Each looks for its own devices among them. */
 void details_fill_vulkan(const struct details_places *places, struct device_info *const *infos,
                          uint32_t count);
 void details_fill_nvidia(const struct details_places *places, struct device_info *const *infos,

@@ -55,13 +55,15 @@ static enum error_code probe_child_enter_sandbox(const char *backend, const char
     return sandbox_enter(&rules, err);
 }
 
-/* Asks each device's driver all that the parent will ask it. */
+/* Asks each device's driver what the parent will ask it. NVML and the kernel's files are left out:
+ * the sandbox is made for drivers that compute, and the sensors open them in the parent, too. */
 static void probe_child_describe(const struct device_impl *impl, const void *family, uint32_t count)
 {
+    static const struct details_places own;
     for (uint32_t i = 0; i < count; i++) {
         struct device_info info = {0}, *const infos[] = {&info};
         impl->get(family, i, &info);
-        details_fill(NULL, infos, 1);
+        details_fill_vulkan(&own, infos, 1);
     }
 }
 

@@ -97,14 +97,16 @@ static void expect_heard(const char *line)
     "\"words\":null,"                                                                              \
     "\"devices\":[{\"id\":\"cuda0\",\"name\":\"RTX\",\"kind\":\"gpu\",\"memory_bytes\":"           \
     "25769803776,"                                                                                 \
-    "\"free_bytes\":21474836480},{\"id\":\"vulkan0\",\"name\":\"Iris\",\"kind\":\"integrated "     \
+    "\"free_bytes\":21474836480,\"driver_fault\":\"NVIDIA 1 is old; 2 mends "                      \
+    "it\"},{\"id\":\"vulkan0\",\"name\":\"Iris\",\"kind\":\"integrated "                           \
     "gpu\","                                                                                       \
     "\"memory_bytes\":17179869184,\"free_bytes\":8589934592},{\"id\":\"cpu\",\"name\":\"CPU\","    \
     "\"kind\":\"cpu\","                                                                            \
     "\"memory_bytes\":17179869184,\"free_bytes\":8589934592}]},"                                   \
     "{\"id\":\"b2\",\"name\":\"nuc\",\"self\":false,\"state\":\"silent\",\"leads\":false,"         \
     "\"votes\":true,"                                                                              \
-    "\"version\":\"0.1\",\"addresses\":[],\"heard_ms\":12000,\"words\":null,\"devices\":[{\"id\":" \
+    "\"version\":\"0.1\",\"addresses\":[],\"heard_ms\":12000,\"words\":null,\"dial_address\":"     \
+    "\"10.0.0.2:7979\",\"dial_problem\":\"nobody answers\",\"devices\":[{\"id\":"                  \
     "\"cpu\","                                                                                     \
     "\"name\":\"CPU\",\"kind\":\"cpu\",\"memory_bytes\":8589934592,\"free_bytes\":null}]},"        \
     "{\"id\":\"c3\",\"name\":\"tower\",\"self\":false,\"state\":\"waiting\",\"leads\":false,"      \
@@ -129,6 +131,8 @@ static void test_nodes(void **state)
         "tower              waiting         -      -                    -                      "
         "10.0.0.3:7979\n"
         "\n"
+        "laptop: driver of cuda0: NVIDIA 1 is old; 2 mends it\n"
+        "nuc: dialling 10.0.0.2:7979: nobody answers (medley doctor says more)\n"
         "tower waits to be let in: medley admit tower   (its words: apple river stone cloud)\n");
     assert_string_equal(fake_node_heard(), "{\"do\":\"nodes\"}\n");
     EXPECT(0, "nodes --json", "\"name\": \"laptop\"", "\"heard_ms\": null", "\n}\n");
