@@ -25,6 +25,8 @@ usage: ./dev VERB [...]
                            with a second build, --sign KEY signs it (minutes)
   package-deb              the same as a package of Debian, in build/deb (docs/packages.md)
   package-check            makes it, runs lintian, installs, upgrades, removes and purges it (root)
+  upgrade-check [COMMIT]   two machines under systemd, upgraded by package from the last release's, or
+                           that commit's, while a reply runs (root)
   service-check            `medley service` under a real systemd, in namespaces of its own (root)
   driver-check             a made-up GPU driver on a made-up host, used in the private root
   train-demo               train models/demo.gguf anew (tools/demo-model)
