@@ -25,6 +25,8 @@ usage: ./dev VERB [...]
                            with a second build, --sign KEY signs it (minutes)
   package-deb              the same as a package of Debian, in build/deb (docs/packages.md)
   package-check            makes it, runs lintian, installs, upgrades, removes and purges it (root)
+  image [--mesa]           the bundle as an image for containers, in build/image, started here (root);
+                           --mesa: with the drivers of AMD's and Intel's GPUs
   upgrade-check [COMMIT]   two machines under systemd, upgraded by package from the last release's, or
                            that commit's, while a reply runs (root)
   service-check            `medley service` under a real systemd, in namespaces of its own (root)
