@@ -57,6 +57,7 @@ static void add_for(struct worker_round *s, enum worker_action_type type, const 
     action->first_layer = want->stage->first_layer;
     action->n_layers = want->stage->n_layers;
     action->demand = want->instance->demand;
+    action->precision = worker_precision_of(want->instance->demand, want->stage->weights_max);
     if (from)
         action->from_epoch = from->epoch, action->from_stage = from->stage;
 }
@@ -246,8 +247,10 @@ static void worker_begin_stage(struct worker_round *s, const struct wanted *want
         return;
     }
     worker_report_stage(s, want, CLUSTER__STAGE_STATE__LOADING, NULL);
-    switch (model ? s->view->weights(s->view->self, model, worker_precision(want->instance->demand),
-                                     want->stage->first_layer, want->stage->n_layers)
+    switch (model ? s->view->weights(
+                        s->view->self, model,
+                        worker_precision_of(want->instance->demand, want->stage->weights_max),
+                        want->stage->first_layer, want->stage->n_layers)
                   : WORKER_CANNOT_FETCH) {
     case WORKER_HAS_ALL:
         if (!device_is_clearing(s, want->stage->device))

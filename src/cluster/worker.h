@@ -34,6 +34,12 @@ struct worker_stage {
 
 enum worker_weights { WORKER_HAS_ALL, WORKER_LACKS, WORKER_FETCHES, WORKER_CANNOT_FETCH };
 
+/* The type that weights are in for as long as the instance is, so that a file may hold them so. */
+struct worker_precision {
+    uint32_t type;    /* enum ggml_type; 0: as stored */
+    bool is_streamed; /* the file has to: layers are read from it for every batch */
+};
+
 struct worker_range {
     uint32_t first_layer, n_layers;
 };
@@ -44,10 +50,10 @@ struct worker_view {
     uint64_t now_ms, wall_ms;
     const struct worker_stage *stages;
     uint32_t n_stages;
-    /* Whether the weights of these layers are on this node's disk, as stored or in this type
-     * (enum ggml_type; 0: as stored), which is that of the instance for as long as it is. */
-    enum worker_weights (*weights)(void *self, const Cluster__Model *model, uint32_t precision,
-                                   uint32_t first_layer, uint32_t n_layers);
+    /* Whether the weights of these layers are on this node's disk, so that they can be loaded. */
+    enum worker_weights (*weights)(void *self, const Cluster__Model *model,
+                                   struct worker_precision precision, uint32_t first_layer,
+                                   uint32_t n_layers);
     /* Why they cannot be fetched, for people; NULL, or NULL answered: not known. */
     const char *(*weights_problem)(void *self, const Cluster__Model *model);
     void *self;
@@ -67,19 +73,21 @@ struct worker_action {
     const char *instance, *model, *device;
     uint64_t epoch;
     uint32_t stage, first_layer, n_layers;
-    const Cluster__Demand *demand; /* LOAD, ADOPT, FETCH */
-    uint64_t from_epoch;           /* ADOPT: whose */
+    const Cluster__Demand *demand;     /* LOAD, ADOPT */
+    struct worker_precision precision; /* FETCH */
+    uint64_t from_epoch;               /* ADOPT: whose */
     uint32_t from_stage;
     Cluster__StageState state; /* REPORT */
     uint32_t memory_step;      /* REPORT_MEMORY */
     struct buffer event;       /* REPORT, REPORT_MEMORY: to be submitted */
 };
 
-/* The type that the weights are in for as long as the instance is: files may hold them so. Where
- * they may become smaller still for a while, that is to be made of the original. 0: as stored. */
-static inline uint32_t worker_precision(const Cluster__Demand *demand)
+/* Where weights may become smaller still for a while, that is to be made of the original. */
+static inline struct worker_precision worker_precision_of(const Cluster__Demand *demand,
+                                                          bool is_streamed)
 {
-    return demand->precision_allowed ? 0 : demand->precision;
+    return (struct worker_precision){demand->precision_allowed ? 0 : demand->precision,
+                                     is_streamed};
 }
 
 static inline bool worker_action_is_report(const struct worker_action *action)

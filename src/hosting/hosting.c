@@ -96,7 +96,7 @@ static void hosting_carry_out(struct hosting *hosting, const struct parts_effect
     struct part *part = (struct part *)effect->life;
     switch (effect->type) {
     case PARTS_FETCH:
-        options->fetch(options->self, effect->model, worker_precision(effect->action->demand),
+        options->fetch(options->self, effect->model, effect->action->precision,
                        effect->action->first_layer, effect->action->n_layers);
         break;
     case PARTS_WANTED:

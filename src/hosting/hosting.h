@@ -61,9 +61,9 @@ struct gpu;
 struct hosting;
 struct model;
 
-struct hosting_file {   /* which file of a model */
-    uint32_t precision; /* worker_precision() */
-    bool is_smaller;    /* the answer: its weights are of that type in the file already */
+struct hosting_file { /* which file of a model */
+    struct worker_precision precision;
+    bool is_smaller; /* the answer: its weights are of that type in the file already */
 };
 
 struct hosting_options {
@@ -74,11 +74,11 @@ struct hosting_options {
     const char *node;          /* own id, in hexadecimal digits; must stay */
     struct carrier *carrier;
     enum activation_type wire;
-    /* precision: worker_precision() */
-    enum worker_weights (*weights)(void *self, const Cluster__Model *model, uint32_t precision,
-                                   uint32_t first_layer, uint32_t n_layers);
-    void (*fetch)(void *self, const Cluster__Model *model, uint32_t precision, uint32_t first_layer,
-                  uint32_t n_layers);
+    enum worker_weights (*weights)(void *self, const Cluster__Model *model,
+                                   struct worker_precision precision, uint32_t first_layer,
+                                   uint32_t n_layers);
+    void (*fetch)(void *self, const Cluster__Model *model, struct worker_precision precision,
+                  uint32_t first_layer, uint32_t n_layers);
     /* Why the weights cannot be fetched; NULL: it is not known, or may be NULL itself. */
     const char *(*weights_problem)(void *self, const Cluster__Model *model);
     /* The model of that manifest with all of these layers, held until release(); n_ranges 0: as

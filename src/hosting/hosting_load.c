@@ -164,12 +164,16 @@ static const struct model *part_take_model(struct part *part)
     const struct hosting_options *options = &part->hosting->options;
     struct worker_range ranges[LIMIT_STAGES];
     uint32_t n = 0;
+    bool is_streamed = false;
     for (uint32_t i = 0; i < part->life.n_stages; i++) {
         const struct part_stage *stage = &part->life.stages[i];
-        if (stage->here)
-            ranges[n++] = (struct worker_range){stage->first_layer, stage->n_layers};
+        if (!stage->here)
+            continue;
+        is_streamed |= stage->weights_max != 0;
+        ranges[n++] = (struct worker_range){stage->first_layer, stage->n_layers};
     }
-    part->file.precision = part->options.precision_allowed ? 0 : (uint32_t)part->options.precision;
+    part->file.precision = (struct worker_precision){
+        part->options.precision_allowed ? 0 : (uint32_t)part->options.precision, is_streamed};
     return options->model(options->self, part->model_record, ranges, n, &part->file);
 }
 

@@ -135,8 +135,9 @@ struct parts_options {
     uint8_t node_id[NODE_ID_BYTES]; /* the same */
     bool (*read_id)(const char *node, uint8_t out[NODE_ID_BYTES]); /* false: no id of a node */
     uint32_t n_jobs_max;
-    enum worker_weights (*weights)(void *self, const Cluster__Model *model, uint32_t precision,
-                                   uint32_t first_layer, uint32_t n_layers);
+    enum worker_weights (*weights)(void *self, const Cluster__Model *model,
+                                   struct worker_precision precision, uint32_t first_layer,
+                                   uint32_t n_layers);
     const char *(*weights_problem)(void *self, const Cluster__Model *model); /* may be NULL */
     void *self;
 };

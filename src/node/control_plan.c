@@ -363,6 +363,8 @@ static enum error_code plan_fill_model(struct plan_job *job, const struct model 
     plan_compute_estimate(model, &options, &compute);
     code = plan_model_init(&job->cost, model, &options, &compute,
                            plan_devices_count_embedding(&job->cluster), err);
+    if (!demand->precision_allowed)
+        job->cost.is_converted = false; /* nodes keep a file of that type: weights.md */
     job->ask.demand = plan_demand(&options);
     job->ask.demand.replicas = true;
     job->ask.demand.goal = (enum placement_goal)demand->goal;

@@ -124,10 +124,10 @@ static bool control_wanted_take_rope(yyjson_val *request, struct place_demand *w
 /* What cannot be together. */
 static enum error_code control_wanted_check(const struct place_demand *wanted, struct error *err)
 {
-    if (wanted->weights_bytes && wanted->precision)
+    if (wanted->weights_bytes && wanted->precision && wanted->precision_allowed)
         return error_set(err, ERROR_INVALID,
-                         "weights of another type are not read from the disk: leave out "
-                         "`weights_memory`, or `precision`");
+                         "weights of another type that may become smaller still are not read from "
+                         "the disk: leave out `weights_memory`, `precision` or `allow_precision`");
     if (wanted->weights_bytes && wanted->is_by_hand)
         return error_set(err, ERROR_INVALID,
                          "stages that are chosen by hand are loaded whole: leave out "

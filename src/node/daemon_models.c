@@ -346,8 +346,9 @@ enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Ins
 
 /* ---- what stages and requests ask for ---- */
 
-static enum worker_weights have_weights(void *self, const Cluster__Model *model, uint32_t precision,
-                                        uint32_t first, uint32_t n)
+static enum worker_weights have_weights(void *self, const Cluster__Model *model,
+                                        struct worker_precision precision, uint32_t first,
+                                        uint32_t n)
 {
     struct digest digest;
     return catalogue_manifest_of(model, &digest)
@@ -370,8 +371,8 @@ bool daemon_has_model(struct daemon *daemon, const Cluster__Model *model)
            weights_holds(daemon->weights, &digest, 0, model->n_layers);
 }
 
-static void fetch_weights(void *self, const Cluster__Model *model, uint32_t precision,
-                          uint32_t first, uint32_t n)
+static void fetch_weights(void *self, const Cluster__Model *model,
+                          struct worker_precision precision, uint32_t first, uint32_t n)
 {
     struct digest digest;
     if (catalogue_manifest_of(model, &digest))

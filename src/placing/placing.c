@@ -77,7 +77,10 @@ enum error_code placing_cost_of_model(const Cluster__Demand *demand, const struc
     if (code)
         return code;
     plan_compute_estimate(model, &options, &compute);
-    return plan_model_init(&out->model, model, &options, &compute, embedding_counts, err);
+    code = plan_model_init(&out->model, model, &options, &compute, embedding_counts, err);
+    if (!demand->precision_allowed)
+        out->model.is_converted = false; /* nodes keep a file of that type: weights.md */
+    return code;
 }
 
 enum error_code placing_cost_of(const struct placing_view *view, const Cluster__Instance *instance,

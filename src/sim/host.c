@@ -410,8 +410,9 @@ static void host_pump(struct world *w, struct node *node)
 
 /* ---- the node ---- */
 
-static enum worker_weights host_weights(void *self, const Cluster__Model *model, uint32_t precision,
-                                        uint32_t first, uint32_t n)
+static enum worker_weights host_weights(void *self, const Cluster__Model *model,
+                                        struct worker_precision precision, uint32_t first,
+                                        uint32_t n)
 {
     const struct node *node = self;
     const uint32_t i = instance_index(model->name);

@@ -226,6 +226,15 @@ static enum error_code converted_bytes(const struct weight_source *source,
     return code;
 }
 
+enum error_code converted_read(const struct weight_source *source, const struct model *smaller,
+                               uint32_t part, uint64_t offset, uint32_t size, uint8_t *out,
+                               struct error *err)
+{
+    assert(part > MANIFEST_HEADER && part < source->manifest->n_parts);
+    return converted_bytes(source, gguf_file_tensor(model_file(smaller), part - 1),
+                           model_tensor_at(smaller, part - 1), offset, size, out, err);
+}
+
 static enum error_code converted_chunk(const struct weight_source *source,
                                        const struct gguf_tensor *stored,
                                        const struct gguf_tensor *tensor,

@@ -42,6 +42,12 @@ enum error_code converted_chunk_digest(const struct digest *part, uint64_t offse
                                        const struct digest *bytes, struct digest *out,
                                        struct error *err);
 
+/* A range of the tensor of that part, which the source has, in the type that it has in `smaller`
+ * (the source's model, or model_at_precision() of it). Memory as below. */
+enum error_code converted_read(const struct weight_source *source, const struct model *smaller,
+                               uint32_t part, uint64_t offset, uint32_t size, uint8_t *out,
+                               struct error *err);
+
 /* Appends the answer to a REQUEST_CONVERTED: CHUNK_CONVERTED, or REFUSE. `model`: the source's,
  * opened. Memory: the chunk, and about 3 MiB, or three rows. */
 void converted_answer(const struct weight_source *source, const struct model *model,

@@ -124,20 +124,22 @@ void weights_release(struct weights *weights, const struct digest *model);
  *
  * Where an instance computes its weights in a smaller type, and its layers are not here, they are
  * fetched in that type from nodes that have the original and convert them; or as stored, where that
- * cannot be. `precision`: enum ggml_type; 0: as stored, and the call is that of the same name
- * without `_at`. */
+ * cannot be. Where they are streamed and the original is here, this node converts them into a file
+ * of their own. Type 0: the call is that of the same name without `_at`. */
 enum worker_weights weights_have_at(struct weights *weights, const struct digest *model,
-                                    uint32_t precision, uint32_t first_layer, uint32_t n_layers);
-void weights_fetch_at(struct weights *weights, const struct digest *model, uint32_t precision,
-                      uint32_t first_layer, uint32_t n_layers);
+                                    struct worker_precision precision, uint32_t first_layer,
+                                    uint32_t n_layers);
+void weights_fetch_at(struct weights *weights, const struct digest *model,
+                      struct worker_precision precision, uint32_t first_layer, uint32_t n_layers);
 /* The file that holds all of these layers: that of the smaller type (*is_smaller), or the original.
  * n_ranges 0: the one that *is_smaller says. NULL: neither does yet; what is missing is being
  * fetched. */
 const struct model *weights_model_at(struct weights *weights, const struct digest *model,
-                                     uint32_t precision, const struct worker_range *ranges,
-                                     uint32_t n_ranges, bool *is_smaller);
-void weights_release_at(struct weights *weights, const struct digest *model, uint32_t precision,
-                        bool is_smaller);
+                                     struct worker_precision precision,
+                                     const struct worker_range *ranges, uint32_t n_ranges,
+                                     bool *is_smaller);
+void weights_release_at(struct weights *weights, const struct digest *model,
+                        struct worker_precision precision, bool is_smaller);
 
 /* All models of which the header is here; at most n. Returns how many there are. */
 uint32_t weights_list(struct weights *weights, struct weights_facts *out, uint32_t n);

@@ -165,7 +165,7 @@ static void weights_fetch_start(struct weights_entry *entry, const struct manife
 void weights_fetch_begin(struct weights_entry *entry)
 {
     entry->fetching.is_manifest = false;
-    if (weights_version_puts_header(entry))
+    if (weights_version_puts_header(entry) || weights_version_converts(entry))
         return;
     weights_fetch_start(entry, shelf_model_manifest(entry->here.shelf), &entry->fetching.wanted);
 }

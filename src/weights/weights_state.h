@@ -222,6 +222,8 @@ const struct digest *weights_asked_id(const struct weights_entry *entry);
 void weights_version_put(struct weights_entry *entry);
 /* True: its header is being written, and the next step comes after that. */
 bool weights_version_puts_header(struct weights_entry *entry);
+/* True: the original's parts are here, and are being converted instead of fetched. */
+bool weights_version_converts(struct weights_entry *entry);
 /* What the sender said of a chunk. False: memory. */
 bool weights_version_note(struct weights_entry *entry, uint32_t part, uint64_t offset,
                           const struct digest *digest);

@@ -268,14 +268,11 @@ static bool version_can_be_had(const struct weights_entry *original)
     return !any;
 }
 
-enum worker_weights weights_have_at(struct weights *weights, const struct digest *model,
-                                    uint32_t precision, uint32_t first_layer, uint32_t n_layers)
+/* In the smaller type alone, whatever there is of the original. */
+static enum worker_weights version_have(struct weights *weights, const struct digest *model,
+                                        struct weights_version *version, uint32_t first_layer,
+                                        uint32_t n_layers)
 {
-    const enum worker_weights stored = weights_have(weights, model, first_layer, n_layers);
-    struct weights_version *version = precision ? version_find(weights, model, precision) : NULL;
-    if (!precision || stored == WORKER_HAS_ALL || stored == WORKER_FETCHES ||
-        (version && version->has_failed))
-        return stored;
     const enum worker_weights header = weights_have(weights, model, 0, 0);
     if (header != WORKER_HAS_ALL || !version)
         return header == WORKER_HAS_ALL ? WORKER_LACKS : header;
@@ -289,20 +286,35 @@ enum worker_weights weights_have_at(struct weights *weights, const struct digest
     return WORKER_LACKS;
 }
 
-void weights_fetch_at(struct weights *weights, const struct digest *model, uint32_t precision,
-                      uint32_t first_layer, uint32_t n_layers)
+enum worker_weights weights_have_at(struct weights *weights, const struct digest *model,
+                                    struct worker_precision precision, uint32_t first_layer,
+                                    uint32_t n_layers)
 {
-    struct weights_version *version = precision ? version_find(weights, model, precision) : NULL;
+    const enum worker_weights stored = weights_have(weights, model, first_layer, n_layers);
+    struct weights_version *version =
+        precision.type ? version_find(weights, model, precision.type) : NULL;
+    if (!precision.type || stored == WORKER_FETCHES || (version && version->has_failed) ||
+        (stored == WORKER_HAS_ALL && !precision.is_streamed))
+        return stored;
+    return version_have(weights, model, version, first_layer, n_layers);
+}
+
+void weights_fetch_at(struct weights *weights, const struct digest *model,
+                      struct worker_precision precision, uint32_t first_layer, uint32_t n_layers)
+{
+    struct weights_version *version =
+        precision.type ? version_find(weights, model, precision.type) : NULL;
     struct weights_entry *original = weights_find(weights, model);
     if (weights_is_closing(weights))
         return;
-    if (!precision || (version && version->has_failed)) {
+    if (!precision.type || (version && version->has_failed)) {
         weights_fetch(weights, model, first_layer, n_layers);
     } else if (!original || !weights_opened(original)) {
         weights_fetch(weights, model, 0, 0);
     } else if (!version) {
-        version_make(original, precision);
-    } else if (version->entry && version_can_be_had(original)) {
+        version_make(original, precision.type);
+    } else if (version->entry && (weights_layers_are_here(original, first_layer, n_layers) ||
+                                  version_can_be_had(original))) {
         weights_fetch(weights, &version->entry->id, first_layer, n_layers);
     } else if (version->entry) {
         version_failed(version, "the nodes that have it are of a version that cannot convert");
@@ -321,16 +333,19 @@ static bool version_holds(struct weights *weights, const struct digest *id,
 }
 
 const struct model *weights_model_at(struct weights *weights, const struct digest *model,
-                                     uint32_t precision, const struct worker_range *ranges,
-                                     uint32_t n_ranges, bool *is_smaller)
+                                     struct worker_precision precision,
+                                     const struct worker_range *ranges, uint32_t n_ranges,
+                                     bool *is_smaller)
 {
     const struct weights_version *version =
-        precision ? version_find(weights, model, precision) : NULL;
+        precision.type ? version_find(weights, model, precision.type) : NULL;
     const bool has_version = version && version->entry && !version->has_failed;
     const bool is_here =
         has_version && version_holds(weights, &version->entry->id, ranges, n_ranges);
+    const bool is_needed =
+        has_version && (precision.is_streamed || !version_holds(weights, model, ranges, n_ranges));
     if (n_ranges) /* the smaller one first: it need not be converted again */
-        *is_smaller = is_here || (has_version && !version_holds(weights, model, ranges, n_ranges));
+        *is_smaller = is_here || is_needed;
     if (!*is_smaller)
         return weights_model(weights, model);
     if (is_here)
@@ -341,11 +356,11 @@ const struct model *weights_model_at(struct weights *weights, const struct diges
     return NULL;
 }
 
-void weights_release_at(struct weights *weights, const struct digest *model, uint32_t precision,
-                        bool is_smaller)
+void weights_release_at(struct weights *weights, const struct digest *model,
+                        struct worker_precision precision, bool is_smaller)
 {
     const struct weights_version *version =
-        is_smaller ? version_find(weights, model, precision) : NULL;
+        is_smaller ? version_find(weights, model, precision.type) : NULL;
     assert(!is_smaller || (version && version->entry));
     weights_release(weights, is_smaller ? &version->entry->id : model);
 }

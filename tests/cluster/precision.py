@@ -55,6 +55,14 @@ def scenario(world):
             check_equal((len(found["stages"]), found["precision"]), (2, "q4_k"), "the placement")
             for node in (left, right):
                 check_equal(node.chat(QUESTION, model=NAME), expected, f"reply by {node.name}")
+    with world.step("read from the disk in that type: converted once, the same replies"):
+        limit = ["--precision", "q4_k", "--weights-memory", "700KiB"]
+        placed = left.medley("place", world.model, *DEMAND, *limit)
+        check("from its disk" in placed.out, placed.out)
+        check(" q4_k: converted" in left.log_text(), "left has the file, and converted nothing")
+        check_equal(left.chat(QUESTION, model=NAME), expected, "the reply")
+        refused = left.medley("place", NAME, *limit, "--allow-precision", "q2_k", ok=False)
+        check("may become smaller still" in refused.err, f"{refused}")
     with world.step("whoever asks for no precision takes it as it is; another one makes it anew"):
         left.medley("place", NAME)
         check_equal(instance(left)["precision"], "q4_k", "the precision")

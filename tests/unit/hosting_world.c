@@ -143,15 +143,16 @@ const Cluster__Placement *house_next(const struct house *house)
 
 /* ---- a node's hosting ----------------------------------------------------------------- */
 
-static enum worker_weights weights(void *self, const Cluster__Model *model, uint32_t precision,
-                                   uint32_t first_layer, uint32_t n_layers)
+static enum worker_weights weights(void *self, const Cluster__Model *model,
+                                   struct worker_precision precision, uint32_t first_layer,
+                                   uint32_t n_layers)
 {
     assert_true(first_layer + n_layers <= model->n_layers);
     return ((struct house_node *)self)->weights;
 }
 
-static void fetch(void *self, const Cluster__Model *model, uint32_t precision, uint32_t first_layer,
-                  uint32_t n_layers)
+static void fetch(void *self, const Cluster__Model *model, struct worker_precision precision,
+                  uint32_t first_layer, uint32_t n_layers)
 {
     struct house_node *node = self;
     assert_string_equal(model->name, "toy");

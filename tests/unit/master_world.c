@@ -148,8 +148,8 @@ struct at {
     uint32_t node;
 };
 
-static enum worker_weights weights(void *self, const Cluster__Model *model, uint32_t precision,
-                                   uint32_t first, uint32_t n)
+static enum worker_weights weights(void *self, const Cluster__Model *model,
+                                   struct worker_precision precision, uint32_t first, uint32_t n)
 {
     const struct at *at = self;
     return at->house->lacks_weights[at->node] ? WORKER_LACKS : WORKER_HAS_ALL;

@@ -23,17 +23,18 @@
 
 #include <cmocka.h>
 
-static uint32_t type_of(const char *name)
+static struct worker_precision type_of(const char *name)
 {
     int type = 0;
     assert_int_equal(weight_type_find(name, &type, NULL), ERROR_NONE);
-    return (uint32_t)type;
+    return (struct worker_precision){(uint32_t)type, false};
 }
 
 /* As a stage's node does, until the layers are here. */
 struct wish {
     struct host *host;
-    uint32_t type, first_layer, n_layers;
+    struct worker_precision type;
+    uint32_t first_layer, n_layers;
 };
 
 static bool wish_is_granted(void *arg)
@@ -49,7 +50,7 @@ static bool wish_is_granted(void *arg)
     return have == WORKER_HAS_ALL;
 }
 
-static void get_layers(struct host *host, uint32_t type, uint32_t first, uint32_t n)
+static void get_layers(struct host *host, struct worker_precision type, uint32_t first, uint32_t n)
 {
     struct wish wish = {host, type, first, n};
     if (!link_world_run(world, wish_is_granted, &wish, 30000))
@@ -79,7 +80,8 @@ static uint8_t *convert_one(const struct model *model, uint64_t tensor, int type
 
 /* The file that the host has got holds the converted layers; the answer is how many bytes they and
  * its header are. */
-static uint64_t check_layers(struct host *host, uint32_t type, uint32_t first, uint32_t n)
+static uint64_t check_layers(struct host *host, struct worker_precision type, uint32_t first,
+                             uint32_t n)
 {
     struct model *demo_model = open_demo();
     const struct worker_range range = {first, n};
@@ -89,10 +91,10 @@ static uint64_t check_layers(struct host *host, uint32_t type, uint32_t first, u
         weights_model_at(host->weights, &demo_id, type, &range, 1, &is_smaller);
     struct part_set set = parts_of(first, n);
     assert_true(got && is_smaller);
-    assert_int_equal(model_at_precision(demo_model, (int)type, &smaller, NULL), ERROR_NONE);
+    assert_int_equal(model_at_precision(demo_model, (int)type.type, &smaller, NULL), ERROR_NONE);
     assert_int_equal(model_weight_bytes(got), model_weight_bytes(smaller));
     const struct model *again; /* there is nothing left to convert when it is loaded */
-    assert_int_equal(model_at_precision(got, (int)type, &again, NULL), ERROR_NONE);
+    assert_int_equal(model_at_precision(got, (int)type.type, &again, NULL), ERROR_NONE);
     assert_ptr_equal(again, got);
     uint64_t bytes = 0;
     for (uint32_t i = 1; i < demo.n_parts; i++) {
@@ -111,7 +113,8 @@ static uint64_t check_layers(struct host *host, uint32_t type, uint32_t first, u
     return bytes;
 }
 
-static void check_stored(struct host *host, uint32_t type, uint32_t first, uint32_t n)
+static void check_stored(struct host *host, struct worker_precision type, uint32_t first,
+                         uint32_t n)
 {
     const struct worker_range range = {first, n};
     bool is_smaller = true;
@@ -123,7 +126,7 @@ static void check_stored(struct host *host, uint32_t type, uint32_t first, uint3
 
 static void test_layers_come_in_a_smaller_type(void **state)
 {
-    const uint32_t q4 = type_of("q4_k");
+    const struct worker_precision q4 = type_of("q4_k");
     world_open(2);
     add_demo(&hosts[1]);
     connect_hosts(0, 1);
@@ -152,7 +155,7 @@ static void test_layers_come_in_a_smaller_type(void **state)
 
 static void test_they_are_there_after_a_restart(void **state)
 {
-    const uint32_t q4 = type_of("q4_k");
+    const struct worker_precision q4 = type_of("q4_k");
     world_open(2);
     add_demo(&hosts[1]);
     connect_hosts(0, 1);
@@ -168,7 +171,7 @@ static void test_they_are_there_after_a_restart(void **state)
 
 static void test_the_original_is_taken_where_it_is(void **state)
 {
-    const uint32_t q4 = type_of("q4_k");
+    const struct worker_precision q4 = type_of("q4_k");
     world_open(2);
     add_demo(&hosts[1]);
     connect_hosts(0, 1);
@@ -183,7 +186,7 @@ static void test_the_original_is_taken_where_it_is(void **state)
 /* One layer is here as stored, the other in the smaller type: a file with both is made. */
 static void test_layers_in_two_files_become_one(void **state)
 {
-    const uint32_t q4 = type_of("q4_k");
+    const struct worker_precision q4 = type_of("q4_k");
     const struct worker_range ranges[] = {{0, 1}, {2, 1}};
     bool is_smaller;
     world_open(2);
@@ -204,9 +207,90 @@ static void test_layers_in_two_files_become_one(void **state)
     world_close(2);
 }
 
+/* To be streamed, layers are converted into a file of their own, though the original is here. */
+static void test_layers_of_ones_own_are_converted_once(void **state)
+{
+    struct worker_precision q4 = type_of("q4_k");
+    const struct worker_range range = {0, n_layers};
+    bool is_smaller = true;
+    world_open(1);
+    add_demo(&hosts[0]);
+    assert_int_equal(weights_have_at(hosts[0].weights, &demo_id, q4, 0, n_layers), WORKER_HAS_ALL);
+    assert_non_null(weights_model_at(hosts[0].weights, &demo_id, q4, &range, 1, &is_smaller));
+    assert_false(is_smaller); /* it is converted while it is loaded */
+    weights_release_at(hosts[0].weights, &demo_id, q4, is_smaller);
+    q4.is_streamed = true;
+    assert_int_equal(weights_have_at(hosts[0].weights, &demo_id, q4, 1, 2), WORKER_LACKS);
+    get_layers(&hosts[0], q4, 1, 2);
+    check_layers(&hosts[0], q4, 1, 2);
+    get_layers(&hosts[0], q4, 0, n_layers);
+    check_layers(&hosts[0], q4, 0, n_layers);
+    assert_int_equal(weights_counts(hosts[0].weights).received_bytes, 0);
+    close_weights(&hosts[0]);
+    open_weights(&hosts[0]);
+    get_layers(&hosts[0], q4, 0, n_layers);
+    check_layers(&hosts[0], q4, 0, n_layers);
+    q4.is_streamed = false; /* it is here, so it is not converted again */
+    check_layers(&hosts[0], q4, 0, n_layers);
+    world_close(1);
+}
+
+/* What was fetched as stored, of which some layers are here: those of them. */
+static void test_fetched_layers_are_converted_too(void **state)
+{
+    struct worker_precision q4 = type_of("q4_k");
+    q4.is_streamed = true;
+    world_open(2);
+    add_demo(&hosts[1]);
+    connect_hosts(0, 1);
+    fetch_layers(&hosts[0], 1, 2);
+    const uint64_t before = weights_counts(hosts[0].weights).received_bytes;
+    get_layers(&hosts[0], q4, 1, 2);
+    check_layers(&hosts[0], q4, 1, 2);
+    assert_int_equal(weights_counts(hosts[0].weights).received_bytes, before);
+    get_layers(&hosts[0], q4, 0, n_layers);
+    check_layers(&hosts[0], q4, 0, n_layers);
+    assert_true(weights_counts(hosts[0].weights).received_bytes > before);
+    world_close(2);
+}
+
+static void test_no_room_for_a_file_of_ones_own(void **state)
+{
+    struct worker_precision q4 = type_of("q4_k");
+    struct wish wish = {&hosts[0], q4, 0, n_layers};
+    wish.type.is_streamed = true;
+    world_open(1);
+    close_weights(&hosts[0]);
+    hosts[0].options.limit_bytes = 600 * 1024;
+    open_weights(&hosts[0]);
+    add_demo(&hosts[0]);
+    assert_true(link_world_run(world, wish_is_granted, &wish, 10000)); /* as stored */
+    check_stored(&hosts[0], q4, 0, n_layers);
+    world_close(1);
+}
+
+static void test_closing_while_layers_are_converted(void **state)
+{
+    struct worker_precision q4 = type_of("q4_k");
+    q4.is_streamed = true;
+    world_open(1);
+    add_demo(&hosts[0]);
+    for (int i = 0; i < 3; i++) {
+        for (int turn = 0; turn <= 2 * i; turn++) {
+            weights_fetch_at(hosts[0].weights, &demo_id, q4, 0, n_layers);
+            link_world_pass(world, 5);
+        }
+        close_weights(&hosts[0]);
+        open_weights(&hosts[0]);
+    }
+    get_layers(&hosts[0], q4, 0, n_layers);
+    check_layers(&hosts[0], q4, 0, n_layers);
+    world_close(1);
+}
+
 static void test_whoever_got_them_does_not_give_them(void **state)
 {
-    const uint32_t q4 = type_of("q4_k");
+    const struct worker_precision q4 = type_of("q4_k");
     world_open(3);
     add_demo(&hosts[1]);
     connect_hosts(2, 1);
@@ -225,7 +309,7 @@ static void test_whoever_got_them_does_not_give_them(void **state)
 
 static void test_an_older_node_gives_the_original(void **state)
 {
-    const uint32_t q4 = type_of("q4_k");
+    const struct worker_precision q4 = type_of("q4_k");
     host_versions[1] = (struct link_version){1, 1};
     world_open(2);
     host_versions[1] = (struct link_version){0};
@@ -239,7 +323,7 @@ static void test_an_older_node_gives_the_original(void **state)
 /* What comes is not what its digest says: that sender is asked for no more of it. */
 static void test_a_wrong_digest_is_refused(void **state)
 {
-    const uint32_t q4 = type_of("q4_k");
+    const struct worker_precision q4 = type_of("q4_k");
     world_open(2);
     close_weights(&hosts[0]);
     hosts[0].options.patience_ms = 1200;
@@ -255,7 +339,7 @@ static void test_a_wrong_digest_is_refused(void **state)
 /* A byte of the original has turned on the sender's disk: it notices, and does not convert it. */
 static void test_a_damaged_original_is_not_converted(void **state)
 {
-    const uint32_t q4 = type_of("q4_k");
+    const struct worker_precision q4 = type_of("q4_k");
     char path[PATH_MAX], name[DIGEST_TEXT];
     world_open(3);
     add_demo(&hosts[1]);
@@ -313,7 +397,7 @@ static void check_range(const struct converted *converted, uint32_t part, uint64
 
 static void test_any_range_is_answered_or_refused(void **state)
 {
-    const int type = (int)type_of("q4_k");
+    const int type = (int)type_of("q4_k").type;
     const struct model *smaller;
     struct converted converted;
     struct buffer bytes = {0};
@@ -362,6 +446,10 @@ int main(void)
         cmocka_unit_test(test_they_are_there_after_a_restart),
         cmocka_unit_test(test_the_original_is_taken_where_it_is),
         cmocka_unit_test(test_layers_in_two_files_become_one),
+        cmocka_unit_test(test_layers_of_ones_own_are_converted_once),
+        cmocka_unit_test(test_fetched_layers_are_converted_too),
+        cmocka_unit_test(test_no_room_for_a_file_of_ones_own),
+        cmocka_unit_test(test_closing_while_layers_are_converted),
         cmocka_unit_test(test_whoever_got_them_does_not_give_them),
         cmocka_unit_test(test_an_older_node_gives_the_original),
         cmocka_unit_test(test_a_wrong_digest_is_refused),
