@@ -2755,6 +2755,7 @@ export interface components {
         OllamaShow: {
             modelfile: string;
             parameters: string;
+            system: string;
             template: string;
             details: {
                 parent_model: string;

@@ -169,14 +169,30 @@ static void set_arguments(yyjson_mut_doc *doc, yyjson_mut_val *root, yyjson_val 
     }
 }
 
+/* The model's own message, where the request has none. */
+static bool set_system(yyjson_mut_doc *doc, yyjson_mut_val *messages,
+                       const struct generation_request *request)
+{
+    yyjson_mut_val *first = yyjson_mut_arr_get_first(messages);
+    yyjson_mut_val *role = yyjson_mut_obj_get(first, "role");
+    if (!request->system.data || yyjson_mut_equals_str(role, "system") ||
+        yyjson_mut_equals_str(role, "developer"))
+        return true;
+    yyjson_mut_val *message = yyjson_mut_obj(doc);
+    return yyjson_mut_obj_add_str(doc, message, "role", "system") &&
+           yyjson_mut_obj_add_strn(doc, message, "content", request->system.data,
+                                   request->system.size) &&
+           yyjson_mut_arr_prepend(messages, message);
+}
+
 static bool chat_prompt_fit(yyjson_mut_doc *doc, const struct generation_request *request,
                             const struct template_traits *traits, struct api_error *err)
 {
     yyjson_mut_val *root = yyjson_mut_doc_get_root(doc);
     yyjson_mut_val *messages = yyjson_mut_obj_get(root, "messages");
     yyjson_val *tools = request->tool_choice == TOOL_CHOICE_NONE ? NULL : request->tools;
-    bool ok = true;
-    if (!traits->knows_tools)
+    bool ok = set_system(doc, messages, request);
+    if (ok && !traits->knows_tools)
         ok = without_tools(doc, messages, tools);
     else if (traits->arguments_as_text)
         ok = arguments_as_text(doc, messages);

@@ -5,6 +5,7 @@
 #include "api/chosen_call.h"
 #include "api/dialect.h"
 #include "api/forced_call.h"
+#include "api/model_defaults.h"
 #include "base/mem.h"
 #include "model/chat_template.h"
 #include "model/model.h"
@@ -217,12 +218,23 @@ static bool completion_compile(struct completion *completion)
                            cause.text);
 }
 
+static bool completion_take_defaults(struct completion *completion)
+{
+    if (!model_defaults_apply(&completion->request, completion->use.model->defaults))
+        return api_error_set(&completion->work.err, 503, "server_error", "no_memory",
+                             "not enough memory for the request");
+    for (uint32_t i = 0; i < completion->n_choices; i++)
+        completion->choices[i].text.stop.n_strings = completion->request.n_stops;
+    return true;
+}
+
 void completion_prepare(struct request_work *work)
 {
     struct completion *completion = completion_of(work);
     struct generation_request *request = &completion->request;
     const struct api_model *model = completion->use.model;
-    if (!generation_request_check(request, model_hyperparameters(model->model)->n_vocab,
+    if (!completion_take_defaults(completion) ||
+        !generation_request_check(request, model_hyperparameters(model->model)->n_vocab,
                                   &work->err) ||
         !completion_compile(completion))
         return;

@@ -6,7 +6,8 @@ static void api_models_list(void *self, void (*each)(void *arg, const struct api
                             void *arg)
 {
     const struct api_model *model = self;
-    struct api_listed listed = {model->id, model->alias, model->created_s, model->generator};
+    struct api_listed listed = {model->id, model->alias, model->created_s, model->generator,
+                                model->defaults};
     each(arg, &listed);
 }
 

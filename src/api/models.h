@@ -32,7 +32,8 @@ struct api_model {
     struct chat_template
         *chat_template; /* only the server's preparer may use it while the model is open */
     struct generator *generator;
-    uint64_t created_s; /* since 1970 */
+    uint64_t created_s;   /* since 1970 */
+    const char *defaults; /* what requests begin with (library/defaults.h); NULL: nothing */
     /* The server's notes, zero at first; api_model_deinit() frees them. */
     struct token_list stop_tokens; /* those that end generation */
     bool has_stop_tokens;
@@ -43,7 +44,8 @@ struct api_listed {
     const char *id, *alias; /* as above */
     uint64_t created_s;
     const struct generator
-        *generator; /* for its figures; NULL: it is not running, and there are none */
+        *generator;       /* for its figures; NULL: it is not running, and there are none */
+    const char *defaults; /* as above */
 };
 
 struct api_models {

@@ -4,6 +4,7 @@
 
 #include "api/exchange.h"
 #include "api/json_out.h"
+#include "api/model_defaults.h"
 #include "base/version.h"
 
 #include <string.h>
@@ -14,6 +15,7 @@ struct ollama_listing {
     const struct access_grant *grant;
     const struct text *wanted; /* NULL: all */
     struct buffer *body;
+    struct buffer parameters, system; /* of the one that is wanted */
     uint32_t count;
     bool only_running;
 };
@@ -36,6 +38,8 @@ static void ollama_add_model(void *arg, const struct api_listed *model)
     char when[OLLAMA_TIME_BYTES];
     if (ollama_skips(listing, model))
         return;
+    if (listing->wanted)
+        model_defaults_show(model->defaults, &listing->parameters, &listing->system);
     ollama_time(model->created_s, when);
     buffer_text(listing->body, listing->count++ ? ",{\"name\":" : "{\"name\":");
     json_out_text(listing->body, model->id);
@@ -94,10 +98,16 @@ static void ollama_show(struct exchange *exchange, struct text name)
         exchange_fail(exchange, &err);
         return;
     }
+    buffer_text(&body, "{\"modelfile\":\"\",\"parameters\":");
+    json_out_string(&body, listing.parameters.data, listing.parameters.size);
+    buffer_text(&body, ",\"system\":");
+    json_out_string(&body, listing.system.data, listing.system.size);
     buffer_printf(&body,
-                  "{\"modelfile\":\"\",\"parameters\":\"\",\"template\":\"\",\"details\":%s,"
+                  ",\"template\":\"\",\"details\":%s,"
                   "\"model_info\":{},\"capabilities\":[\"completion\",\"tools\"]}",
                   ollama_details);
+    buffer_deinit(&listing.parameters);
+    buffer_deinit(&listing.system);
     exchange_answer_json(exchange, &body);
 }
 

@@ -368,7 +368,9 @@ void generation_request_shrink(struct generation_request *request)
     buffer_deinit(&request->chat_json);
     buffer_deinit(&request->grammar_text);
     yyjson_doc_free(request->doc);
-    request->doc = NULL;
+    yyjson_doc_free(request->defaults);
+    request->doc = request->defaults = NULL;
+    request->system = (struct text){0};
     request->tools = request->template_arguments = NULL;
     request->reasoning_effort = request->suffix = (struct text){0};
     request->kept = kept;
@@ -382,5 +384,6 @@ void generation_request_deinit(struct generation_request *request)
     mem_free(request->biases);
     buffer_deinit(&request->kept);
     yyjson_doc_free(request->doc);
+    yyjson_doc_free(request->defaults);
     *request = (struct generation_request){0};
 }

@@ -68,6 +68,9 @@ struct generation_request {
     struct buffer grammar_text;
     char grammar_field[64];
     struct buffer kept; /* see generation_request_shrink() */
+    /* Of the model (model_defaults.h), until the prompt is rendered. */
+    struct text system; /* data NULL: none */
+    struct yyjson_doc *defaults;
 };
 
 struct embeddings_request {

@@ -81,6 +81,7 @@ enum {
     LIMIT_LIBRARY_CACHE_BYTES = 8 * 1024 * 1024,
     LIMIT_LIBRARY_TEXT_BYTES = 1024 * 1024, /* another program's description of a model */
     LIMIT_LIBRARY_THREADS = 8,
+    LIMIT_MODEL_DEFAULTS_BYTES = 4096, /* what requests begin with (library/defaults.h) */
 
     /* weights that travel between nodes */
     LIMIT_MANIFEST_BYTES = 8 * 1024 * 1024,

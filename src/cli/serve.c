@@ -3,6 +3,7 @@
 #include "api/server.h"
 #include "base/buffer.h"
 #include "base/heap.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/private_process.h"
 #include "base/state_folder.h"
@@ -12,6 +13,8 @@
 #include "cli/tls_flags.h"
 #include "cli/token_file.h"
 #include "heat/heat.h"
+#include "library/defaults.h"
+#include "model/gguf_file.h"
 #include "model/gguf_trial.h"
 #include "model/model.h"
 #include "node/node.h"
@@ -43,6 +46,7 @@ struct serving {
     struct api_model model;
     struct driver_generator generator;
     struct api_server *api;
+    struct library_defaults defaults;
     char folder[PATH_MAX];
 };
 
@@ -218,6 +222,18 @@ static enum error_code cmd_serve_open_tokens(struct serving *serving, struct err
     return code ? error_wrap(err, "--tokens") : ERROR_NONE;
 }
 
+static enum error_code serve_read_defaults(struct serving *serving, struct error *err)
+{
+    struct library_defaults *defaults = &serving->defaults;
+    const char *path = gguf_file_path(model_file(serving->session.model));
+    const enum error_code code = library_defaults_read(path, defaults, err);
+    serving->model.defaults = defaults->json.data;
+    if (defaults->unused[0])
+        log_line(LOG_WARN, "serve", "%s: of its parameters these are not used: %s", path,
+                 defaults->unused);
+    return code;
+}
+
 static enum error_code cmd_serve_loop(struct serving *serving, struct error *err)
 {
     enum error_code code = cmd_serve_open_tokens(serving, err);
@@ -227,6 +243,9 @@ static enum error_code cmd_serve_loop(struct serving *serving, struct error *err
         code = session_open(serving->model_path, &serving->flags, &serving->session, err);
     if (!code)
         code = session_chat_template(&serving->session, &serving->model.chat_template, err);
+    if (code)
+        return code;
+    code = serve_read_defaults(serving, err);
     if (code)
         return code;
     const char *name = model_name(serving->session.model);
@@ -266,6 +285,7 @@ static int cmd_serve_run(int argc, char **argv)
     enum error_code code = cmd_serve_loop(&serving, &err);
     api_model_deinit(&serving.model);
     session_close(&serving.session);
+    library_defaults_deinit(&serving.defaults);
     token_file_close(serving.tokens);
     return code ? command_fail(&command_serve, &err) : EXIT_OK;
 }

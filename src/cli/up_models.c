@@ -34,7 +34,10 @@ struct up_models_listing {
 static void list_one(void *arg, const char *name)
 {
     struct up_models_listing *listing = arg;
-    const struct api_listed listed = {.id = name, .created_s = listing->models->started_s};
+    const struct api_listed listed = {.id = name,
+                                      .created_s = listing->models->started_s,
+                                      .defaults =
+                                          daemon_model_defaults(listing->models->daemon, name)};
     listing->each(listing->arg, &listed);
 }
 
@@ -60,6 +63,7 @@ static struct api_model *up_models_model_of(struct up_models *models,
                                       .tokenizer = text->tokenizer,
                                       .chat_template = text->chat_template,
                                       .generator = text->generator,
+                                      .defaults = text->defaults,
                                       .created_s = models->started_s};
     known->next = models->known;
     models->known = known;

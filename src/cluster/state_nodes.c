@@ -185,6 +185,9 @@ const char *apply_model_registered(Cluster__State *s, Cluster__Event *e)
     if (!good_text(model->name) || model->manifest.len != 32 || model->n_layers == 0 ||
         model->n_layers > LIMIT_LAYERS)
         return "the model has no name, no manifest or no layers";
+    if (model->defaults &&
+        strnlen(model->defaults, LIMIT_MODEL_DEFAULTS_BYTES) == LIMIT_MODEL_DEFAULTS_BYTES)
+        return "the model's defaults are too long";
     Cluster__Model **old = find_model(s, model->name);
     if (old &&
         ((*old)->manifest.len != 32 ||

@@ -1,6 +1,7 @@
 /* Private to the library room: the search. */
 #pragma once
 
+#include "base/buffer.h"
 #include "library/library.h"
 
 #include <limits.h>
@@ -40,6 +41,14 @@ void library_find_ollama(struct library *library, const char *root);
  * more than a file can stand for. */
 bool library_read_pull(const char *text, size_t size, uint64_t *done, uint64_t *whole);
 const char *library_read_manifest(const char *text, size_t size, char hash[65], uint64_t *whole);
+/* The hash of the manifest's layer of that kind ("params", "system"). False: it has none. */
+bool library_manifest_layer(const char *text, size_t size, const char *kind, char hash[65]);
+/* A file of another program, within LIMIT_LIBRARY_TEXT_BYTES. */
+bool library_read_foreign(const char *path, struct buffer *out);
+/* Of a file of Ollama's: see library_defaults_read(). */
+struct library_defaults;
+enum error_code library_ollama_defaults(const char *path, struct library_defaults *out,
+                                        struct error *err);
 /* STATE/models and STATE/files. */
 void library_find_shelf(struct library *library, const char *state);
 void library_find_files(struct library *library, const char *state);

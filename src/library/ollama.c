@@ -16,7 +16,7 @@ struct ollama_walk {
 };
 
 /* Written by another user where its service runs as one: read as it is, within a limit. */
-static bool ollama_read(const char *path, struct buffer *out)
+bool library_read_foreign(const char *path, struct buffer *out)
 {
     char chunk[4096];
     size_t n;
@@ -74,6 +74,20 @@ const char *library_read_manifest(const char *text, size_t size, char hash[65], 
     return n ? problem : "Ollama's manifest names no model file";
 }
 
+bool library_manifest_layer(const char *text, size_t size, const char *kind, char hash[65])
+{
+    yyjson_doc *doc = yyjson_read(text, size, 0);
+    yyjson_val *layer;
+    size_t i, max;
+    bool found = false;
+    yyjson_arr_foreach(yyjson_obj_get(yyjson_doc_get_root(doc), "layers"), i, max, layer)
+    {
+        found = found || (ollama_is_kind(layer, kind) && ollama_digest(layer, hash));
+    }
+    yyjson_doc_free(doc);
+    return found;
+}
+
 /* Ollama itself leaves "library" out of a name. */
 static bool ollama_name(const struct ollama_walk *walk, char out[PATH_MAX])
 {
@@ -120,7 +134,7 @@ static void ollama_manifest(const struct ollama_walk *walk, const char *path)
     if (!ollama_name(walk, name))
         return;
     found.problem = "Ollama's manifest cannot be read";
-    if (ollama_read(path, &text))
+    if (library_read_foreign(path, &text))
         found.problem = library_read_manifest(text.data ? text.data : "", text.size, hash, &size);
     if (!found.problem) {
         ollama_look(walk, &found, hash, size);

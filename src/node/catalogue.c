@@ -28,6 +28,7 @@ struct entry {
     char name[LIMIT_CLUSTER_TEXT_BYTES + 1];
     struct digest model;
     struct daemon_text text; /* text.model NULL: not opened yet */
+    char defaults[LIMIT_MODEL_DEFAULTS_BYTES];
     struct opener *openers;
     bool is_working, is_open;
     enum error_code code; /* of the work: why it will never open */
@@ -64,6 +65,12 @@ void daemon_list_models(struct daemon *daemon, void (*each)(void *arg, const cha
     const Cluster__State *root = daemon_state(daemon)->root;
     for (size_t i = 0; root && i < root->n_models; i++)
         each(arg, root->models[i]->name);
+}
+
+const char *daemon_model_defaults(const struct daemon *daemon, const char *name)
+{
+    const Cluster__Model *model = catalogue_find(daemon, name);
+    return model && model->defaults && model->defaults[0] ? model->defaults : NULL;
 }
 
 /* What a model was registered with, where its header is not here. */
@@ -248,6 +255,8 @@ static struct entry *entry_of(struct catalogue *catalogue, const Cluster__Model 
     entry->catalogue = catalogue;
     entry->model = *digest;
     snprintf(entry->name, sizeof entry->name, "%s", model->name);
+    snprintf(entry->defaults, sizeof entry->defaults, "%s", model->defaults ? model->defaults : "");
+    entry->text.defaults = entry->defaults[0] ? entry->defaults : NULL;
     entry->text.name = entry->name;
     entry->next = catalogue->entries;
     catalogue->entries = entry;

@@ -1,8 +1,10 @@
 /* Requests about models and instances. */
 #include "node/control.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "hub/hub_name.h"
+#include "library/defaults.h"
 #include "library/resolve.h"
 #include "model/model.h"
 #include "node/catalogue.h"
@@ -20,6 +22,7 @@ struct naming {
     void (*named)(struct conversation *conversation, const char *model);
     uv_work_t work; /* looks for the word among this machine's models */
     char word[PATH_MAX], path[PATH_MAX];
+    struct library_defaults defaults;
     enum error_code code;
     struct error error;
 };
@@ -47,19 +50,28 @@ static void on_named(void *arg, const char *model, const struct error *err)
 }
 
 /* Adds a file of this machine, unless who asked has gone. */
-static void naming_add(struct naming *naming, const char *path)
+static void naming_add(struct naming *naming)
 {
     struct conversation *conversation = naming->conversation;
+    struct library_defaults *defaults = &naming->defaults;
+    if (conversation && defaults->unused[0])
+        log_line(LOG_WARN, "node", "%s: of its parameters these are not used: %s", naming->path,
+                 defaults->unused);
     if (conversation)
-        daemon_add_file(conversation->daemon, path, conversation->actor, on_named, naming);
-    else
+        daemon_add_file(conversation->daemon, naming->path, defaults->json.data,
+                        conversation->actor, on_named, naming);
+    library_defaults_deinit(defaults);
+    if (!conversation)
         mem_free(naming);
 }
 
 static void naming_work(uv_work_t *work)
 {
     struct naming *naming = work->data;
-    naming->code = library_resolve_name(naming->word, naming->path, &naming->error);
+    if (!naming->path[0])
+        naming->code = library_resolve_name(naming->word, naming->path, &naming->error);
+    if (!naming->code)
+        naming->code = library_defaults_read(naming->path, &naming->defaults, &naming->error);
 }
 
 static void naming_after_work(uv_work_t *work, int status)
@@ -73,10 +85,12 @@ static void naming_after_work(uv_work_t *work, int status)
                   "one, `medley models` lists them",
                   naming->word);
     const struct error why = naming->error; /* on_named() frees the rest */
-    if (naming->code)
+    if (naming->code) {
+        library_defaults_deinit(&naming->defaults);
         on_named(naming, NULL, &why);
-    else
-        naming_add(naming, naming->path);
+    } else {
+        naming_add(naming);
+    }
 }
 
 /* Folders are read beside the loop. */
@@ -114,9 +128,8 @@ void control_name_model(struct conversation *conversation, const char *text,
     conversation->data = naming;
     conversation->calls = (struct conversation_calls){.gone = naming_gone};
     if (text[0] == '/')
-        naming_add(naming, text);
-    else
-        naming_look(naming, daemon, text);
+        snprintf(naming->path, sizeof naming->path, "%s", text);
+    naming_look(naming, daemon, text);
 }
 
 /* ---- where: a file from which the model's vocabulary can be read, on this machine ------------ */

@@ -155,7 +155,10 @@ struct daemon_text { /* what turns words into a model's tokens and back, and who
     struct tokenizer *tokenizer;
     struct chat_template *chat_template;
     struct generator *generator;
+    const char *defaults; /* what requests begin with (library/defaults.h); NULL: nothing */
 };
+/* Of a model of the cluster; good until the loop goes on. NULL: none. */
+const char *daemon_model_defaults(const struct daemon *daemon, const char *name);
 /* `opened` comes once, at once or later, unless daemon_cancel_open(). ERROR_NOT_FOUND: there is no
  * such model. */
 void daemon_open_model(struct daemon *daemon, const char *name,

@@ -12,7 +12,8 @@
 struct file_adding {
     struct daemon *daemon;
     struct weights_facts facts;
-    char actor[AUDIT_WHO_TEXT]; /* "": this node */
+    char actor[AUDIT_WHO_TEXT];                /* "": this node */
+    char defaults[LIMIT_MODEL_DEFAULTS_BYTES]; /* "": none */
     void (*done)(void *arg, const char *model, const struct error *err);
     void *arg;
 };
@@ -30,6 +31,14 @@ static bool is_registered(const struct daemon *daemon, const struct weights_fact
     const Cluster__Model *model = state_model(daemon_state(daemon), facts->name);
     return model && catalogue_manifest_of(model, &digest) &&
            memcmp(&digest, &facts->model, sizeof digest) == 0;
+}
+
+/* As this file has them. Where it has none, others' may stay. */
+static bool has_defaults(const struct daemon *daemon, const struct file_adding *adding)
+{
+    const Cluster__Model *model = state_model(daemon_state(daemon), adding->facts.name);
+    return !adding->defaults[0] ||
+           (model && model->defaults && strcmp(model->defaults, adding->defaults) == 0);
 }
 
 static void on_registered(void *arg, enum error_code code, const struct state_outcome *outcome,
@@ -59,7 +68,7 @@ static void on_hashed(void *arg, const struct weights_facts *facts, const struct
         return;
     }
     adding->facts = *facts;
-    if (is_registered(daemon, facts)) {
+    if (is_registered(daemon, facts) && has_defaults(daemon, adding)) {
         end_adding(adding, NULL);
         return;
     }
@@ -70,6 +79,7 @@ static void on_hashed(void *arg, const struct weights_facts *facts, const struct
         weights_release(daemon->weights, &facts->model);
     }
     model.name = adding->facts.name;
+    model.defaults = adding->defaults[0] ? adding->defaults : NULL;
     model.architecture = adding->facts.architecture;
     model.has_manifest = model.has_bytes = model.has_n_layers = true;
     model.manifest.data = adding->facts.model.bytes;
@@ -82,7 +92,8 @@ static void on_hashed(void *arg, const struct weights_facts *facts, const struct
     agreement_propose(daemon->agreement, &event, on_registered, adding);
 }
 
-void daemon_add_file(struct daemon *daemon, const char *path, const char *actor,
+void daemon_add_file(struct daemon *daemon, const char *path, const char *defaults,
+                     const char *actor,
                      void (*done)(void *arg, const char *model, const struct error *err), void *arg)
 {
     struct error err;
@@ -97,6 +108,7 @@ void daemon_add_file(struct daemon *daemon, const char *path, const char *actor,
     }
     *adding = (struct file_adding){.daemon = daemon, .done = done, .arg = arg};
     audit_text(adding->actor, sizeof adding->actor, actor);
+    snprintf(adding->defaults, sizeof adding->defaults, "%s", defaults ? defaults : "");
     weights_add_file(daemon->weights, path, on_hashed, adding);
 }
 
@@ -129,5 +141,5 @@ static void on_served(void *arg, const char *model, const struct error *err)
 
 void daemon_serve_file(struct daemon *daemon, const char *path)
 {
-    daemon_add_file(daemon, path, NULL, on_served, daemon);
+    daemon_add_file(daemon, path, NULL, NULL, on_served, daemon);
 }

@@ -186,8 +186,10 @@ bool daemon_forward(void *self, uint64_t member, const void *event, size_t size)
 struct admission_events daemon_admission_events(struct daemon *daemon);
 
 /* ---- daemon_files.c: files of this machine ---- */
-/* Makes the cluster know a model's file; `done` with its name. */
-void daemon_add_file(struct daemon *daemon, const char *path, const char *actor,
+/* Makes the cluster know a model's file; `done` with its name. `defaults`: what its requests begin
+ * with (library/defaults.h); copied. NULL: nothing. */
+void daemon_add_file(struct daemon *daemon, const char *path, const char *defaults,
+                     const char *actor,
                      void (*done)(void *arg, const char *model, const struct error *err),
                      void *arg);
 

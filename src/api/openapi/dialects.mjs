@@ -156,7 +156,7 @@ const ollama = {
     { name: text, truncate: flag, options: anyObject, keep_alive: anything, dimensions: integer(1, 2 ** 32 - 1) }),
   OllamaEmbed: answer({ model: text, embeddings: list(list(number)), total_duration: count, load_duration: count, prompt_eval_count: count }),
   OllamaEmbeddingsRequest: request({ model: text, prompt: text }, { name: text, options: anyObject, keep_alive: anything }),
-  OllamaShow: answer({ modelfile: text, parameters: text, template: text, details, model_info: anyObject, capabilities: list(text) }),
+  OllamaShow: answer({ modelfile: text, parameters: text, system: text, template: text, details, model_info: anyObject, capabilities: list(text) }),
 };
 
 // ---- llama-server ----
