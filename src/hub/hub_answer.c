@@ -147,15 +147,36 @@ void hub_left_out_text(const struct hub_file *file, struct buffer *out)
         buffer_append(out, "", 1);
 }
 
+static struct hub_layer hub_layer_read(yyjson_val *layer)
+{
+    struct hub_layer out = {.size = yyjson_get_uint(yyjson_obj_get(layer, "size"))};
+    const char *digest = yyjson_get_str(yyjson_obj_get(layer, "digest"));
+    if (digest && strncmp(digest, "sha256:", 7) == 0 && hub_is_sha256(digest + 7))
+        memcpy(out.sha256, digest + 7, PULL_SHA256);
+    return out;
+}
+
 static bool hub_take_layer(yyjson_val *layer, struct hub_file *out)
 {
-    yyjson_val *size = yyjson_obj_get(layer, "size");
-    const char *digest = yyjson_get_str(yyjson_obj_get(layer, "digest"));
+    const struct hub_layer read = hub_layer_read(layer);
     if (strcmp(hub_layer_kind(layer), "model") != 0)
         return false;
-    *out = (struct hub_file){.size = yyjson_get_uint(size)};
-    if (digest && strncmp(digest, "sha256:", 7) == 0 && hub_is_sha256(digest + 7))
-        memcpy(out->sha256, digest + 7, PULL_SHA256);
+    out->size = read.size;
+    memcpy(out->sha256, read.sha256, PULL_SHA256);
+    return true;
+}
+
+/* What requests begin with. False: it is none of that, or makes no sense. */
+static bool hub_take_defaults(yyjson_val *layer, struct hub_file *out)
+{
+    const char *kind = hub_layer_kind(layer);
+    struct hub_layer *to = strcmp(kind, "params") == 0   ? &out->params
+                           : strcmp(kind, "system") == 0 ? &out->system
+                                                         : NULL;
+    const struct hub_layer read = hub_layer_read(layer);
+    if (!to || !read.sha256[0] || !read.size || read.size > HUB_LAYER_BYTES)
+        return false;
+    *to = read;
     return true;
 }
 
@@ -170,7 +191,7 @@ static enum error_code hub_take_layers(yyjson_val *layers, struct hub_file *out,
     yyjson_arr_foreach(layers, i, max, layer)
     {
         n += hub_take_layer(layer, out);
-        left_out |= hub_layer_left(layer);
+        left_out |= hub_take_defaults(layer, out) ? 0 : hub_layer_left(layer);
         refused = refused ? refused : hub_layer_refused(layer);
     }
     out->left_out = left_out;

@@ -16,11 +16,19 @@ enum {
     HUB_FILES_MAX = 4096,
 };
 
+struct hub_layer { /* of Ollama's, beside the model's; sha256 "": there is none */
+    char sha256[PULL_SHA256];
+    uint64_t size;
+};
+
+enum { HUB_LAYER_BYTES = 64 << 10 };
+
 struct hub_file {
-    char path[HUB_TEXT];      /* hf: in the repository; else the file's name */
-    uint64_t size;            /* bytes; 0: the server says */
-    char sha256[PULL_SHA256]; /* "": the hub says none */
-    uint32_t left_out;        /* layers of Ollama's that are not used; hub_left_out_text() */
+    char path[HUB_TEXT];             /* hf: in the repository; else the file's name */
+    uint64_t size;                   /* bytes; 0: the server says */
+    char sha256[PULL_SHA256];        /* "": the hub says none */
+    uint32_t left_out;               /* layers of Ollama's that are not used; hub_left_out_text() */
+    struct hub_layer params, system; /* what requests begin with (library/defaults.h) */
 };
 struct hub_files {
     struct hub_file *files;

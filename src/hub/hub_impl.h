@@ -9,6 +9,9 @@
 /* Where a file of the list is, and what it is called here. ERROR_INVALID: too long. */
 enum error_code hub_file_url(const struct hub_list *list, uint32_t file, char out[HUB_URL_TEXT],
                              struct error *err);
+/* The same of a layer of Ollama's. */
+enum error_code hub_blob_url(const struct hub_list *list, const char *sha256,
+                             char out[HUB_URL_TEXT], struct error *err);
 enum error_code hub_file_path(const struct hub_list *list, const char *folder, uint32_t file,
                               char out[PATH_MAX], struct error *err);
 /* Leaves the models that the name says: `n`, at most as before. */

@@ -69,6 +69,17 @@ static enum error_code hub_take_token(struct hub_list *list, struct error *err)
     return ERROR_NONE;
 }
 
+enum error_code hub_blob_url(const struct hub_list *list, const char *sha256,
+                             char out[HUB_URL_TEXT], struct error *err)
+{
+    const struct hub_name *name = &list->name;
+    const int size = snprintf(out, HUB_URL_TEXT, "%s/v2/%s/%s/blobs/sha256:%s", list->base,
+                              name->owner, name->model, sha256);
+    return size >= 0 && size < HUB_URL_TEXT
+               ? ERROR_NONE
+               : error_set(err, ERROR_INVALID, "the URL of a layer is too long");
+}
+
 enum error_code hub_file_url(const struct hub_list *list, uint32_t file, char out[HUB_URL_TEXT],
                              struct error *err)
 {
@@ -82,8 +93,7 @@ enum error_code hub_file_url(const struct hub_list *list, uint32_t file, char ou
         size = snprintf(out, HUB_URL_TEXT, "%s/%s/%s/resolve/main/%s", list->base, name->owner,
                         name->model, of->path);
     else if (name->kind == HUB_OLLAMA)
-        size = snprintf(out, HUB_URL_TEXT, "%s/v2/%s/%s/blobs/sha256:%s", list->base, name->owner,
-                        name->model, of->sha256);
+        return hub_blob_url(list, of->sha256, out, err);
     else
         size = snprintf(out, HUB_URL_TEXT, "%s", name->url);
     if (size < 0 || size >= HUB_URL_TEXT)

@@ -1,5 +1,7 @@
 /* All files of a model brought here, and finding what was brought before. */
 #include "base/clock.h"
+#include "base/durable_file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "hub/hub_impl.h"
 #include "hub/pull_disk.h"
@@ -97,6 +99,49 @@ static enum error_code hub_check_hash(const struct hub_list *list, const struct 
                      file->path);
 }
 
+static enum error_code hub_fetch_layer(const struct hub_list *list, const struct hub_layer *layer,
+                                       const char *kind, const char *path, struct error *err)
+{
+    char url[HUB_URL_TEXT], hash[DIGEST_TEXT];
+    struct buffer bytes = {0};
+    struct digest digest;
+    enum error_code code = hub_blob_url(list, layer->sha256, url, err);
+    if (!code)
+        code = http_text(url, &list->place, NULL, HUB_LAYER_BYTES, kind, &bytes, NULL, err);
+    if (!code)
+        code = digest_of(bytes.data ? bytes.data : "", bytes.size, &digest, err);
+    if (!code && strcasecmp(digest_text(&digest, hash), layer->sha256) != 0)
+        code = error_set(err, ERROR_INVALID, "its SHA-256 is another");
+    if (!code)
+        code = durable_replace(path, bytes.data, bytes.size, err);
+    buffer_deinit(&bytes);
+    return code;
+}
+
+/* To PATH.KIND. The model is of use without it. */
+static void hub_pull_layer(const struct hub_list *list, const struct hub_layer *layer,
+                           const char *kind, const char *model_path)
+{
+    char path[PATH_MAX];
+    struct error err;
+    struct hub_file file = {.size = layer->size};
+    memcpy(file.sha256, layer->sha256, PULL_SHA256);
+    if (!layer->sha256[0] ||
+        snprintf(path, sizeof path, "%s.%s", model_path, kind) >= (int)sizeof path ||
+        hub_is_here(&file, path, NULL))
+        return;
+    if (hub_fetch_layer(list, layer, kind, path, &err))
+        log_line(LOG_WARN, "hub", "%s: its %s layer is not used: %s", hub_base(model_path), kind,
+                 err.text);
+}
+
+static void hub_pull_layers(const struct hub_list *list, const struct hub_file *file,
+                            const char *path)
+{
+    hub_pull_layer(list, &file->params, "params", path);
+    hub_pull_layer(list, &file->system, "system", path);
+}
+
 static enum error_code hub_pull_one(const struct hub_list *list, uint32_t index,
                                     const struct pull_watch *watch, const char *path,
                                     struct hub_got *got, struct error *err)
@@ -166,6 +211,8 @@ enum error_code hub_pull(const struct hub_list *list, uint32_t model,
         if (!code)
             code = hub_pull_one(list, entry->files[i], watch, file, out, err);
         out->is_checked &= list->files.files[entry->files[i]].sha256[0] != '\0';
+        if (!code)
+            hub_pull_layers(list, &list->files.files[entry->files[i]], file);
         if (!code && i == 0)
             memcpy(path, file, PATH_MAX);
     }

@@ -144,9 +144,26 @@ void library_defaults_deinit(struct library_defaults *defaults)
     *defaults = (struct library_defaults){0};
 }
 
+/* As `medley pull` leaves Ollama's layers. NULL: there is none. */
+static const struct buffer *defaults_beside(const char *path, const char *kind, struct buffer *out)
+{
+    char beside[PATH_MAX];
+    const bool is_there =
+        snprintf(beside, sizeof beside, "%s.%s", path, kind) < (int)sizeof beside &&
+        library_read_foreign(beside, out);
+    return is_there ? out : NULL;
+}
+
 enum error_code library_defaults_read(const char *path, struct library_defaults *out,
                                       struct error *err)
 {
+    struct buffer params = {0}, system = {0};
     *out = (struct library_defaults){0};
-    return library_ollama_defaults(path, out, err);
+    const struct buffer *p = defaults_beside(path, "params", &params),
+                        *s = defaults_beside(path, "system", &system);
+    const enum error_code code =
+        p || s ? library_defaults_make(p, s, out, err) : library_ollama_defaults(path, out, err);
+    buffer_deinit(&params);
+    buffer_deinit(&system);
+    return code;
 }

@@ -1,5 +1,6 @@
-/* What a model's maker wants of requests that do not say otherwise: of a model of Ollama's cache,
- * its parameters and its system message. Threads: any; it reads files, so not on a loop's thread.
+/* What a model's maker wants of requests that do not say otherwise: of a model of Ollama's its
+ * parameters and its system message, from Ollama's own store, or from FILE.params and FILE.system,
+ * where `medley pull` puts them. Threads: any; it reads files, so not on a loop's thread.
  *
  * The result is an object of the API's fields ("temperature", "top_p", "stop", "max_tokens", …),
  * with "system" beside them, and "num_ctx", which no request has: it is shown only. Requests begin

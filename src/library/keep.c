@@ -162,8 +162,11 @@ static enum error_code keep_remove_file(const char *path, struct error *err)
     const bool is_part = length > part && strcmp(path + length - part, ".part") == 0;
     if (unlink(path) != 0 && errno != ENOENT)
         return error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
-    if (snprintf(beside, sizeof beside, "%s.pin", path) < (int)sizeof beside)
-        unlink(beside);
+    static const char *const beside_it[] = {"pin", "params", "system"};
+    for (int i = 0; i < 3; i++) {
+        if (snprintf(beside, sizeof beside, "%s.%s", path, beside_it[i]) < (int)sizeof beside)
+            unlink(beside);
+    }
     static const char *const records[] = {"pull", "live"};
     for (int i = 0; is_part && i < 2; i++) {
         if (snprintf(beside, sizeof beside, "%.*s.%s", (int)(length - part), path, records[i]) <

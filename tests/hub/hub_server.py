@@ -15,6 +15,7 @@ import time
 
 CHUNK, SLOW_CHUNK = 16 * 1024, 4 * 1024
 OLLAMA_MODEL = "application/vnd.ollama.image.model"
+OLLAMA_LAYERS = {"params": b'{"stop":["<end>"],"temperature":0.5}', "system": b"Be kind."}
 
 
 KNOWN = {}
@@ -127,15 +128,21 @@ def put_tree(hub, handler, repo, page):
     put_json(handler, entries[page * size:(page + 1) * size], more)
 
 
+def ollama_layer(kind):
+    data = OLLAMA_LAYERS[kind]
+    return {"mediaType": f"application/vnd.ollama.image.{kind}", "digest": "sha256:" + sum_of("sha256", data),
+            "size": len(data)}
+
+
 def put_manifest(hub, handler, model, tag):
     data = hub.models[model][tag]
     layers = [{"mediaType": OLLAMA_MODEL, "digest": "sha256:" + sum_of("sha256", data), "size": len(data)},
-              {"mediaType": "application/vnd.ollama.image.params", "digest": "sha256:" + "2" * 64, "size": 20}]
+              ollama_layer("params")]
     if tag == "tuned":
         layers.append({"mediaType": "application/vnd.ollama.image.adapter", "digest": "sha256:" + "3" * 64, "size": 20})
     if tag == "pictures":
-        kinds = ("projector", "template", "system", "license")
-        layers += [{"mediaType": f"application/vnd.ollama.image.{kind}", "digest": "sha256:" + "5" * 64, "size": 20}
+        kinds = ("projector", "template", "license")
+        layers += [ollama_layer("system")] + [{"mediaType": f"application/vnd.ollama.image.{kind}", "digest": "sha256:" + "5" * 64, "size": 20}
                    for kind in kinds]
     if tag == "tensors":
         layers = [{"mediaType": "application/vnd.ollama.image.tensor", "digest": "sha256:" + "4" * 64, "size": 20}] * 9
@@ -256,7 +263,7 @@ def answer(hub, handler, redirect):
     if manifest and manifest[2] in hub.models.get(manifest[1], {}):
         return put_manifest(hub, handler, manifest[1], manifest[2])
     blob = re.fullmatch(r"/v2/([^/]+/[^/]+)/blobs/sha256:(.+)", path)
-    for data in hub.models.get(blob[1], {}).values() if blob else ():
+    for data in [*hub.models.get(blob[1], {}).values(), *OLLAMA_LAYERS.values()] if blob else ():
         if sum_of("sha256", data) == blob[2]:
             return put_resolved(hub, handler, data, path, redirect)
     if path in hub.plain:

@@ -83,7 +83,8 @@ def names_and_layout():
         host = hub.url.split("//")[1].replace(":", "_")
         assert world.pulled() == sorted([
             "hf/org/repo/Tiny-Q4_K_M.gguf", "hf/org/repo/Tiny-Q8_0.gguf", "ollama/tiny/latest.gguf",
-            "ollama/tiny/1b.gguf", "ollama/ann/tiny/x.gguf",
+            "ollama/tiny/1b.gguf", "ollama/ann/tiny/x.gguf", "ollama/tiny/latest.gguf.params",
+            "ollama/tiny/1b.gguf.params", "ollama/ann/tiny/x.gguf.params",
             f"url/{host}/{hashlib.sha256(url.encode()).hexdigest()}/Plain.gguf"]), world.pulled()
         world.refuse("it has Q4_K_M, Q8_0", "hf:org/repo:Q5_K_M")
         world.refuse("has none of that name", "hf:org/none")
@@ -93,8 +94,11 @@ def names_and_layout():
         world.refuse("lie in 3 layers", "ollama:ann/tiny:parts")
         said = world.run("pull", "ollama:ann/tiny:pictures")
         assert said.returncode == 0, said.stderr
-        for word in ("its template (", "its system prompt (", "its parameters (", "its projector ("):
+        for word in ("its template (", "its projector ("):
             assert said.stderr.count(word) == 1, said.stderr
+        assert "its system" not in said.stderr and "its parameters" not in said.stderr, said.stderr
+        beside = pathlib.Path(said.stdout.splitlines()[-1] + ".system")
+        assert beside.read_bytes() == b"Be kind."
         assert "license" not in said.stderr and "adapter" not in said.stderr, said.stderr
         assert "Ollama" not in world.run("pull", "hf:org/repo:Q8_0").stderr
         world.refuse("is a path", "here.gguf")

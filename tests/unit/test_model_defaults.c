@@ -93,6 +93,24 @@ static void test_ollamas_cache(void **state)
     library_defaults_deinit(&found);
 }
 
+/* As `medley pull` leaves them beside the file. */
+static void test_what_was_pulled(void **state)
+{
+    (void)state;
+    char path[512];
+    struct error err;
+    struct library_defaults found;
+    put("pulled/latest.gguf.system", "Be kind.");
+    snprintf(path, sizeof path, "%s/pulled/latest.gguf", root);
+    assert_int_equal(library_defaults_read(path, &found, &err), ERROR_NONE);
+    assert_string_equal(found.json.data, "{\"system\":\"Be kind.\"}");
+    library_defaults_deinit(&found);
+    put("pulled/latest.gguf.params", "{\"top_k\":3}");
+    assert_int_equal(library_defaults_read(path, &found, &err), ERROR_NONE);
+    assert_string_equal(found.json.data, "{\"top_k\":3,\"system\":\"Be kind.\"}");
+    library_defaults_deinit(&found);
+}
+
 /* Whatever lies there, it is none or all of it. */
 static void test_what_makes_no_sense(void **state)
 {
@@ -216,6 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ollamas_cache),
+        cmocka_unit_test(test_what_was_pulled),
         cmocka_unit_test(test_what_makes_no_sense),
         cmocka_unit_test(test_a_request_that_says_nothing),
         cmocka_unit_test(test_its_own_values_win),
