@@ -1796,6 +1796,10 @@ export interface components {
                     }[];
                 };
             }[];
+            timings?: {
+                draft_n: number;
+                draft_n_accepted: number;
+            };
         };
         ChatCompletionChunk: {
             id: string;
@@ -1838,6 +1842,10 @@ export interface components {
                 };
             }[];
             usage?: components["schemas"]["Usage"] | null;
+            timings?: {
+                draft_n: number;
+                draft_n_accepted: number;
+            };
         } | components["schemas"]["Error"];
         CompletionRequest: {
             model: string;
@@ -1902,6 +1910,10 @@ export interface components {
                 /** @enum {unknown} */
                 finish_reason: "stop" | "length" | "tool_calls";
             }[];
+            timings?: {
+                draft_n: number;
+                draft_n_accepted: number;
+            };
         };
         CompletionChunk: {
             id: string;
@@ -1924,6 +1936,10 @@ export interface components {
                 finish_reason: "stop" | "length" | "tool_calls" | null;
             }[];
             usage?: components["schemas"]["Usage"] | null;
+            timings?: {
+                draft_n: number;
+                draft_n_accepted: number;
+            };
         } | components["schemas"]["Error"];
         EmbeddingsRequest: {
             model: string;
@@ -2821,6 +2837,10 @@ export interface components {
             tokens_evaluated?: number;
             tokens_cached?: number;
             truncated?: boolean;
+            timings?: {
+                draft_n: number;
+                draft_n_accepted: number;
+            };
         };
         LlamaCompletionEvent: components["schemas"]["LlamaCompletion"] | components["schemas"]["Error"];
         TemplateRequest: {

@@ -26,6 +26,8 @@ static struct response_usage usage_of(const struct completion *completion)
     for (uint32_t i = 0; i < completion->n_choices; i++) {
         const struct completion_choice *choice = &completion->choices[i];
         usage.completion_tokens += choice->text.n_tokens;
+        usage.drafted_tokens += choice->item.usage.drafted_tokens;
+        usage.accepted_tokens += choice->item.usage.accepted_tokens;
         if (i % request->n == 0) { /* a prompt counts once, however many choices it has */
             usage.prompt_tokens += completion->prompts[choice->prompt].count;
             usage.cached_tokens += choice->item.usage.cached_tokens;

@@ -202,8 +202,10 @@ static void llama_write_end(const struct completion *completion, struct text con
     json_out_text(out, completion->use.model->id);
     buffer_printf(out,
                   ",\"tokens_predicted\":%" PRIu64 ",\"tokens_evaluated\":%" PRIu64
-                  ",\"tokens_cached\":%" PRIu64 ",\"truncated\":false}",
+                  ",\"tokens_cached\":%" PRIu64 ",\"truncated\":false",
                   usage->completion_tokens, usage->prompt_tokens, usage->cached_tokens);
+    response_write_drafts(usage, out);
+    buffer_text(out, "}");
 }
 
 static void llama_end(struct completion *completion, const struct response_usage *usage)

@@ -36,6 +36,14 @@ static void write_usage(const struct response_usage *usage, struct buffer *out)
                   usage->prompt_tokens + usage->completion_tokens, usage->cached_tokens);
 }
 
+void response_write_drafts(const struct response_usage *usage, struct buffer *out)
+{
+    if (usage->drafted_tokens)
+        buffer_printf(out,
+                      ",\"timings\":{\"draft_n\":%" PRIu64 ",\"draft_n_accepted\":%" PRIu64 "}",
+                      usage->drafted_tokens, usage->accepted_tokens);
+}
+
 /* "token":…,"logprob":…,"bytes":[…] of one token. */
 static void write_token(const struct tokenizer *tokenizer, int32_t token, float logprob,
                         struct buffer *piece, struct buffer *out)
@@ -243,6 +251,7 @@ void response_usage_chunk(const struct response_head *head, const struct respons
     response_json_write_head(head, out);
     buffer_text(out, ",\"choices\":[],\"usage\":");
     write_usage(usage, out);
+    response_write_drafts(usage, out);
     buffer_text(out, "}");
 }
 
@@ -257,6 +266,7 @@ void response_whole(const struct response_head *head, const struct response_choi
     }
     buffer_text(out, "],\"usage\":");
     write_usage(usage, out);
+    response_write_drafts(usage, out);
     buffer_text(out, "}");
 }
 

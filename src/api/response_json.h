@@ -48,7 +48,11 @@ struct response_choice {
 
 struct response_usage {
     uint64_t prompt_tokens, cached_tokens, completion_tokens;
+    uint64_t drafted_tokens, accepted_tokens; /* guessed, and of those that were right */
 };
+
+/* ,"timings":{…} as llama-server says what was drafted; nothing where nothing was. */
+void response_write_drafts(const struct response_usage *usage, struct buffer *out);
 
 /* One event of a stream. `usage_asked` writes "usage":null, as OpenAI does when usage comes at the
  * end. */

@@ -98,6 +98,7 @@ static bool cmd_bench_parse(int argc, char **argv, struct bench_flags *flags)
     if (driver->n_slots < flags->n_streams)
         driver->n_slots = flags->n_streams;
     driver->no_prefix_reuse = true;
+    driver->speculate = SPECULATE_OFF; /* random tokens are no text */
     flags->session.no_tokenizer = true;
     flags->session.is_measured = true;
     return true;

@@ -240,6 +240,9 @@ void reply_report(const struct session *session, const struct reply *reply)
             report_speed(reply_decode_tokens_per_s(reply), forecast.decode_tokens_per_s,
                          forecast.measured, "answer", &line);
     }
+    if (usage->drafted_tokens)
+        buffer_printf(&line, ", %u of %u guessed tokens were right", usage->accepted_tokens,
+                      usage->drafted_tokens);
     buffer_text(&line, "; ");
     session_describe_split(session, &line);
     fprintf(stderr, "%s\n", line.data ? line.data : "");

@@ -74,6 +74,17 @@ static bool session_take_flash(const struct command *command, const struct optio
     return ok;
 }
 
+static bool session_take_speculate(const struct command *command, const struct option_row *row,
+                                   const char *value, void *flags)
+{
+    enum speculate *out = &((struct session_flags *)flags)->driver.speculate;
+    *out = strcmp(value, "off") == 0 ? SPECULATE_OFF : SPECULATE_LOOKUP;
+    if (*out == SPECULATE_OFF || strcmp(value, "lookup") == 0)
+        return true;
+    command_misused(command, "%s takes lookup or off, not '%s'", option_name(row), value);
+    return false;
+}
+
 static bool session_take_weights(const struct command *command, const struct option_row *row,
                                  const char *value, void *flags)
 {
@@ -210,6 +221,13 @@ const struct option_row session_options[] = {
      .value = "N",
      .help = "tokens that it was trained for, where its file does not say",
      OPTION_U32(struct session_flags, rope.n_original, 1, LIMIT_CONTEXT),
+     WHERE},
+    {.name = "speculate",
+     .value = "HOW",
+     .help =
+         "guess tokens from the text so far and check several at once, while that pays: lookup\n"
+         "(default) or off; the answer is the same (docs/speculation.md)",
+     .take = session_take_speculate,
      WHERE},
     {.name = "no-governor",
      .help = "do not slow a device down before it gets too hot (bench and logits never do)",

@@ -395,6 +395,11 @@ bool stage_is_last(const struct stage *stage)
     return stage->source.last;
 }
 
+bool stage_has_stable_bits(const struct stage *stage)
+{
+    return stage->has_stable_bits;
+}
+
 bool stage_reads_whole(const struct stage *stage)
 {
     return stage->h->reads_whole;

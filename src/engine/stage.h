@@ -94,6 +94,11 @@ struct stage_streaming stage_streaming(const struct stage *stage);
 struct stage_memory stage_memory(const struct stage *stage);
 bool stage_is_first(const struct stage *stage);
 bool stage_is_last(const struct stage *stage);
+/* Whether a row's output has the same bits alone and beside any others, of its own sequence too:
+ * our attention and products, and ggml's where tests/unit/test_same_bits.c compares them. False
+ * where that is not known: on GPUs, with ggml's own attention, BLAS, AMX or other types of weights,
+ * and on processors where ggml multiplies quantised weights. */
+bool stage_has_stable_bits(const struct stage *stage);
 /* A text's rows must come in one batch, from its first on: each sees those behind it. */
 bool stage_reads_whole(const struct stage *stage);
 uint32_t stage_width(const struct stage *stage);        /* floats of one hidden row */

@@ -233,6 +233,7 @@ static enum error_code stage_declare(struct stage *stage, struct error *err)
     if (!code)
         stage->source.rope_factors = rope_factors(stage);
     stage_cost_read(stage->model, &stage->options, &stage->cost);
+    stage->has_stable_bits = !code && stage_find_stable_bits(stage);
     return code;
 }
 

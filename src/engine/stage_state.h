@@ -27,7 +27,11 @@ struct stage {
     uint64_t reserved_bytes;
     struct stage_stream_run run; /* of the batch that is computed */
     struct stage_cost cost;
+    bool has_stable_bits;
 };
+
+/* Computes has_stable_bits, of a stage that is declared (stage_bits.c). */
+bool stage_find_stable_bits(const struct stage *stage);
 
 /* Its slots share cells, and its attention is ggml's, which wants a slot's side by side. */
 static inline bool stage_gathers(const struct stage *stage)

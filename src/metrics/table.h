@@ -155,6 +155,8 @@ enum {
       "Sequences given to the driver.")                                                            \
     X(DRIVER_STEPS, "medley_driver_steps_total", COUNTER, "model", "Micro-batches run.")           \
     X(DRIVER_ROWS, "medley_driver_rows_total", COUNTER, "model", "Rows of those.")                 \
+    X(DRAFTED, "medley_drafted_tokens_total", COUNTER, "model", "Tokens that were guessed.")       \
+    X(ACCEPTED, "medley_accepted_tokens_total", COUNTER, "model", "Of those, right ones.")         \
     X(WEIGHTS_SENT, "medley_weights_sent_bytes_total", COUNTER, "",                                \
       "Bytes of models given to other nodes.")                                                     \
     X(WEIGHTS_RECEIVED, "medley_weights_received_bytes_total", COUNTER, "",                        \

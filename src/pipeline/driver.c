@@ -73,6 +73,8 @@ static void driver_publish(struct driver *driver)
     stats->prompt_tokens_total += gain->prompt_tokens;
     stats->cached_tokens_total += gain->cached_tokens;
     stats->generated_tokens_total += gain->generated_tokens;
+    stats->drafted_tokens_total += gain->drafted_tokens;
+    stats->accepted_tokens_total += gain->accepted_tokens;
     stats->steps_total += gain->steps;
     stats->rows_total += gain->rows;
     stats->parked_total += gain->n_parked;

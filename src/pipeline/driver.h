@@ -32,6 +32,13 @@ struct driver;
 struct far;
 struct model;
 
+enum speculate { /* how tokens are guessed that the stages then check, several at once */
+                 SPECULATE_LOOKUP, /* as the text went on before (lookup.h), as much as pays */
+                 SPECULATE_OFF,
+                 SPECULATE_ALWAYS, /* whether it pays or not: for tests */
+                 SPECULATE_MODES,
+};
+
 struct stage_plan {        /* one stage: which layers on which device (plan.h) */
     struct device *device; /* of this process; NULL: in a lane, or far (driver_open_far) */
     uint32_t n_layers;
@@ -53,6 +60,7 @@ struct driver_options {
     enum flash_mode flash;
     bool no_repack;
     bool no_prefix_reuse;
+    enum speculate speculate;
     uint64_t weights_max;  /* bytes of a stage's weights in its device's memory; 0: all. The rest is
                               streamed from the file (engine/stage.h) */
     bool weights_may_grow; /* that limit, and those of stages, are for want of memory: once there is

@@ -29,6 +29,7 @@
 struct driver_gain {
     uint32_t n_admitted, n_parked;
     uint64_t prompt_tokens, cached_tokens, generated_tokens, steps, rows;
+    uint64_t drafted_tokens, accepted_tokens;
     struct driver_served served;
 };
 
@@ -68,6 +69,9 @@ struct driver {
     /* A row of a prompt, measured on the slowest stage; 0: not yet. The baton holder's to change.
      */
     _Atomic uint64_t prompt_row_ns;
+    /* Tokens are drafted: a micro-batch has come back through stages that all have stable bits. */
+    bool may_draft;
+    struct speculation_costs costs;
     /* driver_form.h */
     struct pipeline_form form;
     bool form_is_due;
@@ -116,7 +120,11 @@ void step_begin_over(struct driver *driver);
 /* There are no stages: every request ends with the error. */
 void step_end_all(struct driver *driver, const struct error *why);
 
-/* ---- step.c and step_cells.c, for each other ---- */
+/* ---- step*.c, for each other ---- */
+
+void step_finish(struct driver *driver, struct sequence *sequence, enum finish_reason reason,
+                 const struct error *err);
+void step_unqueue(struct driver *driver, const struct sequence *sequence);
 
 void step_push_operation(struct driver *driver, struct cache_operation operation);
 bool step_operations_are_full(const struct driver *driver);
@@ -147,6 +155,23 @@ bool step_cells_make_room(struct driver *driver, const struct schedule *schedule
  * computed again if it is asked for; or goes to host memory, while there is some and each stage is
  * on a device with memory of its own. */
 void step_cells_give_back(struct driver *driver);
+
+/* What a sequence is given beside its own row: tokens that stand behind its known ones in the
+ * slot, as guesses. */
+struct step_draft {
+    uint32_t n_tokens;
+    uint32_t n_match; /* 0: nothing in the text says how it goes on */
+    int32_t foreseen; /* where nothing is drafted: the token that would have been first; -1: none */
+};
+/* For each share of the schedule (step_draft.c). `rows`: of a micro-batch, at most. */
+void step_draft(struct driver *driver, const struct schedule *schedule, const uint32_t *slots,
+                uint32_t rows, struct step_draft *out);
+/* What a micro-batch that has come back says about speculation as such. */
+void step_draft_learn(struct driver *driver, const struct microbatch *microbatch);
+/* What a share of it says about its sequence: before its tokens are handed out, what was guessed
+ * wrong is cut off. */
+void step_draft_settle(struct driver *driver, struct sequence *sequence,
+                       const struct microbatch *microbatch, struct share *share);
 
 /* ---- driver.c: for driver_open.c ---- */
 

@@ -10,13 +10,13 @@ enum error_code microbatch_init(struct microbatch *microbatch, struct pipeline *
                                 const struct microbatch_sizes *sizes, struct error *err)
 {
     *microbatch = (struct microbatch){.pipeline = pipeline};
-    assert(sizes->rows && sizes->shares && sizes->operations);
+    assert(sizes->rows && sizes->shares && sizes->operations && sizes->picks >= sizes->shares);
     microbatch->rows = mem_new_array(sizes->rows, sizeof *microbatch->rows);
     microbatch->shares = mem_new_array(sizes->shares, sizeof *microbatch->shares);
     microbatch->operations = mem_new_array(sizes->operations, sizeof *microbatch->operations);
     microbatch->setups_room = sizes->shares;
     microbatch->setups = mem_new_array(sizes->shares, sizeof *microbatch->setups);
-    microbatch->picks = mem_new_array(sizes->shares, sizeof *microbatch->picks);
+    microbatch->picks = mem_new_array(sizes->picks, sizeof *microbatch->picks);
     microbatch->outputs = mem_new_array(sizes->output_floats, sizeof(float));
     bool ok = microbatch->rows && microbatch->shares && microbatch->operations &&
               microbatch->setups && microbatch->picks && microbatch->outputs;
@@ -56,8 +56,8 @@ void microbatch_clear(struct microbatch *microbatch)
 {
     assert(!microbatch->away);
     microbatch->n_setups = microbatch->n_operations = microbatch->n_shares = microbatch->n_rows = 0;
-    microbatch->embeddings = false;
-    microbatch->at = 0;
+    microbatch->embeddings = microbatch->has_stable_bits = false;
+    microbatch->n_picks = microbatch->at = 0;
     microbatch->slowest_ns = 0;
     microbatch->times = (struct request_times){0};
     microbatch->since_ns = 0;
@@ -87,6 +87,7 @@ void microbatch_send(struct microbatch *microbatch)
     assert(!microbatch->away && !microbatch->error.code);
     microbatch->at = 0;
     microbatch->times.n_stages = microbatch->pipeline->n_stages;
-    microbatch->since_ns = clock_now_ns();
+    microbatch->has_stable_bits = true; /* until a stage says otherwise */
+    microbatch->sent_ns = microbatch->since_ns = clock_now_ns();
     microbatch_go_on(microbatch);
 }

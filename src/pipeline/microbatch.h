@@ -39,12 +39,24 @@ struct share {
     uint32_t position; /* of the first row */
     uint32_t n_rows;
     uint32_t n_outputs;
-    uint64_t sequence; /* its id */
-    bool pick;         /* a token, from the last row's logits */
-    bool gives_rows;   /* the outputs themselves are wanted */
-    bool failed;       /* a stage failed on it */
-    bool dropped;      /* its slot was poisoned; not computed to the end */
+    uint64_t sequence;  /* its id */
+    bool pick;          /* a token, from the last row's logits … */
+    uint32_t n_drafted; /* … and one from each row before that but for the share's first ones: the
+                           last so many rows are guesses of what those tokens are */
+    uint32_t first_pick, n_picks; /* of the micro-batch's: as many as the guesses were right, and
+                                     one */
+    uint32_t n_match;             /* the driver's: of its draft, or … */
+    int32_t foreseen;             /* … of the token that it would have drafted; -1: none */
+    bool gives_rows;              /* the outputs themselves are wanted */
+    bool failed;                  /* a stage failed on it */
+    bool dropped;                 /* its slot was poisoned; not computed to the end */
 };
+
+/* Room that the share takes of the picks. */
+static inline uint32_t share_picks_room(const struct share *share)
+{
+    return share->pick ? 1 + share->n_drafted : 0;
+}
 
 /* Its outputs are not, or no longer, computed. */
 static inline bool share_is_void(const struct share *share)
@@ -70,22 +82,27 @@ struct microbatch {
     struct batch_row *rows; /* those still computed */
     uint32_t n_rows;
     bool embeddings;
+    /* Every stage so far gives a row the same bits in any batch (engine/stage.h): where all do,
+     * tokens may be drafted. */
+    bool has_stable_bits;
 
     float *hidden[2];      /* rows x hidden_width; a stage reads one and writes the other */
     float *outputs;        /* of the shares that are neither failed nor dropped, in their order */
-    struct pick *picks;    /* by share, where it is neither and wants one */
+    uint32_t n_picks;      /* room that its shares take of … */
+    struct pick *picks;    /* from each share's first_pick on, where it is neither */
     struct buffer message; /* room for it as bytes, and … */
     float *scratch;        /* … for one hidden row */
     uint64_t slowest_ns;   /* the longest stage_forward() */
     /* By the stages behind it; n_stages is 0 where somebody on its way did not tell. */
     struct request_times times;
+    uint64_t sent_ns;   /* by the driver */
     uint64_t since_ns;  /* it has been where it is since then, by this machine's clock */
     struct error error; /* when a share failed */
     bool was_short;     /* of memory: a stage here computed it in parts, or not at all */
 };
 
 struct microbatch_sizes {
-    uint32_t rows, shares, operations;
+    uint32_t rows, shares, operations, picks;
     uint32_t hidden_width; /* 0: a single stage needs none */
     bool second_hidden;    /* more than two stages */
     uint64_t output_floats;

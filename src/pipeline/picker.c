@@ -108,6 +108,12 @@ void picker_note(struct picker *picker, uint32_t slot, uint32_t position, int32_
     tokens_of(picker, slot)[position] = token;
 }
 
+int32_t picker_token(const struct picker *picker, uint32_t slot, uint32_t position)
+{
+    assert(position < picker->context);
+    return tokens_of(picker, slot)[position];
+}
+
 void picker_copy(struct picker *picker, uint32_t from, uint32_t to, uint32_t length)
 {
     assert(length <= picker->context && from != to);

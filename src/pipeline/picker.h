@@ -54,6 +54,7 @@ struct constrain *picker_constrain(const struct picker *picker);
 
 void picker_setup(struct picker *picker, const struct pick_setup *setup);
 void picker_note(struct picker *picker, uint32_t slot, uint32_t position, int32_t token);
+int32_t picker_token(const struct picker *picker, uint32_t slot, uint32_t position); /* as noted */
 void picker_copy(struct picker *picker, uint32_t from, uint32_t to, uint32_t length);
 
 /* The token that will stand at `position` of the slot, all before it having been noted. `why`:

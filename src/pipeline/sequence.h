@@ -5,6 +5,7 @@
  * the thread that runs the driver's step. */
 #pragma once
 
+#include "pipeline/speculation.h"
 #include "request/request.h"
 
 enum { SLOT_NONE = UINT32_MAX };
@@ -20,6 +21,8 @@ struct sequence {
     uint32_t slot;          /* SLOT_NONE while it waits */
     uint32_t cached;        /* prompt tokens taken over from a slot */
     uint32_t generated;
+    uint32_t drafted, accepted; /* tokens, by the driver and by the sampler */
+    struct speculation speculation;
     bool last_row; /* all tokens are there; only the last one's own row is still wanted
                       (want_all_logits) */
     uint64_t submitted_ns, admitted_ns, first_token_ns;

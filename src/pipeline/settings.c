@@ -80,12 +80,14 @@ void pipeline_settings_init(struct pipeline_settings *settings, const struct mod
         .n_carried = hyperparameters->n_carried,
         .rows = options->batch_rows,
         .operations = 6 * options->n_slots + 4,
+        .picks = options->n_slots + OUTPUT_ALL_ROWS,
         .output_floats = outputs * widest,
     };
     settings->sizes = (struct microbatch_sizes){
         .rows = options->batch_rows,
         .shares = options->n_slots,
         .operations = settings->shape.operations,
+        .picks = settings->shape.picks,
         .hidden_width = n_stages > 1 ? n_embd + hyperparameters->n_carried : 0,
         .second_hidden = n_stages > 2 || pipeline_has_elsewhere(stages, n_stages),
         .output_floats = settings->shape.output_floats,

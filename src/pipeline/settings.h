@@ -6,8 +6,8 @@
 #include "pipeline/wire.h"
 
 enum {
-    OUTPUT_ALL_ROWS =
-        64, /* of one micro-batch, besides one for each slot: bounds the logits' memory */
+    OUTPUT_ALL_ROWS = 64, /* of one micro-batch, besides one for each slot: bounds the logits'
+                             memory. Rows of drafts count, too */
 };
 
 /* Refuses stages and options that cannot be; `options` are those given, with the defaults filled

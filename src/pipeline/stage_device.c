@@ -175,22 +175,37 @@ static void microbatch_tell_picker(const struct microbatch *microbatch, struct p
                     microbatch->rows[i].token);
 }
 
+/* One token after the other, each from the row that has those before it: as far as the guess that
+ * was the next row's is right. */
+static void microbatch_pick_share(struct microbatch *microbatch, struct share *share,
+                                  struct picker *picker, const float *logits, uint32_t width)
+{
+    const uint32_t first = share->position + share->n_rows - share->n_drafted;
+    struct error why = {0};
+    for (share->n_picks = 0; share->n_picks <= share->n_drafted; logits += width) {
+        const uint32_t position = first + share->n_picks;
+        struct pick *pick = &microbatch->picks[share->first_pick + share->n_picks++];
+        picker_pick(picker, share->slot, position, logits, pick, &why);
+        if (pick->token < 0 || share->n_picks > share->n_drafted ||
+            pick->token != picker_token(picker, share->slot, position))
+            break;
+    }
+    if (why.code && !microbatch->error.code)
+        microbatch->error = why;
+}
+
 static void microbatch_pick_tokens(struct microbatch *microbatch, struct picker *picker,
                                    uint32_t width)
 {
     const float *outputs = microbatch->outputs;
     for (uint32_t i = 0; i < microbatch->n_shares; i++) {
-        const struct share *share = &microbatch->shares[i];
+        struct share *share = &microbatch->shares[i];
         if (share_is_void(share))
             continue;
         outputs += (size_t)share->n_outputs * width;
-        if (!share->pick)
-            continue;
-        struct error why = {0};
-        picker_pick(picker, share->slot, share->position + share->n_rows, outputs - width,
-                    &microbatch->picks[i], &why);
-        if (microbatch->picks[i].token == CONSTRAIN_REFUSED && !microbatch->error.code)
-            microbatch->error = why;
+        if (share->pick)
+            microbatch_pick_share(microbatch, share, picker,
+                                  outputs - (size_t)share_picks_room(share) * width, width);
     }
 }
 
@@ -243,11 +258,14 @@ static void device_stage_compute(struct microbatch *microbatch)
     struct pipeline *pipeline = microbatch->pipeline;
     struct pipeline_stage *stage = &pipeline->stages[microbatch->at];
     if (!stage->stage) {
+        microbatch->has_stable_bits = false;
         if (microbatch->at + 1 == pipeline->n_stages)
             microbatch_tell_picker(microbatch, pipeline->picker);
         device_stage_lack(microbatch, stage);
         return;
     }
+    microbatch->has_stable_bits =
+        microbatch->has_stable_bits && stage_has_stable_bits(stage->stage);
     for (uint32_t i = 0; i < microbatch->n_operations; i++)
         device_stage_operate(stage, &microbatch->operations[i]);
     device_stage_mind_cache(pipeline, stage);

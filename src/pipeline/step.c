@@ -15,9 +15,7 @@ enum {
         200 * 1000 *
         1000,            /* how long the prompt rows of a step may take while streams are running */
     MIXED_ROWS_MIN = 32, /* below this a device does not get faster per step */
-    MIXED_ROWS_FIRST = 64,   /* before anything has been measured */
-    NO_MEMORY_REPEATS = 300, /* a minute: no other error ends a reply so late */
-    MEASURED_ROWS_MIN = 32,  /* a micro-batch tells the speed of prompts from this size on */
+    MIXED_ROWS_FIRST = 64, /* before anything has been measured */
 };
 
 /* ---- the end of a sequence ------------------------------------------------------------ */
@@ -38,8 +36,8 @@ static void step_note_served(struct driver_served *served, const struct sequence
     served->reply_ns += usage->decode_ns;
 }
 
-static void step_finish(struct driver *driver, struct sequence *sequence, enum finish_reason reason,
-                        const struct error *err)
+void step_finish(struct driver *driver, struct sequence *sequence, enum finish_reason reason,
+                 const struct error *err)
 {
     assert(sequence->slot == SLOT_NONE || driver->slots.slots[sequence->slot].sequence == sequence);
     uint64_t now_ns = clock_now_ns();
@@ -49,6 +47,8 @@ static void step_finish(struct driver *driver, struct sequence *sequence, enum f
         .generated_tokens = sequence->generated,
         .slowest_ns = sequence->slowest_ns,
         .times = sequence->times,
+        .drafted_tokens = sequence->drafted,
+        .accepted_tokens = sequence->accepted,
     };
     uint64_t admitted_ns = sequence->admitted_ns ? sequence->admitted_ns : now_ns;
     uint64_t first_ns = sequence->first_token_ns ? sequence->first_token_ns : now_ns;
@@ -69,7 +69,7 @@ static void step_finish(struct driver *driver, struct sequence *sequence, enum f
     sequence_free(sequence);
 }
 
-static void step_unqueue(struct driver *driver, const struct sequence *sequence)
+void step_unqueue(struct driver *driver, const struct sequence *sequence)
 {
     struct sequence **at = &driver->queue;
     while (*at && *at != sequence)
@@ -214,7 +214,8 @@ static uint32_t step_describe(const struct driver *driver, struct schedule_item 
         const struct slot *slot = &driver->slots.slots[i];
         if (!slot->sequence || slot->parked)
             continue;
-        uint32_t waiting = slot->n_known - slot->n_placed;
+        /* more are placed than known while a draft is under way */
+        uint32_t waiting = slot->n_known > slot->n_placed ? slot->n_known - slot->n_placed : 0;
         items[n] = (struct schedule_item){
             .waiting = waiting,
             .decoding = slot->sequence->generated && waiting <= 1,
@@ -229,23 +230,28 @@ static uint32_t step_describe(const struct driver *driver, struct schedule_item 
 }
 
 static void step_add_share(struct driver *driver, struct microbatch *microbatch, uint32_t index,
-                           uint32_t n_rows)
+                           const struct step_draft *draft, uint32_t n_rows)
 {
     struct slot *slot = &driver->slots.slots[index];
     struct sequence *sequence = slot->sequence;
     struct share *share = &microbatch->shares[microbatch->n_shares++];
-    assert(n_rows && slot->n_placed + n_rows <= slot->n_known);
+    assert(n_rows && slot->n_placed + n_rows <= slot->n_known + draft->n_tokens);
     *share = (struct share){.slot = index,
                             .epoch = slot->epoch,
                             .position = slot->n_placed,
                             .n_rows = n_rows,
-                            .sequence = sequence->id};
+                            .sequence = sequence->id,
+                            .n_drafted = draft->n_tokens,
+                            .n_match = draft->n_match,
+                            .foreseen = draft->foreseen};
     share->gives_rows = sequence_wants_rows(sequence);
     share->pick = sequence->request.n_predict && !sequence->last_row &&
-                  slot->n_placed + n_rows == slot->n_known;
+                  slot->n_placed + n_rows == slot->n_known + draft->n_tokens;
+    share->first_pick = microbatch->n_picks;
+    microbatch->n_picks += share_picks_room(share);
     for (uint32_t i = 0; i < n_rows; i++) {
         uint32_t position = slot->n_placed + i;
-        bool newest = position + 1 == slot->n_known;
+        bool newest = position + 1 >= slot->n_known;
         bool output = share->gives_rows || (newest && share->pick);
         microbatch->rows[microbatch->n_rows++] =
             (struct batch_row){index, position, slot->tokens[position], output};
@@ -284,8 +290,11 @@ static bool step_form(struct driver *driver, struct microbatch *microbatch)
         return false;
     microbatch_clear(microbatch);
     microbatch->embeddings = schedule.embeddings;
+    struct step_draft drafts[LIMIT_SEQUENCES];
+    step_draft(driver, &schedule, slots, limits.rows, drafts);
     for (uint32_t i = 0; i < schedule.n_shares; i++)
-        step_add_share(driver, microbatch, slots[schedule.shares[i].item], schedule.shares[i].rows);
+        step_add_share(driver, microbatch, slots[schedule.shares[i].item], &drafts[i],
+                       schedule.shares[i].rows + drafts[i].n_tokens);
     assert(microbatch->n_rows <= driver->options.batch_rows);
     memcpy(microbatch->operations, driver->operations,
            driver->n_operations * sizeof *driver->operations);
@@ -406,191 +415,4 @@ void step_advance(struct driver *driver, const struct driver_wishes *wishes)
         microbatch_send(microbatch);
         step_admit(driver); /* goes on where the list of operations was full */
     }
-}
-
-/* ---- taking a micro-batch back -------------------------------------------------------- */
-
-/* Its place in the cache was lost before it had computed anything of its own: from the
- * beginning. */
-static void step_start_over(struct driver *driver, struct sequence *sequence)
-{
-    struct slot *slot = &driver->slots.slots[sequence->slot];
-    slot->broken = true;
-    step_empty_slot(driver, sequence->slot);
-    sequence->cached = 0;
-}
-
-/* Hands a token to the request; false when it wants no more. */
-static bool step_give_token(const struct sequence *sequence, const struct pick *pick)
-{
-    const struct request *request = &sequence->request;
-    if (!request->handlers.token)
-        return true;
-    struct token_event event = {
-        .token = pick->token,
-        .index = sequence->generated,
-        .logprob = pick->logprob,
-        .top = pick->top,
-        .n_top = pick->n_top,
-    };
-    return request->handlers.token(request->arg, &event);
-}
-
-/* Takes the next token, and ends the sequence where it ends. */
-static void step_decode(struct driver *driver, struct sequence *sequence, const struct pick *pick)
-{
-    struct slot *slot = &driver->slots.slots[sequence->slot];
-    const struct request *request = &sequence->request;
-    if (!sequence->first_token_ns)
-        sequence->first_token_ns = clock_now_ns();
-    if (pick->token == CONSTRAIN_FAILS) {
-        struct error err;
-        error_set(&err, ERROR_UNSUPPORTED,
-                  "the grammar cannot go on: the model has no token for what must come next, or "
-                  "the grammar is too ambiguous here");
-        step_finish(driver, sequence, FINISH_ERROR, &err);
-        return;
-    }
-    if (pick->token == CONSTRAIN_ENDS || sequence_is_stop(sequence, pick->token)) {
-        step_finish(driver, sequence, FINISH_STOP, NULL);
-        return;
-    }
-    assert(slot->n_known < driver->options.context); /* there is room for it */
-    bool go_on = step_give_token(sequence, pick);
-    slot->tokens[slot->n_known++] = pick->token;
-    sequence->generated++;
-    driver->gain.generated_tokens++;
-    if (!go_on)
-        step_finish(driver, sequence, FINISH_STOP, NULL);
-    else if (sequence->generated < request->n_predict && slot->n_known < driver->options.context)
-        return;
-    else if (request->want_all_logits)
-        sequence->last_row = true;
-    else
-        step_finish(driver, sequence, FINISH_LENGTH, NULL);
-}
-
-/* The outputs of one share. */
-static void step_deliver(struct driver *driver, struct sequence *sequence,
-                         const struct share *share, uint32_t width, const float *outputs,
-                         const struct pick *pick)
-{
-    const struct request *request = &sequence->request;
-    uint32_t end = share->position + share->n_rows;
-    assert(end <= driver->slots.slots[share->slot].n_known);
-    for (uint32_t i = 0; i < share->n_rows && share->gives_rows; i++) {
-        if (share->position + i >= sequence->n_rows_given)
-            request->handlers.row(request->arg, share->position + i, outputs + (size_t)i * width,
-                                  width);
-    }
-    if (share->gives_rows && end > sequence->n_rows_given)
-        sequence->n_rows_given = end;
-    if (end < driver->slots.slots[share->slot].n_known)
-        return;
-    if (share->pick)
-        step_decode(driver, sequence, pick);
-    else
-        step_finish(driver, sequence, FINISH_LENGTH, NULL);
-}
-
-static void step_measure(struct driver *driver, const struct microbatch *microbatch)
-{
-    if (microbatch->n_rows < MEASURED_ROWS_MIN)
-        return;
-    uint64_t row_ns = microbatch->slowest_ns / microbatch->n_rows + 1;
-    driver->prompt_row_ns =
-        driver->prompt_row_ns ? (3 * driver->prompt_row_ns + row_ns) / 4 : row_ns;
-}
-
-/* A lack of memory passes: what others took, they give back. Each attempt waits 0.2 s for that
- * (stage_device.c), and requests may be cancelled between two. */
-static bool step_may_repeat(struct sequence *sequence, const struct error *err)
-{
-    return err->code == ERROR_NO_MEMORY && sequence->n_no_memory++ < NO_MEMORY_REPEATS;
-}
-
-/* Its grammar is of no use where tokens are picked. */
-static void step_refuse(struct driver *driver, struct sequence *sequence, const struct error *why)
-{
-    struct error err = *why;
-    if (!err.code)
-        error_set(&err, ERROR_UNSUPPORTED, "the grammar was refused where tokens are picked");
-    step_finish(driver, sequence, FINISH_ERROR, &err);
-}
-
-static void step_settle(struct driver *driver, struct microbatch *microbatch, uint32_t index,
-                        uint32_t width, const float *outputs)
-{
-    const struct share *share = &microbatch->shares[index];
-    struct slot *slot = &driver->slots.slots[share->slot];
-    if (slot->epoch != share->epoch)
-        return; /* the slot has been emptied since */
-    struct sequence *sequence = slot->sequence;
-    if (share->failed || share->dropped) {
-        slot->broken = true;
-        if (sequence && share->failed && sequence->id == share->sequence &&
-            !step_may_repeat(sequence, &microbatch->error))
-            step_finish(driver, sequence, FINISH_ERROR, &microbatch->error);
-        else if (sequence)
-            step_start_over(driver, sequence);
-        return;
-    }
-    if (sequence && sequence->id == share->sequence) {
-        sequence->slowest_ns += microbatch->slowest_ns;
-        request_times_add(&sequence->times, &microbatch->times);
-        sequence->n_no_memory = 0;
-        if (share->pick && microbatch->picks[index].token == CONSTRAIN_REFUSED)
-            step_refuse(driver, sequence, &microbatch->error);
-        else
-            step_deliver(driver, sequence, share, width, outputs, &microbatch->picks[index]);
-    }
-}
-
-void step_begin_over(struct driver *driver)
-{
-    assert(!driver->n_in_flight);
-    driver->n_operations = 0; /* of caches that are gone */
-    for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
-        struct slot *slot = &driver->slots.slots[i];
-        if (slot->sequence)
-            step_start_over(driver, slot->sequence);
-        else
-            step_empty_slot(driver, i);
-    }
-}
-
-void step_end_all(struct driver *driver, const struct error *why)
-{
-    assert(!driver->n_in_flight);
-    for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
-        if (driver->slots.slots[i].sequence)
-            step_finish(driver, driver->slots.slots[i].sequence, FINISH_ERROR, why);
-    }
-    while (driver->queue) {
-        struct sequence *sequence = driver->queue;
-        step_unqueue(driver, sequence);
-        step_finish(driver, sequence, FINISH_ERROR, why);
-    }
-}
-
-void step_complete(struct driver *driver, struct microbatch *microbatch)
-{
-    assert(driver->n_in_flight && microbatch->at == driver->pipeline.n_stages);
-    step_measure(driver, microbatch);
-    if (microbatch->error.code == ERROR_NO_MEMORY)
-        memory_watch_failed(&driver->memory);
-    else if (microbatch->was_short)
-        memory_watch_in_parts(&driver->memory);
-    uint32_t width =
-        microbatch->embeddings ? driver->pipeline.shape.n_embd : driver->pipeline.shape.n_vocab;
-    const float *outputs = microbatch->outputs;
-    for (uint32_t i = 0; i < microbatch->n_shares; i++) {
-        const struct share *share = &microbatch->shares[i];
-        step_settle(driver, microbatch, i, width, outputs);
-        if (!share->failed && !share->dropped)
-            outputs += (size_t)share->n_outputs * width;
-    }
-    driver->n_in_flight--;
-    microbatch->next = driver->unused;
-    driver->unused = microbatch;
 }

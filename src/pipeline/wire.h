@@ -11,12 +11,12 @@
  *               annotate (1), size (4), text
  *   operations  on the KV cache
  *   shares      the rows of one slot: where they stand, what is wanted, whether they failed on the
- *               way
- *   tokens      of the shares' rows, with the output bit as the highest
- *   picks       of the shares that want one (behind the last stage)
- *   error       text, when a share failed or a grammar was refused
- *   values      hidden states as engine/activation.h has them, or outputs as F32
- *   times       where the header's flag says so: what the stages behind it took (wire_times.c)
+ *               way; where the header's flag says so, each with how many of its rows are drafted
+ * (2) and how many tokens were picked (2; 0 before the last stage) tokens      of the shares' rows,
+ * with the output bit as the highest picks       of the shares that want some (behind the last
+ * stage) error       text, when a share failed or a grammar was refused values      hidden states
+ * as engine/activation.h has them, or outputs as F32 times       where the header's flag says so:
+ * what the stages behind it took (wire_times.c)
  *
  * The reader trusts nothing: counts, slots, positions and tokens are checked against what the
  * pipeline has (wire_shape), the length against what the counts say, before a byte is stored. A
@@ -42,8 +42,8 @@ struct wire_route {
 /* What every end of a pipeline knows of it. */
 struct wire_shape {
     uint32_t n_stages, n_slots, context, n_vocab, n_embd;
-    uint32_t n_carried;        /* values of a hidden row beside n_embd (model/architecture.h) */
-    uint32_t rows, operations; /* of one micro-batch, at most */
+    uint32_t n_carried; /* values of a hidden row beside n_embd (model/architecture.h) */
+    uint32_t rows, operations, picks; /* of one micro-batch, at most */
     uint64_t output_floats;
 };
 

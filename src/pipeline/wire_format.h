@@ -5,7 +5,15 @@
 #include "pipeline/wire.h"
 
 enum { WIRE_MAGIC = 0x31424c4d }; /* "MLB1" */
-enum { WIRE_EMBEDDINGS = 1, WIRE_TIMES = 2, WIRE_GRAMMARS = 4 };
+/* STABLE_BITS: every stage so far gives a row the same bits in any batch. A peer that does not know
+ * the flag leaves it out; the driver then drafts nothing, so no older peer meets DRAFTS. */
+enum {
+    WIRE_EMBEDDINGS = 1,
+    WIRE_TIMES = 2,
+    WIRE_GRAMMARS = 4,
+    WIRE_DRAFTS = 8,
+    WIRE_STABLE_BITS = 16
+};
 enum { WIRE_SHARE_PICK = 1, WIRE_SHARE_ROWS = 2, WIRE_SHARE_FAILED = 4, WIRE_SHARE_DROPPED = 8 };
 
 enum { WIRE_FLAGS_AT = 57 }; /* the header's flags */

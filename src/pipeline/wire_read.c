@@ -142,8 +142,18 @@ static enum error_code wire_read_operation(struct bytes_reader *reader,
     return ERROR_NONE;
 }
 
+/* A share with drafts wants tokens of its last rows, and nothing else. */
+static enum error_code wire_check_drafts(const struct share *share, struct error *err)
+{
+    const bool fits = share->n_drafted < share->n_rows && share->n_picks <= share_picks_room(share);
+    if (fits && (!share->n_drafted || (share->pick && !share->gives_rows)))
+        return ERROR_NONE;
+    return error_set(err, ERROR_INVALID, "%u rows of slot %u with %u drafted and %u tokens picked",
+                     share->n_rows, share->slot, share->n_drafted, share->n_picks);
+}
+
 static enum error_code wire_read_share(struct bytes_reader *reader, const struct wire_shape *shape,
-                                       struct share *share, struct error *err)
+                                       bool has_drafts, struct share *share, struct error *err)
 {
     *share = (struct share){.slot = bytes_get_u32(reader)};
     share->epoch = bytes_get_u32(reader);
@@ -155,12 +165,17 @@ static enum error_code wire_read_share(struct bytes_reader *reader, const struct
     share->gives_rows = flags & WIRE_SHARE_ROWS;
     share->failed = flags & WIRE_SHARE_FAILED;
     share->dropped = flags & WIRE_SHARE_DROPPED;
+    share->n_picks = share->pick;
+    if (has_drafts) {
+        share->n_drafted = (uint32_t)bytes_get(reader, 2);
+        share->n_picks = (uint32_t)bytes_get(reader, 2);
+    }
     if (share->slot >= shape->n_slots || !share->n_rows || share->n_rows > shape->rows ||
         (uint64_t)share->position + share->n_rows > shape->context)
         return error_set(err, ERROR_INVALID, "%u rows from %u of slot %u; there are %u slots of %u",
                          share->n_rows, share->position, share->slot, shape->n_slots,
                          shape->context);
-    return ERROR_NONE;
+    return wire_check_drafts(share, err);
 }
 
 /* The rows of the shares that are not void. */
@@ -179,8 +194,14 @@ static enum error_code wire_read_rows(struct bytes_reader *reader, const struct 
         microbatch->rows[microbatch->n_rows++] = row;
         *n_outputs += row.output;
     }
-    if (share->pick && (!microbatch->rows[microbatch->n_rows - 1].output || microbatch->embeddings))
-        return error_set(err, ERROR_INVALID, "slot %u wants a token without logits", share->slot);
+    for (uint32_t i = 0; i < share_picks_room(share); i++) {
+        if (!microbatch->rows[microbatch->n_rows - 1 - i].output || microbatch->embeddings)
+            return error_set(err, ERROR_INVALID, "slot %u wants a token without logits",
+                             share->slot);
+    }
+    if (share->n_drafted && *n_outputs != share_picks_room(share))
+        return error_set(err, ERROR_INVALID, "slot %u has %u outputs and wants %u tokens",
+                         share->slot, *n_outputs, share_picks_room(share));
     return ERROR_NONE;
 }
 
@@ -299,10 +320,16 @@ static enum error_code wire_read_shares(struct bytes_reader *reader,
                                         struct error *err)
 {
     bool seen[LIMIT_SEQUENCES] = {false};
+    uint32_t n_picks = 0;
     for (uint32_t i = 0; i < header->n_shares; i++) {
-        enum error_code code = wire_read_share(reader, shape, &shares[i], err);
+        enum error_code code =
+            wire_read_share(reader, shape, header->flags & WIRE_DRAFTS, &shares[i], err);
         if (code)
             return code;
+        shares[i].first_pick = n_picks;
+        n_picks += share_picks_room(&shares[i]);
+        if (n_picks > shape->picks)
+            return error_set(err, ERROR_INVALID, "it wants more than %u tokens", shape->picks);
         if (seen[shares[i].slot])
             return error_set(err, ERROR_INVALID, "slot %u twice", shares[i].slot);
         seen[shares[i].slot] = true;
@@ -351,6 +378,7 @@ enum error_code wire_read(const void *bytes, size_t size, const struct wire_shap
         microbatch->n_shares = header.n_shares;
         microbatch->at = header.at;
         microbatch->slowest_ns = header.slowest_ns;
+        microbatch->has_stable_bits = header.flags & WIRE_STABLE_BITS;
         wire_read_error(&reader, &header, &microbatch->error);
         wire_skip_padding(&reader, size);
         if (header.at)
@@ -372,7 +400,7 @@ static bool wire_same_share(const struct share *a, const struct share *b)
 {
     return a->slot == b->slot && a->epoch == b->epoch && a->position == b->position &&
            a->n_rows == b->n_rows && a->sequence == b->sequence && a->pick == b->pick &&
-           a->gives_rows == b->gives_rows;
+           a->n_drafted == b->n_drafted && a->gives_rows == b->gives_rows;
 }
 
 /* Takes over what happened to the shares on the way. */
@@ -390,6 +418,7 @@ static enum error_code wire_match_shares(struct microbatch *microbatch,
             return error_set(err, ERROR_INVALID, "share %u is not the one that was sent", i);
         share->failed = shares[i].failed;
         share->dropped = shares[i].dropped;
+        share->n_picks = shares[i].n_picks;
     }
     return ERROR_NONE;
 }
@@ -399,8 +428,13 @@ static enum error_code wire_read_picks(struct bytes_reader *reader, const struct
 {
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < microbatch->n_shares && !code; i++) {
-        if (microbatch->shares[i].pick && !share_is_void(&microbatch->shares[i]))
-            code = wire_read_pick(reader, shape, &microbatch->picks[i], err);
+        const struct share *share = &microbatch->shares[i];
+        if (!share->pick || share_is_void(share))
+            continue;
+        if (!share->n_picks)
+            code = error_set(err, ERROR_INVALID, "slot %u came back without a token", share->slot);
+        for (uint32_t k = 0; k < share->n_picks && !code; k++)
+            code = wire_read_pick(reader, shape, &microbatch->picks[share->first_pick + k], err);
     }
     return code;
 }
@@ -433,6 +467,8 @@ enum error_code wire_read_back(const void *bytes, size_t size, const struct wire
         microbatch->at = header.at;
         if (header.slowest_ns > microbatch->slowest_ns)
             microbatch->slowest_ns = header.slowest_ns;
+        microbatch->has_stable_bits =
+            microbatch->has_stable_bits && header.flags & WIRE_STABLE_BITS;
         wire_read_error(&reader, &header, &microbatch->error);
         wire_skip_padding(&reader, size);
         if (behind)

@@ -17,6 +17,14 @@ bool wire_has_grammars(const void *bytes, size_t size)
     return size >= WIRE_HEADER_BYTES && (((const char *)bytes)[WIRE_FLAGS_AT] & WIRE_GRAMMARS) != 0;
 }
 
+static bool wire_shares_have_drafts(const struct microbatch *microbatch)
+{
+    uint32_t i = 0;
+    while (i < microbatch->n_shares && !microbatch->shares[i].n_drafted)
+        i++;
+    return i < microbatch->n_shares;
+}
+
 static void wire_write_header(const struct microbatch *microbatch, const struct wire_route *route,
                               enum activation_type type, bool behind, size_t error_bytes,
                               struct buffer *out)
@@ -36,7 +44,9 @@ static void wire_write_header(const struct microbatch *microbatch, const struct 
     bytes_put(out,
               (microbatch->embeddings ? WIRE_EMBEDDINGS : 0U) |
                   (microbatch->times.n_stages ? WIRE_TIMES : 0U) |
-                  (has_grammars ? WIRE_GRAMMARS : 0U),
+                  (has_grammars ? WIRE_GRAMMARS : 0U) |
+                  (wire_shares_have_drafts(microbatch) ? WIRE_DRAFTS : 0U) |
+                  (microbatch->has_stable_bits ? WIRE_STABLE_BITS : 0U),
               1);
     bytes_put(out, error_bytes ? microbatch->error.code : 0, 2);
     bytes_put(out, error_bytes, 4);
@@ -66,7 +76,7 @@ static void wire_write_grammar(const struct pick_setup *setup, struct buffer *ou
         buffer_append(out, source->text, source->size);
 }
 
-static void wire_write_share(const struct share *share, struct buffer *out)
+static void wire_write_share(const struct share *share, bool has_drafts, struct buffer *out)
 {
     unsigned flags =
         (share->pick ? WIRE_SHARE_PICK : 0U) | (share->gives_rows ? WIRE_SHARE_ROWS : 0U) |
@@ -77,6 +87,10 @@ static void wire_write_share(const struct share *share, struct buffer *out)
     bytes_put(out, share->n_rows, 4);
     bytes_put(out, share->sequence, 8);
     bytes_put(out, flags, 1);
+    if (has_drafts) {
+        bytes_put(out, share->n_drafted, 2);
+        bytes_put(out, share->n_picks, 2);
+    }
 }
 
 static void wire_write_pick(const struct pick *pick, struct buffer *out)
@@ -122,7 +136,7 @@ static void wire_write_hidden(const struct microbatch *microbatch, enum activati
 enum { /* what wire_write_setup(), wire_write_share(), wire_write_pick() and an operation take at
           most */
        SETUP_BYTES = 57 + 8 * LIMIT_LOGIT_BIAS + 10,
-       SHARE_BYTES = 25,
+       SHARE_BYTES = 29,
        PICK_BYTES = 12 + 8 * LIMIT_TOP_LOGPROBS,
        OPERATION_BYTES = 12,
 };
@@ -131,10 +145,11 @@ uint64_t wire_bytes_max(const struct wire_shape *shape)
 {
     const uint64_t hidden = (uint64_t)shape->rows * wire_hidden_width(shape),
                    outputs = shape->output_floats;
-    return WIRE_HEADER_BYTES + (uint64_t)shape->n_slots * (SETUP_BYTES + SHARE_BYTES + PICK_BYTES) +
-           (uint64_t)shape->operations * OPERATION_BYTES + (uint64_t)shape->rows * 4 +
-           ERROR_TEXT_MAX + 8 + (hidden > outputs ? hidden : outputs) * sizeof(float) +
-           LIMIT_WIRE_GRAMMARS + WIRE_TIMES_BYTES_MAX;
+    return WIRE_HEADER_BYTES + (uint64_t)shape->n_slots * (SETUP_BYTES + SHARE_BYTES) +
+           (uint64_t)shape->picks * PICK_BYTES + (uint64_t)shape->operations * OPERATION_BYTES +
+           (uint64_t)shape->rows * 4 + ERROR_TEXT_MAX + 8 +
+           (hidden > outputs ? hidden : outputs) * sizeof(float) + LIMIT_WIRE_GRAMMARS +
+           WIRE_TIMES_BYTES_MAX;
 }
 
 void wire_write_notice(const struct wire_route *route, struct buffer *out)
@@ -171,16 +186,18 @@ void wire_write(const struct microbatch *microbatch, const struct wire_route *ro
         bytes_put(out, operation->length, 4);
         bytes_put(out, operation->copy ? operation->from : UINT32_MAX, 4);
     }
+    const bool has_drafts = wire_shares_have_drafts(microbatch);
     for (uint32_t i = 0; i < microbatch->n_shares; i++)
-        wire_write_share(&microbatch->shares[i], out);
+        wire_write_share(&microbatch->shares[i], has_drafts, out);
     for (uint32_t i = 0; i < microbatch->n_rows && !behind; i++)
         bytes_put(out,
                   (uint32_t)microbatch->rows[i].token |
                       (microbatch->rows[i].output ? WIRE_OUTPUT_BIT : 0),
                   4);
     for (uint32_t i = 0; i < microbatch->n_shares && behind; i++) {
-        if (microbatch->shares[i].pick && !share_is_void(&microbatch->shares[i]))
-            wire_write_pick(&microbatch->picks[i], out);
+        const struct share *share = &microbatch->shares[i];
+        for (uint32_t k = 0; k < share->n_picks && !share_is_void(share); k++)
+            wire_write_pick(&microbatch->picks[share->first_pick + k], out);
     }
     buffer_append(out, microbatch->error.text, error_bytes);
     wire_pad(begin, out);

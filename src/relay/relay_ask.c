@@ -114,6 +114,11 @@ bool relay_ask_take_row(struct relay_ask *ask, uint32_t position)
 
 /* ---- the end ------------------------------------------------------------------------------ */
 
+static uint32_t relay_ask_smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Of one part its driver knows the times; of several only this end does. */
 void relay_ask_fill_usage(const struct relay_ask *ask, uint64_t now_ns, struct request_usage *out)
 {
@@ -126,6 +131,10 @@ void relay_ask_fill_usage(const struct relay_ask *ask, uint64_t now_ns, struct r
     out->cached_tokens = ask->n_parts > 1 ? ask->cached : ask->usage.cached_tokens;
     if (out->cached_tokens > out->prompt_tokens)
         out->cached_tokens = out->prompt_tokens; /* another node's word */
+    /* of the last driver: what one that was lost had guessed is not known */
+    out->accepted_tokens = relay_ask_smaller(ask->usage.accepted_tokens, out->generated_tokens);
+    out->drafted_tokens = ask->usage.drafted_tokens;
+    out->accepted_tokens = relay_ask_smaller(out->accepted_tokens, out->drafted_tokens);
     bool knows_times = ask->n_parts == 1 && (ask->usage.prefill_ns || ask->usage.decode_ns);
     if (knows_times) {
         out->queued_ns += ask->usage.queued_ns;

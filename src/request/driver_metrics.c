@@ -23,6 +23,10 @@ static uint64_t driver_figure(const struct driver_stats *stats, enum metric metr
         return stats->requests_total;
     case METRIC_DRIVER_STEPS:
         return stats->steps_total;
+    case METRIC_DRAFTED:
+        return stats->drafted_tokens_total;
+    case METRIC_ACCEPTED:
+        return stats->accepted_tokens_total;
     default:
         return stats->rows_total;
     }
@@ -42,7 +46,8 @@ void driver_metrics_write(const struct driver_figures *drivers, uint32_t n,
     static const enum metric metrics[] = {
         METRIC_SLOTS,           METRIC_SLOTS_BUSY,   METRIC_QUEUE_LENGTH, METRIC_CELLS_USED,
         METRIC_CELLS_FREE,      METRIC_CELLS_SHARED, METRIC_PARKED,       METRIC_PARKED_TOTAL,
-        METRIC_DRIVER_REQUESTS, METRIC_DRIVER_STEPS, METRIC_DRIVER_ROWS};
+        METRIC_DRIVER_REQUESTS, METRIC_DRIVER_STEPS, METRIC_DRIVER_ROWS,  METRIC_DRAFTED,
+        METRIC_ACCEPTED};
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
         for (uint32_t at = 0; at < n; at++) {
             if (drivers[at].stats.cells_total || !driver_metric_is_of_cells(metrics[i]))

@@ -60,6 +60,7 @@ struct request_usage {
      * too. 0: unknown. */
     uint64_t slowest_ns;
     struct request_times times;
+    uint32_t drafted_tokens, accepted_tokens; /* guessed, and of those that are in the answer */
 };
 
 /* Adds what one more micro-batch took; `more` of 0 stages: unknown, and so is the sum then
@@ -143,6 +144,7 @@ struct driver_stats {
     uint32_t cells_shared;            /* by several of them, each counted once */
     uint32_t parked;                  /* of slots_busy: wait for cells */
     uint64_t parked_total;
+    uint64_t drafted_tokens_total, accepted_tokens_total;
     uint64_t prompt_row_ns; /* of prompts of late, on the slowest stage; 0: not known */
     struct driver_served served;
 };

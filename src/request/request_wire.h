@@ -21,8 +21,8 @@
  *   ROW        position, n_values (4 each), values as F32
  *   DONE       reason (1), flags (1), usage in its order, error as in REFUSED, slowest_ns (8; not
  *              there before 0.2: 0), its stages' times (not there before 1.1: unknown): how many
- *              (4), of each compute, wait, link and the link's bytes (8 each), and the way back (8)
- *   ACCEPTED, CANCEL: nothing
+ *              (4), of each compute, wait, link and the link's bytes (8 each), and the way back
+ * (8); tokens drafted, and accepted (4 each; not there before 1.2: 0) ACCEPTED, CANCEL: nothing
  *
  * What is behind the part that this version knows was appended by a newer one and is ignored; so is
  * a whole message of an unknown kind. The reader trusts nothing: every count is checked against its

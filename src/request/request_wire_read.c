@@ -261,6 +261,10 @@ static enum error_code read_done(struct bytes_reader *reader, struct request_mes
         usage->slowest_ns = bytes_get(reader, 8);
     if (!code && reader->left)
         code = request_get_times(reader, &usage->times, err);
+    if (!code && reader->left) {
+        usage->drafted_tokens = bytes_get_u32(reader);
+        usage->accepted_tokens = bytes_get_u32(reader);
+    }
     if (!code &&
         (reason > FINISH_ERROR || (reason == FINISH_ERROR) != (out->error.code != ERROR_NONE)))
         code = error_set(err, ERROR_INVALID, "done for reason %u with error %u", reason,

@@ -180,5 +180,7 @@ void request_write_done(uint64_t id, enum finish_reason reason, const struct req
     put_error(why, run);
     bytes_put(run, usage->slowest_ns, 8);
     request_put_times(&usage->times, run);
+    bytes_put(run, usage->drafted_tokens, 4);
+    bytes_put(run, usage->accepted_tokens, 4);
     request_end(at, run);
 }

@@ -16,6 +16,7 @@ static const struct wire_shape SHAPE = {
     .n_embd = 32,
     .rows = 20,
     .operations = 20,
+    .picks = 8,
     .output_floats = 8 * 50,
 };
 
@@ -25,6 +26,7 @@ static void open_microbatch(struct microbatch *microbatch)
     struct microbatch_sizes sizes = {.rows = SHAPE.rows,
                                      .shares = SHAPE.n_slots,
                                      .operations = SHAPE.operations,
+                                     .picks = SHAPE.picks,
                                      .hidden_width = SHAPE.n_embd,
                                      .second_hidden = true,
                                      .output_floats = SHAPE.output_floats};
@@ -41,6 +43,11 @@ static void check(const struct microbatch *microbatch)
         FUZZ_CHECK(!setup->constraint ||
                    (setup->answer <= SHAPE.context &&
                     constraint_source(setup->constraint)->size <= LIMIT_WIRE_GRAMMARS));
+    }
+    for (uint32_t i = 0; i < microbatch->n_shares; i++) {
+        const struct share *share = &microbatch->shares[i];
+        FUZZ_CHECK(share->n_drafted < share->n_rows && share->n_picks <= share_picks_room(share) &&
+                   share->first_pick + share_picks_room(share) <= SHAPE.picks);
     }
     for (uint32_t i = 0; i < microbatch->n_rows; i++) {
         const struct batch_row *row = &microbatch->rows[i];

@@ -55,6 +55,11 @@ void fake_set_caches(bool move, uint32_t n_away);
 uint32_t fake_caches_away(void); /* those that are still to come */
 uint32_t fake_given_back(void);  /* calls of stage_kv_give_back() */
 
+/* In so many of a hundred places the toy goes on with a token that follows from the last one, so
+ * its text soon repeats itself; 0: never. Of stages and fake_logits(), from the next call on. */
+void fake_set_repeats(uint32_t percent);
+void fake_set_bits_differ(bool differ); /* what stage_has_stable_bits() denies */
+
 /* Every batch that the first layer's stage has computed. */
 struct fake_trace {
     uint32_t n_batches;

@@ -36,6 +36,8 @@ static bool is_blocked;
 static atomic_bool caches_move;
 static atomic_uint caches_away;
 static atomic_uint stages_open, holds_open, n_given_back;
+static atomic_bool bits_differ;
+static atomic_uint n_repeats;
 static atomic_uint memory_rows = UINT32_MAX, room_bytes = UINT32_MAX;
 
 /* ---- control -------------------------------------------------------------------------- */
@@ -112,6 +114,16 @@ void fake_fail_next(uint32_t layer)
     pthread_mutex_unlock(&lock);
 }
 
+void fake_set_repeats(uint32_t percent)
+{
+    atomic_store(&n_repeats, percent);
+}
+
+void fake_set_bits_differ(bool differ)
+{
+    atomic_store(&bits_differ, differ);
+}
+
 void fake_set_memory(uint32_t rows)
 {
     atomic_store(&memory_rows, rows);
@@ -182,10 +194,14 @@ static uint64_t hidden_to_hash(const float *hidden)
     return hash;
 }
 
-static void hash_to_logits(uint64_t hash, float *logits)
+/* Where the toy repeats itself, the next token follows from the last. */
+static void hash_to_logits(uint64_t hash, int32_t token, float *logits)
 {
+    const uint32_t percent = atomic_load(&n_repeats);
     for (uint32_t i = 0; i < FAKE_VOCAB; i++)
         logits[i] = (float)(8 * random_unit_at(hash, i));
+    if (random_at(hash, FAKE_VOCAB) % 100 < percent)
+        logits[(uint32_t)token * 5 % 13] += 12;
 }
 
 static uint64_t plain_hash(const int32_t *tokens, uint32_t n)
@@ -201,7 +217,7 @@ static uint64_t plain_hash(const int32_t *tokens, uint32_t n)
 
 void fake_logits(const int32_t *tokens, uint32_t n, float *logits)
 {
-    hash_to_logits(plain_hash(tokens, n), logits);
+    hash_to_logits(plain_hash(tokens, n), tokens[n - 1], logits);
 }
 
 void fake_hidden(const int32_t *tokens, uint32_t n, float *hidden)
@@ -404,12 +420,18 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
             continue;
         bool logits = stage_is_last(stage) && !batch->embeddings;
         if (logits)
-            hash_to_logits(hash, out);
+            hash_to_logits(hash, row->token, out);
         else
             hash_to_hidden(hash, out);
         out += logits ? FAKE_VOCAB : FAKE_EMBD;
     }
     return ERROR_NONE;
+}
+
+bool stage_has_stable_bits(const struct stage *stage)
+{
+    (void)stage;
+    return !atomic_load(&bits_differ);
 }
 
 bool stage_reads_whole(const struct stage *stage)

@@ -31,7 +31,7 @@ struct scenario {
     bool cancelled[CLIENTS_MAX];
 };
 
-static uint64_t n_parked; /* in all scenarios */
+static uint64_t n_parked, n_drafted, n_accepted; /* in all scenarios */
 
 static uint32_t draw(struct scenario *scenario, uint32_t below)
 {
@@ -53,7 +53,9 @@ static void open_world(struct scenario *scenario)
         .context = scenario->context,
         .batch_rows = 1 + draw(scenario, chance(scenario, 50) ? 8 : 200),
         .no_prefix_reuse = chance(scenario, 10),
+        .speculate = (enum speculate)draw(scenario, SPECULATE_MODES),
     };
+    fake_set_repeats(chance(scenario, 70) ? 50 + draw(scenario, 50) : 0);
     scenario->predict = 60;
     if (chance(scenario, 50)) { /* a context and a little more, for all */
         options.context = scenario->context = 300 + draw(scenario, 200);
@@ -145,6 +147,8 @@ static void check(struct scenario *scenario, bool may_fail)
     assert_int_equal(stats.requests_total, scenario->n_clients);
     assert_int_equal(stats.parked, 0);
     n_parked += stats.parked_total;
+    n_drafted += stats.drafted_tokens_total;
+    n_accepted += stats.accepted_tokens_total;
 }
 
 /* After everything: the driver is as good as new. */
@@ -200,13 +204,16 @@ static void run_all(uint64_t salt, uint32_t cancel_percent, bool faults)
             world_close(&scenario.far.world);
     }
     seed_under_way = 0;
+    fake_set_repeats(0);
 }
 
 static void test_undisturbed(void **state)
 {
     (void)state;
     run_all(1, 0, false);
-    assert_true(n_parked > 0 || getenv("MEDLEY_SEEDS")); /* else the pools were no test */
+    /* else the pools, and the drafts, were no test */
+    assert_true(n_parked > 0 || getenv("MEDLEY_SEEDS"));
+    assert_true((n_accepted > 1000 && n_drafted - n_accepted > 1000) || getenv("MEDLEY_SEEDS"));
 }
 
 static void test_cancelled(void **state)

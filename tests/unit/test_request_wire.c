@@ -136,6 +136,8 @@ static void test_answers(void **state)
     (void)state;
     static const float values[] = {1.5f, -2, NAN, INFINITY};
     struct request_usage usage = {10, 4, 3, 100, 200, UINT64_C(1) << 50, 77};
+    usage.drafted_tokens = 5;
+    usage.accepted_tokens = 2;
     usage.times = (struct request_times){
         .n_stages = 2, .stages = {{1, 2, 3, 4}, {5, 6, REQUEST_TIME_UNKNOWN, 8}}, .back_ns = 9};
     const struct error why = {ERROR_DEVICE, "it burns\x1b[31m"};
@@ -157,6 +159,7 @@ static void test_answers(void **state)
     assert_true(got->prompt_tokens == 10 && got->cached_tokens == 4 && got->generated_tokens == 3);
     assert_true(got->queued_ns == 100 && got->prefill_ns == 200 &&
                 got->decode_ns == UINT64_C(1) << 50 && got->slowest_ns == 77);
+    assert_true(got->drafted_tokens == 5 && got->accepted_tokens == 2);
     assert_memory_equal(&got->times, &usage.times, sizeof usage.times);
     usage.times.is_partial = true; /* not known of all micro-batches */
     buffer_clear(&run);
@@ -262,10 +265,10 @@ static void test_lengths(void **state)
                 request_message_deinit(&message);
                 continue;
             }
-            /* before there was the slowest stage's time, and those of all */
-            if (i == 4 && (n == size - 20 || n == size - 12)) {
+            /* before there was the slowest stage's time, those of all, and what was guessed */
+            if (i == 4 && (n == size - 28 || n == size - 20 || n == size - 8)) {
                 assert_int_equal(request_read(bytes, n, &message, &err), ERROR_NONE);
-                assert_true(message.done.usage.slowest_ns == (n == size - 20 ? 0 : 7));
+                assert_true(message.done.usage.slowest_ns == (n == size - 28 ? 0 : 7));
                 assert_int_equal(message.done.usage.times.n_stages, 0);
                 continue;
             }

@@ -23,6 +23,7 @@ static const struct wire_shape SHAPE = {
     .n_embd = 32,
     .rows = 20,
     .operations = 20,
+    .picks = 8,
     .output_floats = 8 * 50,
 };
 static const struct wire_route ROUTE = {
@@ -34,6 +35,7 @@ static void open_microbatch(struct microbatch *microbatch)
     struct microbatch_sizes sizes = {.rows = SHAPE.rows,
                                      .shares = SHAPE.n_slots,
                                      .operations = SHAPE.operations,
+                                     .picks = SHAPE.picks,
                                      .hidden_width = SHAPE.n_embd,
                                      .second_hidden = true,
                                      .output_floats = SHAPE.output_floats};
@@ -50,7 +52,10 @@ static void add_share(struct microbatch *microbatch, uint32_t slot, uint32_t pos
                             .n_rows = n_rows,
                             .sequence = 1000 + slot,
                             .pick = pick,
+                            .n_picks = pick,
+                            .first_pick = microbatch->n_picks,
                             .gives_rows = gives_rows};
+    microbatch->n_picks += pick;
     for (uint32_t i = 0; i < n_rows; i++) {
         bool output = gives_rows || (pick && i + 1 == n_rows);
         microbatch->rows[microbatch->n_rows++] = (struct batch_row){
@@ -168,9 +173,9 @@ static void test_the_way_back(void **state)
     open_microbatch(&far);
     fill(&away, 1);
     fill(&far, 3);
-    far.picks[1] =
+    far.picks[0] =
         (struct pick){.token = 17, .logprob = -0.5f, .n_top = 2, .top = {{17, -0.5f}, {4, -1.5f}}};
-    far.picks[2] = (struct pick){.token = 5};
+    far.picks[1] = (struct pick){.token = 5};
     far.shares[0].failed = true;
     error_set(&far.error, ERROR_DEVICE, "stage 2 on tower/gpu0: it\nburns");
     memset(away.outputs, 0, SHAPE.output_floats * sizeof *away.outputs);
@@ -181,9 +186,9 @@ static void test_the_way_back(void **state)
     assert_int_equal(away.at, 3);
     assert_true(away.shares[0].failed);
     assert_string_equal(away.error.text, "stage 2 on tower/gpu0: it?burns");
-    assert_int_equal(away.picks[1].token, 17);
-    assert_int_equal(away.picks[1].top[1].token, 4);
-    assert_int_equal(away.picks[2].token, 5);
+    assert_int_equal(away.picks[0].token, 17);
+    assert_int_equal(away.picks[0].top[1].token, 4);
+    assert_int_equal(away.picks[1].token, 5);
     /* the picked row's logits stay where they were computed; the three rows that were asked for are
      * here */
     assert_true(away.outputs[0] == 0);
@@ -299,8 +304,8 @@ static void test_no_tokens_on_the_way_back(void **state)
     for (int32_t token = 0; token >= CONSTRAIN_REFUSED - 1; token--) {
         fill(&away, 1);
         fill(&far, 3);
-        far.picks[1] = (struct pick){.token = token};
-        far.picks[2] = (struct pick){.token = 5};
+        far.picks[0] = (struct pick){.token = token};
+        far.picks[1] = (struct pick){.token = 5};
         error_set(&far.error, ERROR_UNSUPPORTED, "why");
         write_message(&far, ACTIVATION_F16, &message);
         const enum error_code code =
@@ -308,12 +313,99 @@ static void test_no_tokens_on_the_way_back(void **state)
         assert_int_equal(code, token >= CONSTRAIN_REFUSED ? ERROR_NONE : ERROR_INVALID);
         if (code)
             continue;
-        assert_int_equal(away.picks[1].token, token);
+        assert_int_equal(away.picks[0].token, token);
         assert_string_equal(away.error.text, "why");
     }
     buffer_deinit(&message);
     microbatch_deinit(&away);
     microbatch_deinit(&far);
+}
+
+/* A draft of three behind slot 2's own row: as far as it was right, and one token. */
+static void fill_draft(struct microbatch *microbatch, uint32_t at, uint32_t n_picks)
+{
+    microbatch_clear(microbatch);
+    microbatch->at = at;
+    microbatch->has_stable_bits = true;
+    add_share(microbatch, 0, 9, 1, true, false);
+    add_share(microbatch, 2, 40, 4, true, false);
+    struct share *share = &microbatch->shares[1];
+    share->n_drafted = 3;
+    share->n_picks = n_picks;
+    share->n_outputs = 4;
+    for (uint32_t i = 0; i < 4; i++)
+        microbatch->rows[microbatch->n_rows - 1 - i].output = true;
+    for (uint32_t i = 0; i < 5; i++)
+        microbatch->picks[i] = (struct pick){.token = (int32_t)(10 + i)};
+    for (uint32_t i = 0; i < microbatch->n_rows * SHAPE.n_embd; i++)
+        microbatch->hidden[(at - 1) & 1][i] = 1;
+}
+
+static void test_drafts(void **state)
+{
+    (void)state;
+    struct microbatch sent, got;
+    struct buffer message = {0};
+    struct error err = {0};
+    open_microbatch(&sent);
+    open_microbatch(&got);
+    fill_draft(&sent, 1, 0);
+    write_message(&sent, ACTIVATION_F16, &message);
+    if (wire_read(message.data, message.size, &SHAPE, &got, &err))
+        fail_msg("%s", err.text);
+    assert_same_shares(&sent, &got);
+    assert_same_rows(&sent, &got);
+    assert_int_equal(got.shares[1].n_drafted, 3);
+    assert_int_equal(got.shares[1].first_pick, 1);
+    assert_true(got.has_stable_bits);
+    for (uint32_t n_picks = 0; n_picks <= 5; n_picks++) {
+        fill_draft(&sent, 3, n_picks);
+        sent.has_stable_bits = n_picks != 2;
+        fill_draft(&got, 1, 0);
+        write_message(&sent, ACTIVATION_F16, &message);
+        const enum error_code code = wire_read_back(message.data, message.size, &SHAPE, &got, &err);
+        assert_int_equal(code, n_picks >= 1 && n_picks <= 4 ? ERROR_NONE : ERROR_INVALID);
+        if (code)
+            continue;
+        assert_int_equal(got.shares[1].n_picks, n_picks);
+        assert_int_equal(got.picks[0].token, 10);
+        assert_int_equal(got.picks[1 + n_picks - 1].token, 10 + n_picks);
+        assert_int_equal(got.has_stable_bits, n_picks != 2);
+    }
+    buffer_deinit(&message);
+    microbatch_deinit(&sent);
+    microbatch_deinit(&got);
+}
+
+/* Rows that cannot be drafted, and more tokens than there is room for. */
+static void test_drafts_of_a_stranger(void **state)
+{
+    (void)state;
+    struct microbatch sent, got;
+    struct buffer message = {0};
+    struct error err = {0};
+    open_microbatch(&sent);
+    open_microbatch(&got);
+    for (int wrong = 0; wrong < 5; wrong++) {
+        fill_draft(&sent, 1, 0);
+        struct share *share = &sent.shares[1];
+        share->n_drafted = wrong == 0 ? 4 : 3; /* of four rows */
+        share->pick = wrong != 1;
+        share->gives_rows = wrong == 2;
+        sent.rows[wrong == 3 ? 2 : 0].output = wrong != 3;
+        if (wrong == 4)
+            add_share(&sent, 1, 0, 7, true, false);
+        if (wrong == 4) {
+            sent.shares[2].n_drafted = 3;
+            for (uint32_t i = 0; i < 7; i++)
+                sent.rows[sent.n_rows - 1 - i].output = true;
+        }
+        write_message(&sent, ACTIVATION_F16, &message);
+        assert_int_equal(wire_read(message.data, message.size, &SHAPE, &got, &err), ERROR_INVALID);
+    }
+    buffer_deinit(&message);
+    microbatch_deinit(&sent);
+    microbatch_deinit(&got);
 }
 
 static void test_large_values_survive_f16(void **state)
@@ -485,6 +577,8 @@ int main(void)
         cmocka_unit_test(test_no_tokens_on_the_way_back),
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_times_on_the_way_back),
+        cmocka_unit_test(test_drafts),
+        cmocka_unit_test(test_drafts_of_a_stranger),
         cmocka_unit_test(test_large_values_survive_f16),
         cmocka_unit_test(test_no_numbers_fail_the_shares),
         cmocka_unit_test(test_damaged_messages),

@@ -173,6 +173,7 @@ const llama = {
   InfillRequest: request({}, { input_prefix: text, input_suffix: text, prompt: text, input_extra: { type: 'array', maxItems: 0 }, ...llamaFields }),
   LlamaCompletion: answer({ index: count, stop: flag, content: text }, {
     stop_type: only('word', 'limit', 'eos'), stopping_word: text, model: text, tokens_predicted: count, tokens_evaluated: count, tokens_cached: count, truncated: flag,
+    timings: answer({ draft_n: count, draft_n_accepted: count }),
   }),
   LlamaCompletionEvent: either(ref('LlamaCompletion'), ref('Error')),
   TemplateRequest: request({ messages: list(ref('Message'), { minItems: 1 }) }, { model: text, tools: list(ref('Tool'), { maxItems: 128 }),

@@ -51,6 +51,8 @@ const message = {
 };
 
 const usage = answer({ prompt_tokens: count, completion_tokens: count, total_tokens: count, prompt_tokens_details: answer({ cached_tokens: count }) });
+// What was guessed, where anything was; as llama-server says it.
+const drafts = { timings: answer({ draft_n: count, draft_n_accepted: count }) };
 const finish = only('stop', 'length', 'tool_calls');
 const tokenShown = { token: text, logprob: number, bytes: list(integer(0, 255)) };
 const chatLogprobs = orNull(answer({ content: list(answer({ ...tokenShown, top_logprobs: list(answer(tokenShown)) })), refusal: { type: 'null' } }));
@@ -92,20 +94,20 @@ export const schemas = {
     ...head('chat.completion'), usage: ref('Usage'),
     choices: list(answer({ index: count, logprobs: chatLogprobs, finish_reason: finish,
       message: answer({ role: only('assistant'), content: orNull(text), refusal: { type: 'null' } }, { reasoning_content: text, tool_calls: list(call) }) })),
-  }),
+  }, drafts),
   ChatCompletionChunk: either(answer({
     ...head('chat.completion.chunk'),
     choices: list(answer({ index: count, logprobs: chatLogprobs, finish_reason: orNull(finish),
       delta: answer({}, { role: only('assistant'), content: text, reasoning_content: text,
         tool_calls: list(answer({ index: count, function: answer({ arguments: text }, { name: text }) }, { id: text, type: only('function') })) }) })),
-  }, { usage: orNull(ref('Usage')) }), ref('Error')),
+  }, { usage: orNull(ref('Usage')), ...drafts }), ref('Error')),
   CompletionRequest: request({ model: text, prompt: prompts }, {
     max_tokens: integer(0, INT32_MAX), logprobs: integer(0, 20), echo: flag, suffix: text, best_of: integer(1, 1), ...generation,
   }),
   Completion: answer({ ...head('text_completion'), usage: ref('Usage'),
-    choices: list(answer({ index: count, text, logprobs: textLogprobs, finish_reason: finish })) }),
+    choices: list(answer({ index: count, text, logprobs: textLogprobs, finish_reason: finish })) }, drafts),
   CompletionChunk: either(answer({ ...head('text_completion'),
-    choices: list(answer({ index: count, text, logprobs: textLogprobs, finish_reason: orNull(finish) })) }, { usage: orNull(ref('Usage')) }), ref('Error')),
+    choices: list(answer({ index: count, text, logprobs: textLogprobs, finish_reason: orNull(finish) })) }, { usage: orNull(ref('Usage')), ...drafts }), ref('Error')),
   EmbeddingsRequest: request({ model: text, input: prompts },
     { encoding_format: only('float', 'base64'), user: text, dimensions: integer(1, UINT32_MAX) }),
   Embeddings: answer({ object: only('list'), model: text, usage: answer({ prompt_tokens: count, total_tokens: count }),

@@ -1,0 +1,45 @@
+/* Whether a row has the same bits in every batch: what tests/unit/test_same_bits.c has compared. */
+#include "engine/stage_state.h"
+
+#include "gpu/device_ggml.h"
+#include "gpu/product_ggml.h"
+
+#include <string.h>
+
+/* Ours are by their arithmetic (kernels/product.h). Of ggml's those that the test compares. IQ1_S,
+ * IQ1_M, IQ2_S and the others of that family are computed in other ways for one row and for many.
+ */
+static bool bits_are_stable(enum ggml_type type)
+{
+    return product_is_of(type) || type == GGML_TYPE_F32 || type == GGML_TYPE_F16 ||
+           type == GGML_TYPE_BF16 || type == GGML_TYPE_Q4_0 || type == GGML_TYPE_Q4_1 ||
+           type == GGML_TYPE_IQ4_NL || type == GGML_TYPE_MXFP4;
+}
+
+static bool bits_of_unit_are_stable(const struct weight_unit *unit)
+{
+    for (uint32_t i = 0; i < unit->n_pools; i++) {
+        if (strstr(ggml_backend_buft_name(unit->pools[i].type), "AMX"))
+            return false;
+        for (struct ggml_tensor *tensor = ggml_get_first_tensor(unit->pools[i].context); tensor;
+             tensor = ggml_get_next_tensor(unit->pools[i].context, tensor)) {
+            if (!bits_are_stable(tensor->type))
+                return false;
+        }
+    }
+    return true;
+}
+
+bool stage_find_stable_bits(const struct stage *stage)
+{
+    ggml_backend_t accelerator;
+    if (!stage->source.attention || stage->h->indexer.n_head || /* that takes ggml's attention */
+        !device_ggml_products(stage->device) ||
+        device_ggml_accelerators(stage->device, &accelerator, 1))
+        return false;
+    for (uint32_t i = 0; i < stage->weights.n_units; i++) {
+        if (!bits_of_unit_are_stable(stage->weights.units[i]))
+            return false;
+    }
+    return true;
+}

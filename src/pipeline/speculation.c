@@ -1,0 +1,172 @@
+#include "pipeline/speculation.h"
+
+#include <assert.h>
+
+enum { COST_AGE_MAX = 512 }; /* passes after which a cost is forgotten */
+
+/* A row more, as a share of a pass of one row, before anything was measured: between decoding that
+ * waits for memory (0.1) and one that waits for products (0.5). */
+static const double COST_ROW_FIRST = 0.3;
+
+static const double GAIN_MIN = 1.05;        /* of a draft, to be worth it */
+static const float ACCOUNT_FIRST = 1;       /* passes that a request may lose at first … */
+static const float ACCOUNT_INTEREST = .01f; /* … and with each without a draft … */
+static const float ACCOUNT_MAX = 6;         /* … and never more at once than it has gained */
+
+static const float NOTES_FADE = .93f; /* about the last 14 tokens count */
+/* Before anything is known: as if so many tokens had been tried. */
+static const float PRIOR_TRIED = 2;
+static const float PRIOR_RIGHT[SPECULATION_CLASSES] = {.3f, .55f, .8f};
+
+/* ---- costs ---- */
+
+void speculation_costs_note(struct speculation_costs *costs, uint32_t n_rows, uint64_t ns)
+{
+    if (!n_rows || n_rows > SPECULATION_ROWS_MAX || !ns)
+        return;
+    uint64_t *cost = &costs->pass_ns[n_rows];
+    costs->n_passes++;
+    if (costs->noted_at[n_rows] + COST_AGE_MAX < costs->n_passes)
+        *cost = 0;
+    /* one that was held up by others counts as little more than usual */
+    if (*cost && ns > 2 * *cost)
+        ns = 2 * *cost;
+    *cost = *cost ? (7 * *cost + ns) / 8 : ns;
+    costs->noted_at[n_rows] = costs->n_passes;
+}
+
+static bool cost_is_known(const struct speculation_costs *costs, uint32_t n_rows)
+{
+    return costs->pass_ns[n_rows] && costs->noted_at[n_rows] + COST_AGE_MAX >= costs->n_passes;
+}
+
+/* The nearest known length from `n_rows` on in steps of `step`; 0: none. */
+static uint32_t cost_nearest(const struct speculation_costs *costs, uint32_t n_rows, int step)
+{
+    uint32_t n = n_rows;
+    while (n && n <= SPECULATION_ROWS_MAX && !cost_is_known(costs, n))
+        n = (uint32_t)((int)n + step);
+    return n <= SPECULATION_ROWS_MAX ? n : 0;
+}
+
+static double cost_on_line(const struct speculation_costs *costs, uint32_t a, uint32_t b,
+                           uint32_t n_rows)
+{
+    const double at_a = (double)costs->pass_ns[a], at_b = (double)costs->pass_ns[b];
+    const double slope = (at_b - at_a) / ((double)b - (double)a);
+    return at_a + (slope > 0 ? slope : 0) * ((double)n_rows - (double)a);
+}
+
+/* One length alone is known. */
+static double cost_at_first(const struct speculation_costs *costs, uint32_t known, uint32_t n_rows)
+{
+    const double one = (double)costs->pass_ns[known] / (1 + COST_ROW_FIRST * (known - 1));
+    return one * (1 + COST_ROW_FIRST * (n_rows - 1));
+}
+
+double speculation_cost(const struct speculation_costs *costs, uint32_t n_rows)
+{
+    assert(n_rows && n_rows <= SPECULATION_ROWS_MAX);
+    if (cost_is_known(costs, n_rows))
+        return (double)costs->pass_ns[n_rows];
+    const uint32_t below = cost_nearest(costs, n_rows - 1, -1),
+                   above = cost_nearest(costs, n_rows + 1, 1);
+    if (below && above)
+        return cost_on_line(costs, below, above, n_rows);
+    if (!below && !above)
+        return 0;
+    const uint32_t known = below ? below : above;
+    const uint32_t second =
+        below ? cost_nearest(costs, below - 1, -1) : cost_nearest(costs, above + 1, 1);
+    const double cost =
+        second ? cost_on_line(costs, second, known, n_rows) : cost_at_first(costs, known, n_rows);
+    return cost > 1 ? cost : 1;
+}
+
+/* ---- acceptance ---- */
+
+static uint32_t speculation_class(uint32_t n_match)
+{
+    return n_match < 4 ? 0 : n_match < 8 ? 1 : 2;
+}
+
+double speculation_acceptance(const struct speculation *speculation, uint32_t n_match)
+{
+    const uint32_t i = speculation_class(n_match);
+    return (speculation->n_right[i] + PRIOR_RIGHT[i] * PRIOR_TRIED) /
+           (speculation->n_tried[i] + PRIOR_TRIED);
+}
+
+double speculation_expected(const struct speculation *speculation, uint32_t n_match, uint32_t n)
+{
+    const double acceptance = speculation_acceptance(speculation, n_match);
+    double sum = 0, product = 1;
+    for (uint32_t i = 0; i < n; i++)
+        sum += product *= acceptance;
+    return sum;
+}
+
+void speculation_note(struct speculation *speculation, uint32_t n_match, uint32_t n_drafted,
+                      uint32_t n_accepted)
+{
+    const uint32_t i = speculation_class(n_match);
+    uint32_t n_tried = n_drafted ? n_drafted : 1;
+    assert(n_accepted <= n_tried);
+    if (n_tried > n_accepted + 1) /* behind the first wrong one nothing was tried */
+        n_tried = n_accepted + 1;
+    for (uint32_t k = 0; k < n_tried; k++) {
+        speculation->n_right[i] = speculation->n_right[i] * NOTES_FADE + (k < n_accepted);
+        speculation->n_tried[i] = speculation->n_tried[i] * NOTES_FADE + 1;
+    }
+}
+
+/* ---- lengths ---- */
+
+/* Lengths that are tried, so that each is measured often, and a graph serves the next pass. */
+static const uint32_t LENGTHS[] = {1, 2, 3, 5, 7, 11, 15, 23, SPECULATION_DRAFT_MAX};
+
+/* What a draft costs all that is in the pass, in tokens that would have come in the time. */
+static double speculation_price(const struct speculation_costs *costs,
+                                const struct speculation_pass *pass, uint32_t n_drafted)
+{
+    const double without = speculation_cost(costs, pass->n_rows);
+    return (speculation_cost(costs, pass->n_rows + n_drafted) / without - 1) * pass->n_tokens;
+}
+
+uint32_t speculation_length(const struct speculation *speculation,
+                            const struct speculation_costs *costs,
+                            const struct speculation_pass *pass, uint32_t n_match, uint32_t most)
+{
+    assert(pass->n_rows && pass->n_tokens >= 1);
+    if (pass->n_rows > SPECULATION_ROWS_MAX || speculation_cost(costs, pass->n_rows) <= 0)
+        return 0;
+    const uint32_t room = SPECULATION_ROWS_MAX - pass->n_rows;
+    double best = GAIN_MIN * pass->n_tokens / speculation_cost(costs, pass->n_rows);
+    uint32_t length = 0;
+    for (uint32_t i = 0; i < sizeof LENGTHS / sizeof *LENGTHS; i++) {
+        const uint32_t n = LENGTHS[i];
+        if (n > most || n > room ||
+            speculation_price(costs, pass, n) > (double)(ACCOUNT_FIRST + speculation->account))
+            break;
+        const double rate = (pass->n_tokens + speculation_expected(speculation, n_match, n)) /
+                            speculation_cost(costs, pass->n_rows + n);
+        if (rate > best) {
+            best = rate;
+            length = n;
+        }
+    }
+    return length;
+}
+
+void speculation_pay(struct speculation *speculation, const struct speculation_costs *costs,
+                     const struct speculation_pass *pass, uint32_t n_drafted, uint32_t n_accepted)
+{
+    double more = (double)ACCOUNT_INTEREST;
+    assert(pass->n_rows && n_accepted <= n_drafted);
+    if (n_drafted && pass->n_rows + n_drafted <= SPECULATION_ROWS_MAX &&
+        speculation_cost(costs, pass->n_rows) > 0)
+        more = n_accepted - speculation_price(costs, pass, n_drafted);
+    speculation->account += (float)more;
+    if (speculation->account > ACCOUNT_MAX)
+        speculation->account = ACCOUNT_MAX;
+}

@@ -1,0 +1,68 @@
+/* How many tokens to draft: learnt from what passes of so many rows cost, and from how often drafts
+ * were right. Pure: no clock, no memory, no other state.
+ *
+ * A pass of n + k rows, of which k are drafted, gives the tokens of n rows and as many more as are
+ * accepted. With the share a of drafted tokens that turn out right, a draft of k tokens gives
+ *
+ *     a + a^2 + ... + a^k                  (Leviathan, Kalman, Matias 2023, equation 1)
+ *
+ * tokens more. The length is taken that gives most tokens a second, if that is clearly more than
+ * without a draft.
+ *
+ * What is learnt of a costs nothing: where nothing is drafted, the token that would have been is
+ * compared with the one that came. Matches of other lengths are trusted apart.
+ *
+ * A request that does not repeat must not pay. So it has an account, in passes of one row: a draft
+ * pays in what it saved or takes out what it cost beyond that, a pass without a draft pays in
+ * little, and no draft may be dearer than what is there. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    SPECULATION_ROWS_MAX = 96,  /* of a pass with drafts */
+    SPECULATION_DRAFT_MAX = 31, /* tokens of one draft */
+    SPECULATION_CLASSES = 3,    /* of matches: short, middling, long */
+};
+
+/* A driver's passes of 1 to SPECULATION_ROWS_MAX rows, each of them a token that is decoded. */
+struct speculation_costs {
+    uint64_t pass_ns[SPECULATION_ROWS_MAX + 1];  /* 0: not known */
+    uint64_t noted_at[SPECULATION_ROWS_MAX + 1]; /* counts passes: what is old is forgotten */
+    uint64_t n_passes;
+};
+
+void speculation_costs_note(struct speculation_costs *costs, uint32_t n_rows, uint64_t ns);
+/* Between measured lengths and beyond them: on the line through the two nearest. 0: nothing is
+ * known yet. */
+double speculation_cost(const struct speculation_costs *costs, uint32_t n_rows);
+
+/* Of one request; zeroed: nothing is known of it. */
+struct speculation {
+    float n_right[SPECULATION_CLASSES], n_tried[SPECULATION_CLASSES]; /* of late */
+    float account; /* beyond what a request begins with */
+};
+
+/* The share of a draft's tokens that are expected to be right. */
+double speculation_acceptance(const struct speculation *speculation, uint32_t n_match);
+
+/* What stands in the pass already: rows, and tokens that are expected of them. */
+struct speculation_pass {
+    uint32_t n_rows; /* the request's own row among them */
+    double n_tokens;
+};
+/* How many tokens to draft after a match of n_match tokens, at most `most`; 0: none. */
+uint32_t speculation_length(const struct speculation *speculation,
+                            const struct speculation_costs *costs,
+                            const struct speculation_pass *pass, uint32_t n_match, uint32_t most);
+/* Tokens that a draft of that length is expected to give. */
+double speculation_expected(const struct speculation *speculation, uint32_t n_match, uint32_t n);
+
+/* A draft of n_drafted tokens (0: one was only compared, so n_accepted is 0 or 1) after such a
+ * match, of which n_accepted were right. */
+void speculation_note(struct speculation *speculation, uint32_t n_match, uint32_t n_drafted,
+                      uint32_t n_accepted);
+/* The account: a pass that had `pass` beside the draft of n_drafted tokens; 0: there was none. */
+void speculation_pay(struct speculation *speculation, const struct speculation_costs *costs,
+                     const struct speculation_pass *pass, uint32_t n_drafted, uint32_t n_accepted);

@@ -1,0 +1,225 @@
+/* Where a text goes on as before, and how many tokens are worth a guess: both pure. */
+#include "base/random.h"
+#include "pipeline/lookup.h"
+#include "pipeline/speculation.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { TEXT = 2 * LOOKUP_DISTANCE_MAX };
+static int32_t text[TEXT];
+
+static void test_the_longest_match_is_found(void **state)
+{
+    (void)state;
+    /*                          0  1  2  3  4  5  6  7  8  9 10 11 12 */
+    static const int32_t it[] = {1, 2, 3, 4, 9, 2, 3, 5, 7, 1, 2, 3};
+    uint32_t n_match;
+    assert_int_equal(lookup_find(it, 12, &n_match), 3); /* 1 2 3, not the later 2 3 */
+    assert_int_equal(n_match, 3);
+    assert_int_equal(lookup_find(it, 7, &n_match), 3); /* 2 3 */
+    assert_int_equal(n_match, 2);
+    assert_int_equal(lookup_find(it, 6, &n_match), 0); /* one token is no match */
+    assert_int_equal(n_match, 0);
+    for (uint32_t n = 0; n < 4; n++)
+        assert_int_equal(lookup_find(it, n, &n_match), 0);
+}
+
+static void test_of_equal_matches_the_latest_is_taken(void **state)
+{
+    (void)state;
+    static const int32_t it[] = {1, 2, 7, 1, 2, 8, 1, 2};
+    static const int32_t same[] = {5, 5, 5, 5, 5};
+    uint32_t n_match;
+    assert_int_equal(lookup_find(it, 8, &n_match), 5);
+    assert_int_equal(lookup_find(same, 5, &n_match), 4); /* it may overlap the end */
+    assert_int_equal(n_match, 4);
+}
+
+/* Against a search that is plain. */
+static void test_matches_are_those_of_a_plain_search(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        const uint32_t n = (uint32_t)(random_at(seed, 0) % 80);
+        uint32_t want = 0, longest = 1, n_match;
+        for (uint32_t i = 0; i < n; i++)
+            text[i] = (int32_t)(random_at(seed, i + 1) % 3);
+        for (uint32_t end = 1; end < n; end++) {
+            uint32_t length = 0;
+            while (length < end && length < LOOKUP_MATCH_MAX &&
+                   text[end - 1 - length] == text[n - 1 - length])
+                length++;
+            if (length >= longest && length >= LOOKUP_MATCH_MIN) {
+                longest = length;
+                want = end;
+            }
+        }
+        assert_int_equal(lookup_find(text, n, &n_match), want);
+        assert_int_equal(n_match, want ? longest : 0);
+    }
+}
+
+static void test_the_search_is_bounded(void **state)
+{
+    (void)state;
+    uint32_t n_match;
+    for (uint32_t i = 0; i < TEXT; i++)
+        text[i] = (int32_t)i;
+    text[10] = text[TEXT - 2] = text[TEXT - 5] = -1;
+    text[11] = text[TEXT - 1] = -2;
+    assert_int_equal(lookup_find(text, TEXT, &n_match), 0); /* too far back */
+    text[TEXT - 4] = -2;
+    assert_int_equal(lookup_find(text, TEXT, &n_match), TEXT - 3);
+}
+
+/* ---- costs ---- */
+
+static void test_costs_are_on_lines(void **state)
+{
+    (void)state;
+    struct speculation_costs costs = {0};
+    assert_true(speculation_cost(&costs, 4) <= 0);
+    speculation_costs_note(&costs, 1, 1000);
+    assert_true(speculation_cost(&costs, 1) > 999 && speculation_cost(&costs, 1) < 1001);
+    assert_true(speculation_cost(&costs, 2) > 1000);
+    speculation_costs_note(&costs, 5, 1800);
+    assert_true(speculation_cost(&costs, 3) > 1399 && speculation_cost(&costs, 3) < 1401);
+    assert_true(speculation_cost(&costs, 9) > 2599 && speculation_cost(&costs, 9) < 2601);
+    speculation_costs_note(&costs, SPECULATION_ROWS_MAX + 1, 5); /* of no use */
+    speculation_costs_note(&costs, 0, 5);
+    speculation_costs_note(&costs, 7, 0);
+    assert_true(speculation_cost(&costs, 9) > 2599);
+}
+
+static void test_old_costs_are_forgotten_and_odd_ones_count_little(void **state)
+{
+    (void)state;
+    struct speculation_costs costs = {0};
+    speculation_costs_note(&costs, 4, 90000);
+    for (int i = 0; i < 1000; i++)
+        speculation_costs_note(&costs, 1, 1000);
+    assert_true(speculation_cost(&costs, 4) < 5000);
+    speculation_costs_note(&costs, 1, 1000000);
+    assert_true(speculation_cost(&costs, 1) < 1200);
+}
+
+/* ---- lengths ---- */
+
+/* Passes that cost `row_percent` more for each row beyond the first. */
+static struct speculation_costs costs_of(uint32_t row_percent)
+{
+    struct speculation_costs costs = {0};
+    for (uint32_t n = 1; n <= SPECULATION_ROWS_MAX; n++)
+        speculation_costs_note(&costs, n, 1000 * (100 + row_percent * (n - 1)));
+    return costs;
+}
+
+static const struct speculation_pass alone = {1, 1};
+
+static struct speculation learnt(uint32_t percent_right)
+{
+    struct speculation speculation = {.account = 5};
+    for (uint32_t i = 0; i < 300; i++)
+        speculation_note(&speculation, 10, 0, i * 7 % 100 < percent_right);
+    return speculation;
+}
+
+static void test_the_length_follows_acceptance_and_cost(void **state)
+{
+    (void)state;
+    const struct speculation never = learnt(0), often = learnt(80), always = learnt(100);
+    const struct speculation_costs cheap = costs_of(5), dear = costs_of(60),
+                                   useless = costs_of(100);
+    assert_int_equal(speculation_length(&never, &cheap, &alone, 10, 31), 0);
+    assert_int_equal(speculation_length(&always, &useless, &alone, 10, 31), 0);
+    const uint32_t some = speculation_length(&often, &cheap, &alone, 10, 31),
+                   few = speculation_length(&often, &dear, &alone, 10, 31),
+                   many = speculation_length(&always, &cheap, &alone, 10, 31);
+    assert_true(few < some && some < many);
+    assert_true(many >= 15);
+    assert_true(speculation_length(&always, &cheap, &alone, 10, 4) <= 4);
+    assert_int_equal(speculation_length(&always, &(struct speculation_costs){0}, &alone, 10, 31),
+                     0);
+    const struct speculation_pass full = {SPECULATION_ROWS_MAX, SPECULATION_ROWS_MAX};
+    assert_int_equal(speculation_length(&always, &cheap, &full, 10, 31), 0);
+}
+
+static void test_matches_are_trusted_by_their_length(void **state)
+{
+    (void)state;
+    struct speculation speculation = {0};
+    assert_true(speculation_acceptance(&speculation, 2) < speculation_acceptance(&speculation, 5));
+    assert_true(speculation_acceptance(&speculation, 5) < speculation_acceptance(&speculation, 20));
+    for (int i = 0; i < 50; i++)
+        speculation_note(&speculation, 20, 0, 0);
+    assert_true(speculation_acceptance(&speculation, 20) < 0.12);
+    assert_true(speculation_acceptance(&speculation, 5) > 0.4);
+    speculation_note(&speculation, 20, 7, 3); /* four were tried: those behind were not */
+    assert_true(speculation_acceptance(&speculation, 20) > 0.1);
+    assert_true(speculation_acceptance(&speculation, 20) < 0.35);
+}
+
+/* Replays a text in which so many of a hundred guesses are right; the time, in passes of one row,
+ * for each token. */
+static double replay(uint32_t percent_right, uint32_t row_percent, uint32_t n_tokens, uint64_t seed)
+{
+    struct speculation speculation = {0};
+    struct speculation_costs costs = {0};
+    double time = 0;
+    uint32_t n = 0;
+    for (uint64_t draws = 0; n < n_tokens;) {
+        const uint32_t n_match = 2 + (uint32_t)(random_at(seed, draws++) % 20);
+        const uint32_t k = n ? speculation_length(&speculation, &costs, &alone, n_match, 31) : 0;
+        uint32_t right = 0;
+        while (right < (k ? k : 1) && random_at(seed, draws++) % 100 < percent_right)
+            right++;
+        const uint32_t accepted = k ? right : 0;
+        speculation_note(&speculation, n_match, k, right);
+        speculation_pay(&speculation, &costs, &alone, k, accepted);
+        speculation_costs_note(&costs, 1 + k, 1000 * (100 + row_percent * k));
+        time += 1 + row_percent * k / 100.0;
+        n += 1 + accepted;
+    }
+    return time / n;
+}
+
+static void test_what_does_not_repeat_does_not_pay(void **state)
+{
+    (void)state;
+    for (uint32_t row_percent = 10; row_percent <= 120; row_percent += 10) {
+        for (uint32_t percent = 0; percent <= 100; percent += 5) {
+            double sum = 0, worst = 0;
+            for (uint64_t seed = 1; seed <= 20; seed++) {
+                const double time = replay(percent, row_percent, 200, seed);
+                sum += time;
+                worst = time > worst ? time : worst;
+            }
+            assert_true(sum / 20 < 1.02);
+            assert_true(worst < 1 / .97);
+        }
+    }
+    assert_true(replay(98, 20, 1000, 1) < .45);
+    assert_true(replay(98, 5, 1000, 1) < .2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_longest_match_is_found),
+        cmocka_unit_test(test_of_equal_matches_the_latest_is_taken),
+        cmocka_unit_test(test_matches_are_those_of_a_plain_search),
+        cmocka_unit_test(test_the_search_is_bounded),
+        cmocka_unit_test(test_costs_are_on_lines),
+        cmocka_unit_test(test_old_costs_are_forgotten_and_odd_ones_count_little),
+        cmocka_unit_test(test_the_length_follows_acceptance_and_cost),
+        cmocka_unit_test(test_matches_are_trusted_by_their_length),
+        cmocka_unit_test(test_what_does_not_repeat_does_not_pay),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
