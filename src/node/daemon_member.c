@@ -14,6 +14,7 @@
 #include "join/book.h"
 #include "node/catalogue.h"
 #include "node/finder.h"
+#include "node/lend.h"
 #include "node/peers.h"
 #include "node/roles.h"
 #include "placing/placing.h"
@@ -96,7 +97,8 @@ static enum error_code describe_self(struct daemon *daemon, struct error *err)
 {
     Cluster__Node node = CLUSTER__NODE__INIT;
     char *addresses[ADDRESSES_MAX];
-    enum error_code code = placing_describe(daemon->options.gpu, &node, err);
+    enum error_code code =
+        placing_describe(daemon->options.gpu, lend_devices(daemon->lend), &node, err);
     if (code)
         return code;
     find_addresses(daemon);

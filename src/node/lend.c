@@ -71,6 +71,11 @@ void lend_free(struct lend *lend)
     mem_free(lend);
 }
 
+const char *lend_devices(const struct lend *lend)
+{
+    return lend->lending.devices;
+}
+
 /* ---- now ------------------------------------------------------------------------------------- */
 
 /* The part of this machine that others use: of its processors, or of a card while nothing of the

@@ -60,11 +60,13 @@ struct model;
 
 /* ---- this node ------------------------------------------------------------------------------- */
 
-/* Fills node->devices and node->memory_bytes: the devices that `medley run` would take, described
- * as it describes them. To be called before anything is loaded: the free memory of then is the
+/* Fills node->devices and node->memory_bytes: the devices that `medley run` would take, and
+ * software GPUs that their owner lends by name (`lent`: ids with commas; "": none), described as it
+ * describes them. To be called before anything is loaded: the free memory of then is the
  * measure of "nothing loaded". placing_describe_clear() gives them back. ERROR_NO_MEMORY, or
  * gpu_select()'s. */
-enum error_code placing_describe(struct gpu *gpu, Cluster__Node *node, struct error *err);
+enum error_code placing_describe(struct gpu *gpu, const char *lent, Cluster__Node *node,
+                                 struct error *err);
 /* Says the speeds of node->devices anew, once they were measured; their memory stays as it was
  * described. */
 enum error_code placing_describe_speeds(struct gpu *gpu, Cluster__Node *node, struct error *err);

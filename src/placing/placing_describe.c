@@ -133,13 +133,51 @@ static bool is_simulated(const struct gpu *gpu)
     return false;
 }
 
-enum error_code placing_describe(struct gpu *gpu, Cluster__Node *node, struct error *err)
+static bool select_is_software(struct device *device)
+{
+    struct cluster_device described;
+    plan_device_ask(device, &described);
+    return described.is_software;
+}
+
+/* Before those that stand by. */
+static void select_also(const struct gpu *gpu, const char *id, struct selection *selection)
+{
+    struct device *device = gpu_find(gpu, id);
+    for (uint32_t i = 0; i < selection->n_devices; i++) {
+        if (selection->devices[i] == device)
+            return;
+    }
+    if (!device || !select_is_software(device) || selection->n_devices == LIMIT_STAGES)
+        return;
+    const uint32_t at = selection->n_devices - selection->n_spare;
+    memmove(&selection->devices[at + 1], &selection->devices[at],
+            selection->n_spare * sizeof *selection->devices);
+    selection->devices[at] = device;
+    selection->n_devices++;
+}
+
+/* A software GPU is nobody's choice but its owner's. */
+static void select_lent(const struct gpu *gpu, const char *list, struct selection *selection)
+{
+    char id[sizeof((struct device_info *)0)->id];
+    for (const char *at = list; *at; at += strspn(at, ",")) {
+        const size_t length = strcspn(at, ",");
+        snprintf(id, sizeof id, "%.*s", (int)(length < sizeof id ? length : 0), at);
+        select_also(gpu, id, selection);
+        at += length;
+    }
+}
+
+enum error_code placing_describe(struct gpu *gpu, const char *lent, Cluster__Node *node,
+                                 struct error *err)
 {
     struct selection selection;
     assert(!node->devices);
     enum error_code code = selection_make(gpu, NULL, is_simulated(gpu), &selection, err);
     if (code)
         return code;
+    select_lent(gpu, lent, &selection);
     node->memory_bytes = host_memory_read().total_bytes;
     node->has_memory_bytes = node->memory_bytes != 0;
     node->devices = mem_new_array(selection.n_devices, sizeof(Cluster__Device *));

@@ -83,7 +83,7 @@ void world_open(struct placing_world *w, const struct model *of, const char *con
         w->gpus[i] = open_sim(machines[i]);
         node.id = node.name = (char *)(uintptr_t)world_ids[i];
         node.has_member = true, node.member = 1 + i;
-        if (placing_describe(w->gpus[i], &node, &err))
+        if (placing_describe(w->gpus[i], "", &node, &err))
             fail_msg("%s", err.text);
         world_node(w, &node);
         placing_describe_clear(&node);

@@ -35,7 +35,7 @@ static void a_description_says_it_all(void **state)
                                    DEVICE("b", "2GiB", "9GB/s", "3TFLOP/s"));
     Cluster__Node node = CLUSTER__NODE__INIT;
     struct error err = {0};
-    assert_int_equal(placing_describe(gpu, &node, &err), ERROR_NONE);
+    assert_int_equal(placing_describe(gpu, "", &node, &err), ERROR_NONE);
     assert_int_equal(node.n_devices, 2); /* not the CPU: the file's devices alone */
     assert_true(node.memory_bytes > 1 << 20);
     for (uint32_t i = 0; i < 2; i++) {
@@ -65,7 +65,7 @@ static void the_cpu_describes_itself(void **state)
     struct cluster_device device;
     struct error err = {0};
     assert_int_equal(gpu_open(&(struct gpu_options){.skip_other = true}, &gpu, &err), ERROR_NONE);
-    assert_int_equal(placing_describe(gpu, &node, &err), ERROR_NONE);
+    assert_int_equal(placing_describe(gpu, "cpu,none", &node, &err), ERROR_NONE);
     assert_true(node.n_devices == 1 && placing_device_of(node.devices[0], &device));
     assert_true(device.kind == CLUSTER_CPU && !device.own_memory && !device.is_software);
     assert_false(node.devices[0]->has_reserve_bytes);
@@ -82,7 +82,7 @@ static void the_cpu_describes_itself(void **state)
     placing_describe_clear(&node);
     for (unsigned nth = 1; nth < 40; nth++) { /* without memory: an error, and nothing is left */
         mem_fail_nth(nth);
-        const enum error_code code = placing_describe(gpu, &node, &err);
+        const enum error_code code = placing_describe(gpu, "", &node, &err);
         mem_fail_nth(0);
         assert_true(code == ERROR_NONE || (code == ERROR_NO_MEMORY && !node.devices));
         placing_describe_clear(&node);
