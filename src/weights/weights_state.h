@@ -211,7 +211,7 @@ struct weights_version {
     struct weights_entry *entry; /* as which it is kept; NULL: not known yet */
     struct converted converted;
     bool is_making;         /* `converted`, by a job */
-    bool has_failed;        /* the original is taken instead */
+    uint64_t failed_ns;     /* the original is taken for a while from then on; 0: it did not fail */
     struct digest **chunks; /* of each part that is on its way, or NULL: what their senders said */
 };
 enum { WEIGHTS_VERSION_MINOR = 2 }; /* of links: its nodes convert for others */

@@ -3,6 +3,7 @@
  * here; after a restart it finds on the shelf what was fetched before. */
 #include "weights/weights_state.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/model_precision.h"
@@ -37,10 +38,20 @@ const struct digest *weights_asked_id(const struct weights_entry *entry)
     return entry->version ? &entry->version->original->id : &entry->id;
 }
 
+/* What could not be made never can; what could not be fetched is tried again, if it is still
+ * needed. */
+static bool version_has_failed(const struct weights_version *version)
+{
+    if (!version || !version->failed_ns)
+        return false;
+    return !version->entry ||
+           clock_now_ns() - version->failed_ns < LIMIT_WEIGHTS_RETRY_MS * UINT64_C(1000000);
+}
+
 static void version_failed(struct weights_version *version, const char *why)
 {
     char name[DIGEST_TEXT];
-    version->has_failed = true;
+    version->failed_ns = clock_now_ns();
     log_line(LOG_INFO, "weights", "model %.12s is not fetched as %s, but as stored: %s",
              digest_text(&version->original->id, name), model_precision_name(version->type), why);
     weights_raise_changed(version->original->weights);
@@ -293,7 +304,7 @@ enum worker_weights weights_have_at(struct weights *weights, const struct digest
     const enum worker_weights stored = weights_have(weights, model, first_layer, n_layers);
     struct weights_version *version =
         precision.type ? version_find(weights, model, precision.type) : NULL;
-    if (!precision.type || stored == WORKER_FETCHES || (version && version->has_failed) ||
+    if (!precision.type || stored == WORKER_FETCHES || version_has_failed(version) ||
         (stored == WORKER_HAS_ALL && !precision.is_streamed))
         return stored;
     return version_have(weights, model, version, first_layer, n_layers);
@@ -307,7 +318,7 @@ void weights_fetch_at(struct weights *weights, const struct digest *model,
     struct weights_entry *original = weights_find(weights, model);
     if (weights_is_closing(weights))
         return;
-    if (!precision.type || (version && version->has_failed)) {
+    if (!precision.type || version_has_failed(version)) {
         weights_fetch(weights, model, first_layer, n_layers);
     } else if (!original || !weights_opened(original)) {
         weights_fetch(weights, model, 0, 0);
@@ -339,7 +350,7 @@ const struct model *weights_model_at(struct weights *weights, const struct diges
 {
     const struct weights_version *version =
         precision.type ? version_find(weights, model, precision.type) : NULL;
-    const bool has_version = version && version->entry && !version->has_failed;
+    const bool has_version = version && version->entry && !version_has_failed(version);
     const bool is_here =
         has_version && version_holds(weights, &version->entry->id, ranges, n_ranges);
     const bool is_needed =

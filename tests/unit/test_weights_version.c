@@ -2,6 +2,8 @@
  * under a name of their own, and where they cannot be had the original is fetched. Nodes in this
  * process, over links. */
 #include "base/limits.h"
+#include "base/mem.h"
+#include "mesh/frames.h"
 #include "model/gguf_file.h"
 #include "model/model.h"
 #include "model/model_precision.h"
@@ -356,6 +358,102 @@ static void test_a_damaged_original_is_not_converted(void **state)
     world_close(3);
 }
 
+static bool wish_is_granted_at_last(void *arg)
+{
+    const struct wish *wish = arg;
+    struct weights *weights = wish->host->weights;
+    const enum worker_weights have =
+        weights_have_at(weights, &demo_id, wish->type, wish->first_layer, wish->n_layers);
+    if (have == WORKER_LACKS || have == WORKER_CANNOT_FETCH)
+        weights_fetch_at(weights, &demo_id, wish->type, wish->first_layer, wish->n_layers);
+    return have == WORKER_HAS_ALL;
+}
+
+static void test_memory_runs_out(void **state)
+{
+    struct wish wish = {&hosts[0], type_of("q4_k"), 1, 1};
+    const struct worker_range range = {1, 1};
+    bool is_smaller;
+    world_open(2);
+    add_demo(&hosts[1]);
+    connect_hosts(0, 1);
+    for (unsigned nth = 1; nth < 100; nth += 1 + nth / 6) {
+        close_weights(&hosts[0]);
+        weights_folder_remove(hosts[0].folder);
+        hosts[0].options.patience_ms = 900;
+        open_weights(&hosts[0]);
+        mem_fail_nth(nth);
+        link_world_run(world, wish_is_granted_at_last, &wish, 200);
+        mem_fail_nth(0);
+        close_weights(&hosts[0]); /* a header that could not be opened is not tried again */
+        open_weights(&hosts[0]);
+        if (!host_is_linked(&hosts[0]))
+            link_world_run(world, host_is_linked, &hosts[0], 3000);
+        if (!link_world_run(world, wish_is_granted_at_last, &wish, 10000))
+            fail_msg("allocation %u failed, and layers do not come", nth);
+        assert_non_null(
+            weights_model_at(hosts[0].weights, &demo_id, wish.type, &range, 1, &is_smaller));
+        weights_release_at(hosts[0].weights, &demo_id, wish.type, is_smaller);
+        if (is_smaller)
+            check_layers(&hosts[0], wish.type, 1, 1);
+        else
+            check_bytes(&hosts[0], 1, 1);
+    }
+    world_close(2);
+}
+
+/* ---- a node that asks for anything, and says anything ---- */
+
+static void post(struct host *host, const struct fetch_message *message)
+{
+    struct buffer bytes = {0};
+    fetch_message_write(message, &bytes);
+    const struct frame_header header = {.type = FRAME_WEIGHTS, .length = (uint32_t)bytes.size};
+    assert_int_equal(link_post(host->node->link, NODE_CHANNEL_WEIGHTS, &header, bytes.data, NULL),
+                     0);
+    buffer_deinit(&bytes);
+}
+
+static bool all_answered(void *arg)
+{
+    return hosts[2].n_chunks + hosts[2].n_refused == 200;
+}
+
+static void test_a_hostile_node_is_bounded(void **state)
+{
+    const struct worker_precision q4 = type_of("q4_k");
+    world_open(3);
+    add_demo(&hosts[1]);
+    connect_hosts(2, 1);
+    connect_hosts(2, 0);
+    close_weights(&hosts[2]);
+    for (uint32_t i = 0; i < 200; i++) {
+        struct fetch_message request = {
+            .type = FETCH_MESSAGE_REQUEST_CONVERTED, .id = i, .model = demo_id};
+        request.request.part = 2;
+        request.request.size = 64;
+        request.request.weight_type = (int)q4.type;
+        hosts[2].node->link = mesh_find(hosts[2].node->mesh, hosts[1].node->identity.node_id);
+        post(&hosts[2], &request);
+    }
+    assert_true(link_world_run(world, all_answered, NULL, 5000));
+    assert_true(hosts[2].n_chunks >= LIMIT_WEIGHTS_ASKED && hosts[2].n_refused > 0);
+    /* chunks that nobody asked for, while another node is asked for such */
+    connect_hosts(0, 1);
+    hosts[2].node->link = mesh_find(hosts[2].node->mesh, hosts[0].node->identity.node_id);
+    for (uint32_t i = 0; i < 200; i++) {
+        struct fetch_message chunk = {.type = FETCH_MESSAGE_CHUNK_CONVERTED, .id = i};
+        chunk.chunk.bytes = demo_id.bytes;
+        chunk.chunk.size = sizeof demo_id.bytes;
+        if (i == 100)
+            weights_fetch_at(hosts[0].weights, &demo_id, q4, 0, n_layers);
+        post(&hosts[2], &chunk);
+    }
+    get_layers(&hosts[0], q4, 0, n_layers);
+    check_layers(&hosts[0], q4, 0, n_layers);
+    world_close(3);
+}
+
 /* ---- the answer to a request, whatever it is ---- */
 
 static struct weight_source source;
@@ -454,6 +552,8 @@ int main(void)
         cmocka_unit_test(test_an_older_node_gives_the_original),
         cmocka_unit_test(test_a_wrong_digest_is_refused),
         cmocka_unit_test(test_a_damaged_original_is_not_converted),
+        cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(test_a_hostile_node_is_bounded),
         cmocka_unit_test(test_any_range_is_answered_or_refused),
     };
     return cmocka_run_group_tests(tests, hosts_set_up, hosts_tear_down);

@@ -64,7 +64,8 @@ static void on_frame(void *self, struct link *link, uint32_t channel,
         return;
     }
     assert_int_equal(fetch_message_read(payload, header->length, &message, NULL), 0);
-    host->n_chunks += message.type == FETCH_MESSAGE_CHUNK;
+    host->n_chunks +=
+        message.type == FETCH_MESSAGE_CHUNK || message.type == FETCH_MESSAGE_CHUNK_CONVERTED;
     host->n_refused += message.type == FETCH_MESSAGE_REFUSE && message.refusal == FETCH_REFUSE_BUSY;
     host->n_have += message.type == FETCH_MESSAGE_HAVE;
 }
