@@ -23,6 +23,14 @@ export interface Device {
   kind?: string;
   vendor?: Maybe<string>;
   backend?: string;
+  architecture?: Maybe<string>;
+  driver_name?: Maybe<string>;
+  driver?: Maybe<string>;
+  driver_fault?: Maybe<string>;
+  compute_units?: Maybe<number>;
+  threads_per_block_max?: Maybe<number>;
+  clock_mhz_max?: Maybe<number>;
+  peer_to_peer?: Maybe<boolean>;
   memory_bytes: Maybe<number>;
   free_bytes: Maybe<number>;
   temperature_c?: Maybe<number>;
