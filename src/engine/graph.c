@@ -136,6 +136,9 @@ static void make_inputs(struct graph_build *b)
         ggml_set_input(graph->temperatures);
         ggml_set_name(graph->temperatures, "temperatures");
     }
+    if (b->h->indexer.block)
+        graph->local_blocks =
+            input(b, GGML_TYPE_F32, shape->n_kv / b->h->indexer.block, t, "local_blocks");
     if (b->architecture->recurrence == RECURRENCE_MAMBA2)
         graph->slots = input(b, GGML_TYPE_I32, LIMIT_SEQUENCES, 1, "slots");
     if (b->architecture->recurrence == RECURRENCE_LIGHTNING)
@@ -288,10 +291,15 @@ static struct ggml_tensor *head(struct graph_build *b, struct ggml_tensor *x)
 
 size_t graph_nodes_per_group(const struct graph_source *source)
 {
+    const struct hyperparameters *h = source->hyperparameters;
+    size_t n = GRAPH_ATTENTION_NODES;
     if (source->architecture->recurrence)
-        return GRAPH_RECURRENT_NODES;
-    return GRAPH_ATTENTION_NODES +
-           (source->hyperparameters->indexer.n_head ? GRAPH_INDEXER_NODES : 0);
+        n = GRAPH_RECURRENT_NODES;
+    if (h->indexer.n_head)
+        n += GRAPH_INDEXER_NODES;
+    if (h->indexer.block)
+        n += (size_t)GRAPH_HEAD_NODES * h->n_head_kv;
+    return n;
 }
 
 static size_t nodes_max(const struct graph_source *source, const struct batch_shape *shape)

@@ -40,6 +40,7 @@ struct graph_source { /* what graphs are built from; constant for a stage */
 
 /* Of a layer and a group of slots, at most. */
 enum { GRAPH_RECURRENT_NODES = 56, GRAPH_ATTENTION_NODES = 24, GRAPH_INDEXER_NODES = 20 };
+enum { GRAPH_HEAD_NODES = 16 }; /* and of a KV head with a mask of its own */
 
 struct graph {
     struct ggml_context *context;
@@ -58,9 +59,11 @@ struct graph {
     struct ggml_tensor *temperatures; /* F32 [1, 1, t] that queries are multiplied by; or NULL */
     struct ggml_tensor *mask; /* F16 [c, t]       0 or -inf; NULL when every layer is windowed, or
                                  `attention` is ours */
-    struct ggml_tensor *mask_window; /* F16 [their c, t] for windowed layers; NULL likewise */
-    struct ggml_tensor *slots;       /* I32 [n_slots]    0, 1, 2, …, for a state space; or NULL */
-    struct ggml_tensor *slopes;      /* F32 [1, n_head]  of lightning attention; or NULL */
+    struct ggml_tensor *mask_window;  /* F16 [their c, t] for windowed layers; NULL likewise */
+    struct ggml_tensor *local_blocks; /* F32 [blocks, t]  what an indexer adds to their scores; or
+                                         NULL */
+    struct ggml_tensor *slots;        /* I32 [n_slots]    0, 1, 2, …, for a state space; or NULL */
+    struct ggml_tensor *slopes;       /* F32 [1, n_head]  of lightning attention; or NULL */
     struct ggml_tensor *scratch; /* I8               what our attention needs beside; else NULL */
     struct ggml_tensor *outputs; /* I32 [n_outputs]  rows that the last stage gives; NULL when it
                                     gives all or none */
@@ -153,6 +156,13 @@ struct ggml_tensor *graph_layer_input(struct graph_build *b, uint32_t index, str
 /* The indexer's key into its cache, and its queries into `b`; x normed, [n_embd, t]. */
 void graph_index(struct graph_build *b, uint32_t index, struct ggml_tensor *x,
                  struct ggml_tensor *q_latent);
+/* Likewise of an indexer that picks blocks. */
+void graph_index_blocks(struct graph_build *b, uint32_t index, struct ggml_tensor *x);
+/* The group's mask of each KV head, without the blocks that were not chosen: F16 [c, r, n_head_kv,
+ * s]. NULL: all are seen. */
+struct ggml_tensor *graph_index_block_masks(struct graph_build *b, uint32_t index,
+                                            const struct batch_group *group,
+                                            struct ggml_tensor *mask);
 /* The group's mask, without what the indexer did not choose. */
 struct ggml_tensor *graph_index_mask(struct graph_build *b, uint32_t index, uint32_t group_index,
                                      struct ggml_tensor *mask);

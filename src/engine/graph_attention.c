@@ -296,6 +296,41 @@ static struct ggml_tensor *attend_plain(struct graph_build *b, struct ggml_tenso
     return ggml_cont(b->ctx, ggml_permute(b->ctx, o, 0, 2, 1, 3));
 }
 
+/* [d_v * n_head, r * s] */
+static struct ggml_tensor *attend_flat(struct graph_build *b, struct ggml_tensor *q,
+                                       struct ggml_tensor *k, struct ggml_tensor *v,
+                                       struct ggml_tensor *mask, struct ggml_tensor *sinks)
+{
+    struct ggml_tensor *o = b->source->flash ? attend_flash(b, q, k, v, mask, sinks)
+                                             : attend_plain(b, q, k, v, mask, sinks);
+    return ggml_reshape_2d(b->ctx, o, o->ne[0] * o->ne[1], o->ne[2] * o->ne[3]);
+}
+
+/* So many heads of x from `first` on. */
+static struct ggml_tensor *some_heads(struct graph_build *b, struct ggml_tensor *x, int64_t n,
+                                      int64_t first)
+{
+    return ggml_view_4d(b->ctx, x, x->ne[0], x->ne[1], n, x->ne[3], x->nb[1], x->nb[2], x->nb[3],
+                        x->nb[2] * (size_t)first);
+}
+
+/* Each KV head with a mask of its own: F16 [c, r, n_head_kv, s] */
+static struct ggml_tensor *attend_heads(struct graph_build *b, struct ggml_tensor *q,
+                                        struct ggml_tensor *k, struct ggml_tensor *v,
+                                        struct ggml_tensor *masks)
+{
+    const int64_t n_head_kv = k->ne[2], each = q->ne[2] / n_head_kv;
+    struct ggml_tensor *all = NULL;
+    for (int64_t i = 0; i < n_head_kv; i++) {
+        struct ggml_tensor *mask = ggml_cont(b->ctx, some_heads(b, masks, 1, i));
+        struct ggml_tensor *o =
+            attend_flat(b, some_heads(b, q, each, i * each), some_heads(b, k, 1, i),
+                        some_heads(b, v, 1, i), mask, NULL);
+        all = all ? ggml_concat(b->ctx, all, o, 0) : o;
+    }
+    return all;
+}
+
 /* Groups of slots, each one operation of ggml's: [d_v * n_head, t] */
 static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tensor *q,
                                          uint32_t index)
@@ -312,7 +347,10 @@ static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tens
         const struct batch_group *group = &shape->groups[i];
         struct ggml_tensor *mask =
             group_mask(b, form->is_windowed ? b->graph->mask_window : b->graph->mask, group);
-        if (b->h->indexer.n_head)
+        struct ggml_tensor *of_heads = NULL;
+        if (b->h->indexer.block && form->has_indexer)
+            of_heads = graph_index_block_masks(b, index, group, mask);
+        else if (b->h->indexer.n_head && !b->h->indexer.block)
             mask = graph_index_mask(b, index, i, mask);
         struct ggml_tensor *rows = group_query(b, q, group);
         const struct cells_view k_cells = graph_group_cells(b, kv->k[source], is_ring, group),
@@ -321,9 +359,14 @@ static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tens
                                               : k_cells; /* a value is the beginning of its key */
         struct ggml_tensor *k = cached(b, kv->k[source], form->dim_k, form, group, &k_cells);
         struct ggml_tensor *v = cached(b, v_cache, form->dim_v, form, group, &v_cells);
-        struct ggml_tensor *o = b->source->flash ? attend_flash(b, rows, k, v, mask, sinks)
-                                                 : attend_plain(b, rows, k, v, mask, sinks);
-        o = ggml_reshape_2d(b->ctx, o, o->ne[0] * o->ne[1], o->ne[2] * o->ne[3]);
+        /* the reference's flash attention rounds caches so where it sees all, but not where an
+         * indexer picks */
+        if (b->source->flash && b->h->indexer.block && !form->has_indexer) {
+            k = ggml_cast(b->ctx, k, GGML_TYPE_F16);
+            v = ggml_cast(b->ctx, v, GGML_TYPE_F16);
+        }
+        struct ggml_tensor *o = of_heads ? attend_heads(b, rows, k, v, of_heads)
+                                         : attend_flat(b, rows, k, v, mask, sinks);
         all = all ? ggml_concat(b->ctx, all, o, 1) : o;
     }
     return all;
@@ -415,6 +458,8 @@ static struct qkv make_qkv(struct graph_build *b, uint32_t index, struct ggml_te
         p = (struct qkv){.q = rotate(b, form, q)};
     } else {
         p = norm_and_rotate(b, w, form, project(b, w, form, x));
+        if (form->has_indexer)
+            graph_index_blocks(b, index, x);
     }
     if (b->graph->temperatures && !(b->h->temperature_is_unrotated && form->n_rot))
         p.q = ggml_mul(b->ctx, p.q, b->graph->temperatures);

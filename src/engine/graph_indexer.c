@@ -102,6 +102,88 @@ struct ggml_tensor *graph_index_mask(struct graph_build *b, uint32_t index, uint
     return b->chosen_masks[group_index] = mask_chosen(b, mask, chosen);
 }
 
+/* ---- blocks of cells (MiniMax M3) -------------------------------------------------------------
+ *
+ * A head for each KV head; a block scores the largest q . k of its cells. The best are seen, and in
+ * any case those that `local_blocks` says. */
+
+static int64_t index_block_count(const struct graph_build *b) /* 0: all are seen */
+{
+    const int64_t n = b->graph->shape.n_kv / b->h->indexer.block, top_k = b->h->indexer.top_k;
+    return top_k < n ? top_k : 0;
+}
+
+void graph_index_blocks(struct graph_build *b, uint32_t index, struct ggml_tensor *x)
+{
+    const struct indexer_form *form = &b->h->indexer;
+    const struct layer_form *layer = graph_layer_form(b, index);
+    struct ggml_tensor **w = b->source->weights->layers[index];
+    const enum rope_kind rope = b->architecture->indexer_rope;
+    const int64_t d = form->dim, t = x->ne[1];
+    struct ggml_tensor *k = graph_linear(b, w[TENSOR_INDEX_K], NULL, x);
+    k = graph_norm(b, ggml_reshape_3d(b->ctx, k, d, 1, t), w[TENSOR_INDEX_K_NORM]);
+    graph_store(b, b->source->kv->index[index], graph_rotate(b, layer, rope, k), b->graph->cells);
+    if (!index_block_count(b))
+        return;
+    struct ggml_tensor *q = graph_linear(b, w[TENSOR_INDEX_Q], NULL, x);
+    q = graph_norm(b, ggml_reshape_3d(b->ctx, q, d, form->n_head, t), w[TENSOR_INDEX_Q_NORM]);
+    b->index_q = graph_rotate(b, layer, rope, q);
+}
+
+/* The blocks that each head's rows see: I32 [n, n_head r s]. `visible`: the mask, F32 [c, 1, r, s]
+ */
+static struct ggml_tensor *choose_blocks(struct graph_build *b, uint32_t index,
+                                         const struct batch_group *group,
+                                         struct ggml_tensor *visible)
+{
+    const struct ggml_tensor *cache = b->source->kv->index[index], *q = b->index_q;
+    const int64_t c = visible->ne[0], r = visible->ne[2], s = visible->ne[3],
+                  n = index_block_count(b), n_head = q->ne[1], d = q->ne[0];
+    const int block = (int)b->h->indexer.block;
+    const struct cells_view cells = graph_group_cells(b, b->source->kv->index[index], false, group);
+    const size_t row = cache->nb[1];
+    const int64_t ne[] = {d, c, 1, s};
+    const size_t nb[] = {ggml_type_size(cache->type), row, row * (size_t)c, row * cells.step};
+    struct ggml_tensor *k = kv_view(b->ctx, cells.rows, cache->type, ne, nb, row * cells.first);
+    struct ggml_tensor *rows =
+        ggml_view_4d(b->ctx, b->index_q, d, n_head * r, 1, s, q->nb[1], q->nb[2] * (size_t)r,
+                     q->nb[2] * (size_t)r, q->nb[2] * group->first_row);
+    struct ggml_tensor *scores = ggml_mul_mat(b->ctx, k, rows); /* [c, n_head r, 1, s] */
+    ggml_prec_set_acc(scores, GGML_PREC_F32);
+    scores = ggml_add(b->ctx, ggml_reshape_4d(b->ctx, scores, c, n_head, r, s), visible);
+    scores = ggml_pool_2d(b->ctx, scores, GGML_OP_POOL_MAX, block, 1, block, 1, 0, 0);
+    const struct ggml_tensor *local = b->graph->local_blocks;
+    const size_t local_row = local->nb[1];
+    scores = ggml_add(b->ctx, scores,
+                      ggml_view_4d(b->ctx, b->graph->local_blocks, local->ne[0], 1, r, s, local_row,
+                                   local_row, local_row * (size_t)r, local_row * group->first_row));
+    struct ggml_tensor *best = ggml_cont(b->ctx, ggml_top_k(b->ctx, scores, (int)n));
+    return ggml_reshape_2d(b->ctx, best, n, n_head * r * s);
+}
+
+struct ggml_tensor *graph_index_block_masks(struct graph_build *b, uint32_t index,
+                                            const struct batch_group *group,
+                                            struct ggml_tensor *mask)
+{
+    const int64_t c = mask->ne[0], r = mask->ne[1], s = mask->ne[3], block = b->h->indexer.block,
+                  n_head = b->h->indexer.n_head, all = n_head * r * s;
+    if (!index_block_count(b))
+        return NULL;
+    struct ggml_tensor *visible =
+        ggml_cast(b->ctx, ggml_reshape_4d(b->ctx, mask, c, 1, r, s), GGML_TYPE_F32);
+    struct ggml_tensor *chosen = choose_blocks(b, index, group, visible);
+    struct ggml_tensor *none = ggml_fill(
+        b->ctx, ggml_repeat_4d(b->ctx, ggml_view_1d(b->ctx, visible, 1, 0), 1, c / block, all, 1),
+        -INFINITY);
+    struct ggml_tensor *seen =
+        ggml_fill(b->ctx, ggml_get_rows(b->ctx, none, chosen), 0.0f); /* [1, n, all] */
+    struct ggml_tensor *blocks = ggml_set_rows(b->ctx, none, seen, chosen);
+    blocks = ggml_repeat_4d(b->ctx, blocks, block, c / block, all, 1);
+    blocks = ggml_add(b->ctx, ggml_reshape_4d(b->ctx, blocks, c, n_head, r, s), visible);
+    blocks = ggml_permute(b->ctx, ggml_cast(b->ctx, blocks, GGML_TYPE_F16), 0, 2, 1, 3);
+    return ggml_cont(b->ctx, blocks);
+}
+
 /* ---- from stage to stage --------------------------------------------------------------------- */
 
 void graph_index_take(struct graph_build *b, struct ggml_tensor *carried)

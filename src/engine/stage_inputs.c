@@ -96,6 +96,19 @@ static float temperature(const struct hyperparameters *h, uint32_t position)
     return 1.0f + h->temperature_scale * logf(1.0f + steps);
 }
 
+/* The blocks that a row sees in any case: its own and those before it. */
+static void set_local_blocks(struct ggml_tensor *tensor, const struct batch *batch,
+                             const struct indexer_form *form)
+{
+    static const float certain = 1e30f;
+    float *scores = host_data(tensor);
+    for (uint32_t row = 0; scores && row < batch->n_rows; row++, scores += tensor->ne[0]) {
+        const uint32_t own = batch->rows[row].position / form->block;
+        for (uint32_t i = 0; i < tensor->ne[0]; i++)
+            scores[i] = i <= own && own - i < form->n_local ? certain : 0;
+    }
+}
+
 static void set_slots(int32_t *slots)
 {
     for (int32_t i = 0; slots && i < LIMIT_SEQUENCES; i++)
@@ -136,6 +149,7 @@ void stage_inputs_set(const struct graph *graph, const struct batch *batch,
     int32_t *types = host_data(graph->types);
     int64_t *cells = host_data(graph->cells), *cells_window = host_data(graph->cells_window);
     set_slots(host_data(graph->slots));
+    set_local_blocks(graph->local_blocks, batch, &hyperparameters->indexer);
     set_extents(graph->extents, &graph->shape, kv_away_map(kv));
     set_slopes(host_data(graph->slopes), hyperparameters->n_head);
     float *temperatures = host_data(graph->temperatures);

@@ -62,6 +62,10 @@ static const role_set roles_of_layer_inputs =
     ROLE_BIT(TENSOR_INPUTS_NORM) | ROLE_BIT(TENSOR_LAYER_INPUT_GATE) |
     ROLE_BIT(TENSOR_LAYER_INPUT_OUT) | ROLE_BIT(TENSOR_LAYER_INPUT_NORM);
 
+static const role_set roles_of_block_indexer =
+    ROLE_BIT(TENSOR_INDEX_Q) | ROLE_BIT(TENSOR_INDEX_Q_NORM) | ROLE_BIT(TENSOR_INDEX_K) |
+    ROLE_BIT(TENSOR_INDEX_K_NORM);
+
 static const role_set roles_of_indexer =
     ROLE_BIT(TENSOR_INDEX_Q) | ROLE_BIT(TENSOR_INDEX_K) | ROLE_BIT(TENSOR_INDEX_K_NORM) |
     ROLE_BIT(TENSOR_INDEX_K_NORM_BIAS) | ROLE_BIT(TENSOR_INDEX_WEIGHTS);
@@ -126,7 +130,7 @@ role_set architecture_roles_needed(const struct architecture *architecture,
     if (hyperparameters->n_layer_input)
         needed |= roles_of_layer_inputs;
     if (form->has_indexer)
-        needed |= roles_of_indexer;
+        needed |= architecture->picks_blocks ? roles_of_block_indexer : roles_of_indexer;
     if (form->kv_layer != layer)
         needed &= ~ROLE_BIT(TENSOR_K_NORM);
     if (hyperparameters->pooling == POOLING_RANK)
@@ -160,7 +164,7 @@ role_set architecture_roles_allowed(const struct architecture *architecture,
     const struct layer_form *form = &hyperparameters->layers[layer];
     const bool attends = !form->is_recurrent && !form->has_no_mixer;
     role_set allowed = architecture->may_have;
-    if (architecture->has_indexer) /* some files have */
+    if (architecture->has_indexer && !architecture->picks_blocks) /* some files have */
         allowed |= roles_of_indexer;
     if (form->kv_layer != layer) /* some files have what such a layer does not use */
         allowed |= ROLE_BIT(TENSOR_K_NORM);

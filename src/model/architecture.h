@@ -106,6 +106,7 @@ enum tensor_role {
     TENSOR_LATENT_K_UP,
     TENSOR_LATENT_V_UP,
     TENSOR_INDEX_Q,
+    TENSOR_INDEX_Q_NORM,
     TENSOR_INDEX_K,
     TENSOR_INDEX_K_NORM,
     TENSOR_INDEX_K_NORM_BIAS,
@@ -227,6 +228,7 @@ struct architecture {
     bool has_latent_attention; /* deepseek2: keys and values come from a latent of few values */
     bool keeps_yarn_length;    /* deepseek2: YaRN changes no lengths, whatever its log multiplier */
     float yarn_log_unit;       /* the file's log multiplier is in units of this; 0: not used */
+    bool picks_blocks;         /* minimax-m3: its indexer picks blocks of cells */
     bool has_indexer;          /* deepseek32: an indexer picks the cells that attention sees */
     enum rope_kind indexer_rope; /* of its queries and keys */
     bool never_rotates;          /* kimi-linear, nemotron_h */
@@ -280,7 +282,8 @@ struct layer_form {
     uint32_t n_ff;         /* of a dense part */
     uint32_t kv_layer;     /* whose keys and values it sees; its own, or an earlier layer's */
     bool is_windowed;
-    bool has_indexer;  /* of its own; else it sees what the layer before it saw */
+    bool
+        has_indexer; /* of its own; else it sees what the layer before it saw, or with blocks all */
     bool is_recurrent; /* keeps a state; then n_head_kv is 0 */
     bool has_no_mixer; /* a feed-forward alone; then n_head_kv is 0 */
     bool has_no_ffn;
@@ -291,7 +294,9 @@ struct layer_form {
 /* What picks the cells that a layer's attention sees (engine/graph_indexer.c). */
 struct indexer_form {
     uint32_t n_head, dim; /* of its queries; all share a key. 0: there is none */
-    uint32_t top_k;       /* cells that a row sees, at most */
+    uint32_t top_k;       /* cells that a row sees, at most; or blocks, for each KV head its own */
+    uint32_t block;       /* cells of a block; 0: cells are picked one by one */
+    uint32_t n_local;     /* of the last blocks, that are seen in any case */
 };
 
 /* What layers with a state keep, for each sequence: the last inputs of a causal convolution, and

@@ -182,7 +182,6 @@ static enum error_code find_tensors(struct model *model, struct error *err)
 static const struct {
     const char *name, *what;
 } families_refused[] = {
-    {"minimax-m3", "sparse attention, whose indexer picks the blocks that are seen"},
     {"deepseek4", "hyper-connections, and attention over summaries of tokens"},
     {"gemma3n", "several hidden states a token, and embeddings of each layer"},
 };

@@ -37,6 +37,7 @@ enum tensor_dim {
     DIM_LATENT_V,
     DIM_INDEX_HEADS,
     DIM_INDEX_KEY,
+    DIM_INDEX_IN,     /* what its queries are made of */
     DIM_INDEX_QUERY,  /* of all its heads */
     DIM_EXPERT_IN,    /* what routed experts take and give */
     DIM_LAYER_INPUT,  /* a token's embedding of one layer */
@@ -124,8 +125,15 @@ static const struct {
     [TENSOR_LATENT_V_UP] = {"blk.%u.attn_v_b.weight",
                             true,
                             {DIM_LATENT_KV, DIM_LATENT_V, DIM_HEADS}},
-    [TENSOR_INDEX_Q] = {"blk.%u.indexer.attn_q_b.weight", true, {DIM_LATENT_Q, DIM_INDEX_QUERY}},
-    [TENSOR_INDEX_K] = {"blk.%u.indexer.attn_k.weight", true, {DIM_EMBD, DIM_INDEX_KEY}},
+    [TENSOR_INDEX_Q] = {"blk.%u.indexer.attn_q_b.weight",
+                        true,
+                        {DIM_INDEX_IN, DIM_INDEX_QUERY},
+                        "blk.%u.indexer.q_proj.weight"},
+    [TENSOR_INDEX_Q_NORM] = {"blk.%u.indexer.q_norm.weight", true, {DIM_INDEX_KEY}},
+    [TENSOR_INDEX_K] = {"blk.%u.indexer.attn_k.weight",
+                        true,
+                        {DIM_EMBD, DIM_INDEX_KEY},
+                        "blk.%u.indexer.k_proj.weight"},
     [TENSOR_INDEX_K_NORM] = {"blk.%u.indexer.k_norm.weight", true, {DIM_INDEX_KEY}},
     [TENSOR_INDEX_K_NORM_BIAS] = {"blk.%u.indexer.k_norm.bias", true, {DIM_INDEX_KEY}},
     [TENSOR_INDEX_WEIGHTS] = {"blk.%u.indexer.proj.weight", true, {DIM_EMBD, DIM_INDEX_HEADS}},
@@ -400,6 +408,8 @@ static int64_t dim_size(const struct architecture *a, const struct hyperparamete
         return h->n_latent_dim_v;
     case DIM_INDEX_HEADS:
         return h->indexer.n_head;
+    case DIM_INDEX_IN:
+        return h->n_latent_q ? h->n_latent_q : h->n_embd;
     case DIM_INDEX_KEY:
         return h->indexer.dim;
     case DIM_INDEX_QUERY:

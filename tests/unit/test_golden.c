@@ -29,6 +29,7 @@ struct golden {
     int32_t tokens[POSITIONS_MAX]; /* prompt, then the greedy tokens that were fed back */
     int32_t expected[64];          /* argmax after each fed position from the last prompt one on */
     float *logits;                 /* [n_pos][n_vocab] */
+    bool flash;                    /* the reference ran with flash attention */
     double max_other, rms_other;   /* limits of other arithmetic than the reference's; 0: usual */
 };
 
@@ -64,6 +65,7 @@ static void load_golden(const char *folder, const char *name)
     g->n_pos = (uint32_t)yyjson_get_int(yyjson_obj_get(root, "n_pos"));
     g->context =
         (uint32_t)yyjson_get_int(yyjson_obj_get(yyjson_obj_get(root, "settings"), "n_ctx"));
+    g->flash = yyjson_get_bool(yyjson_obj_get(yyjson_obj_get(root, "settings"), "flash_attn"));
     g->n_prompt = read_ids(yyjson_obj_get(root, "prompt"), g->tokens);
     uint32_t n_greedy = read_ids(yyjson_obj_get(root, "greedy"), g->tokens + g->n_prompt);
     memcpy(g->expected, g->tokens + g->n_prompt, n_greedy * sizeof g->expected[0]);
@@ -162,7 +164,7 @@ static void open_stages(const struct golden *g, const struct way *way, struct pi
                                         .context = g->context,
                                         .rows_max = g->n_prompt + CROWD_ROWS,
                                         .kv_type = way->kv,
-                                        .flash = way->flash,
+                                        .flash = way->exact && g->flash ? FLASH_ON : way->flash,
                                         .no_repack = !way->repack};
         if (stage_open(device, g->model, &options, &p->stages[i], &err))
             fail_msg("%s, %s: %s", g->name, way->name, err.text);
