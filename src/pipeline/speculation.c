@@ -123,7 +123,8 @@ void speculation_note(struct speculation *speculation, uint32_t n_match, uint32_
 /* ---- lengths ---- */
 
 /* Lengths that are tried, so that each is measured often, and a graph serves the next pass. */
-static const uint32_t LENGTHS[] = {1, 2, 3, 5, 7, 11, 15, 23, SPECULATION_DRAFT_MAX};
+enum { N_LENGTHS = 9 };
+static const uint32_t LENGTHS[N_LENGTHS] = {1, 2, 3, 5, 7, 11, 15, 23, SPECULATION_DRAFT_MAX};
 
 /* What a draft costs all that is in the pass, in tokens that would have come in the time. */
 static double speculation_price(const struct speculation_costs *costs,
@@ -133,27 +134,28 @@ static double speculation_price(const struct speculation_costs *costs,
     return (speculation_cost(costs, pass->n_rows + n_drafted) / without - 1) * pass->n_tokens;
 }
 
+/* Longer ones are not looked at when two in a row are no better: mostly that is so at once. */
 uint32_t speculation_length(const struct speculation *speculation,
                             const struct speculation_costs *costs,
                             const struct speculation_pass *pass, uint32_t n_match, uint32_t most)
 {
     assert(pass->n_rows && pass->n_tokens >= 1);
-    if (pass->n_rows > SPECULATION_ROWS_MAX || speculation_cost(costs, pass->n_rows) <= 0)
-        return 0;
-    const uint32_t room = SPECULATION_ROWS_MAX - pass->n_rows;
-    double best = GAIN_MIN * pass->n_tokens / speculation_cost(costs, pass->n_rows);
+    const double without =
+        pass->n_rows < SPECULATION_ROWS_MAX ? speculation_cost(costs, pass->n_rows) : 0;
+    const double credit = (double)(ACCOUNT_FIRST + speculation->account);
+    double best = GAIN_MIN * pass->n_tokens / without;
     uint32_t length = 0;
-    for (uint32_t i = 0; i < sizeof LENGTHS / sizeof *LENGTHS; i++) {
+    for (uint32_t i = 0, n_worse = 0; i < N_LENGTHS && without > 0 && n_worse < 2; i++) {
         const uint32_t n = LENGTHS[i];
-        if (n > most || n > room ||
-            speculation_price(costs, pass, n) > (double)(ACCOUNT_FIRST + speculation->account))
+        if (n > most || n > SPECULATION_ROWS_MAX - pass->n_rows)
             break;
-        const double rate = (pass->n_tokens + speculation_expected(speculation, n_match, n)) /
-                            speculation_cost(costs, pass->n_rows + n);
-        if (rate > best) {
-            best = rate;
-            length = n;
-        }
+        const double cost = speculation_cost(costs, pass->n_rows + n);
+        if ((cost / without - 1) * pass->n_tokens > credit)
+            break;
+        const double rate = (pass->n_tokens + speculation_expected(speculation, n_match, n)) / cost;
+        n_worse = rate > best ? 0 : n_worse + 1;
+        length = rate > best ? n : length;
+        best = rate > best ? rate : best;
     }
     return length;
 }
