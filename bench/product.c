@@ -8,8 +8,9 @@
  * rows. The best and the median of rounds in which they take turns, in milliseconds of processor
  * time of all threads, so that a busy neighbour counts for little: ours, ggml's as stored and
  * ggml's repacked (or "-": it has no repacked form); the ratio of the bests to ggml's faster one;
- * and what ours does in a second of one processor. Threads that wait for each other spin: use one
- * beside other work. */
+ * and what ours does in a second of one processor. With AVX-512 VNNI also its share of the peak:
+ * vpdpbusd alone, on registers, measured in every round. Threads that wait for each other spin: use
+ * one beside other work. */
 #include "gpu/device_ggml.h"
 #include "gpu/product_ggml.h"
 
@@ -108,6 +109,48 @@ static void destroy(struct set *set)
     ggml_free(set->ctx);
 }
 
+/* ---- the peak ---- */
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+enum { PEAK_SUMS = 12, PEAK_TURNS = 50000 }; /* enough sums to hide that one takes four cycles */
+
+__attribute__((target("avx512f,avx512vnni"))) static void peak_turns(void)
+{
+    __m512i sums[PEAK_SUMS], w = _mm512_set1_epi8(3);
+    for (int i = 0; i < PEAK_SUMS; i++)
+        sums[i] = _mm512_set1_epi32(i);
+    for (int turn = 0; turn < PEAK_TURNS; turn++) {
+        __asm__ volatile("" : "+v"(w)); /* no turn may be left out */
+#pragma GCC unroll 16
+        for (int i = 0; i < PEAK_SUMS; i++)
+            sums[i] = _mm512_dpbusd_epi32(sums[i], w, w);
+    }
+    for (int i = 0; i < PEAK_SUMS; i++)
+        __asm__ volatile("" ::"v"(sums[i]));
+}
+
+/* 10^9 operations a second; 0: the processor has no VNNI. */
+static double peak_gops(void)
+{
+    struct timespec start, end;
+    if (!__builtin_cpu_supports("avx512vnni"))
+        return 0;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+    peak_turns();
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    const double ns =
+        (double)(end.tv_sec - start.tv_sec) * 1e9 + (double)(end.tv_nsec - start.tv_nsec);
+    return 128.0 * PEAK_SUMS * PEAK_TURNS / ns;
+}
+#else
+static double peak_gops(void)
+{
+    return 0;
+}
+#endif
+
 /* Milliseconds of processor time. */
 static double once(const struct bench *b, const struct set *set)
 {
@@ -129,7 +172,7 @@ static void measure(const struct bench *b, enum ggml_type type, uint32_t n_rows,
 {
     enum { OURS, STORED, REPACKED };
     struct set sets[3];
-    double ms[3][ROUNDS_MAX];
+    double ms[3][ROUNDS_MAX], peak = 0;
     ggml_backend_buffer_type_t own = ggml_backend_get_default_buffer_type(b->backend),
                                repacked = NULL;
     ggml_backend_buffer_type_t *extra = device_ggml_extra_buffer_types(b->cpu);
@@ -145,6 +188,8 @@ static void measure(const struct bench *b, enum ggml_type type, uint32_t n_rows,
     for (uint32_t round = 0; round < b->n_rounds; round++) {
         for (int i = 0; i < n_sets; i++)
             ms[i][round] = once(b, &sets[i]);
+        const double now = peak_gops();
+        peak = now > peak ? now : peak;
     }
     for (int i = 0; i < n_sets; i++)
         qsort(ms[i], b->n_rounds, sizeof ms[i][0], compare);
@@ -160,8 +205,9 @@ static void measure(const struct bench *b, enum ggml_type type, uint32_t n_rows,
            product_kernel_name(kernel), ggml_type_name(type), n_rows, ours, ms[OURS][mid], stored,
            ms[STORED][mid]);
     repacked ? printf("%7.2f (%7.2f)", ms[REPACKED][0], ms[REPACKED][mid]) : printf("%17s", "-");
-    printf("   %.2fx   %5.1f GB/s, %6.1f GFLOP/s\n", ours / other, bytes / ours / 1e6,
+    printf("   %.2fx   %5.1f GB/s, %6.1f GFLOP/s", ours / other, bytes / ours / 1e6,
            2 * macs / ours / 1e6);
+    peak > 0 ? printf(", %.2f of %.0f\n", 2 * macs / ours / 1e6 / peak, peak) : printf("\n");
     fflush(stdout);
     for (int i = 0; i < n_sets; i++)
         destroy(&sets[i]);
