@@ -6,7 +6,7 @@
 
 static bool is_ours(const struct graph_build *b, const struct ggml_tensor *matrix)
 {
-    return b->source->products && product_is_of(matrix->type);
+    return product_is_of(b->source->products, matrix->type);
 }
 
 /* Several matrices in a row are multiplied with the same. */

@@ -92,7 +92,7 @@ static ggml_backend_buffer_type_t choose_type(const struct weight_unit *unit, en
     if (op == GGML_OP_GET_ROWS)
         return weight_unit_host_type(unit);
     const bool matrix = op == GGML_OP_MUL_MAT || op == GGML_OP_MUL_MAT_ID;
-    const bool as_stored = product_is_of(weight->type) && device_ggml_products(unit->device);
+    const bool as_stored = product_is_of(device_ggml_products(unit->device), weight->type);
     ggml_backend_buffer_type_t *extra =
         repack && !as_stored ? device_ggml_extra_buffer_types(unit->device) : NULL;
     for (; extra && matrix && *extra; extra++) {

@@ -96,7 +96,8 @@ static bool calibrate_ggml_supports(struct device *device, struct ggml_tensor *w
 /* What multiplies with matrices of this type in ggml's place; NULL: ggml does. */
 static const struct product_kernel *kernel_of(struct device *device, enum ggml_type type)
 {
-    return product_is_of(type) ? device_ggml_products(device) : NULL;
+    const struct product_kernel *kernel = device_ggml_products(device);
+    return product_is_of(kernel, type) ? kernel : NULL;
 }
 
 /* Where the engine would put this matrix (engine/weight_unit.c); NULL when it cannot be used on the

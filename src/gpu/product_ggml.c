@@ -26,8 +26,12 @@ bool product_type_of(enum ggml_type ggml, enum product_type *type)
     return false;
 }
 
-bool product_is_of(enum ggml_type type)
+bool product_is_of(const struct product_kernel *kernel, enum ggml_type type)
 {
+    if (!kernel)
+        return false;
+    if (type == GGML_TYPE_Q4_0 || type == GGML_TYPE_MXFP4)
+        return product_kernel_beats_repacked(kernel);
     return (type >= GGML_TYPE_Q2_K && type <= GGML_TYPE_Q6_K) || type == GGML_TYPE_Q8_0 ||
            type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1 || type == GGML_TYPE_IQ4_XS;
 }

@@ -35,6 +35,11 @@ const char *product_kernel_name(const struct product_kernel *kernel)
     return kernel->name;
 }
 
+bool product_kernel_beats_repacked(const struct product_kernel *kernel)
+{
+    return kernel->beats_repacked;
+}
+
 /* ---- products ---- */
 
 static bool is_of_parts(enum product_type type)
@@ -111,15 +116,12 @@ static void compute_rows(const struct product_kernel *kernel, const struct produ
     }
 }
 
-/* For more rows x a sheaf is worth its unpacking. */
-enum { FEW = 3, FEW_OF_PARTS = 2 };
-
 void product_compute(const struct product_kernel *kernel, const struct product_matrix *matrix,
                      const struct product_block *const *x, float *const *y, uint32_t n,
                      uint32_t first, uint32_t end)
 {
     assert(n <= PRODUCT_TILE && matrix->n_columns % product_columns_of(matrix->type) == 0);
-    if (n <= (is_of_parts(matrix->type) ? FEW_OF_PARTS : FEW)) {
+    if (n <= (is_of_parts(matrix->type) ? kernel->few_of_parts : kernel->few)) {
         compute_rows(kernel, matrix, x, y, n, first, end);
         return;
     }

@@ -104,6 +104,10 @@ const char *product_kernel_name(const struct product_kernel *kernel);
 /* The best; NULL: none is worth it here, ggml's products are faster. */
 const struct product_kernel *product_kernel_best(void);
 
+/* Are its products of Q4_0 and MXFP4 faster than ggml's, for which ggml rearranges the weights when
+ * a model is loaded? */
+bool product_kernel_beats_repacked(const struct product_kernel *kernel);
+
 /* Rows are a multiple of so many weights: 256 for K-quants and IQ4_XS, else 32. */
 uint32_t product_columns_of(enum product_type type);
 enum product_rounding product_rounding_of(enum product_type type);

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/product_part_unpack_x86.h"
+#include "kernels/product_part_lanes_x86.h"
 
 enum { STEP = 32, ROWS = 8, WIDE_IS_SIGNED = 1 };
 
@@ -107,6 +107,9 @@ static int product_avx2_works(void)
 }
 
 const struct product_kernel product_kernel_avx2 = {"avx2",
+                                                   false,
+                                                   3,
+                                                   2,
                                                    product_avx2_works,
                                                    round_row,
                                                    product_kernel_row,

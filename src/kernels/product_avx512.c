@@ -9,6 +9,9 @@ static int product_avx512_works(void)
 }
 
 const struct product_kernel product_kernel_avx512 = {"avx512",
+                                                     false,
+                                                     3,
+                                                     2,
                                                      product_avx512_works,
                                                      round_row,
                                                      product_kernel_row,

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/product_part_unpack_x86.h"
+#include "kernels/product_part_lanes_x86.h"
 
 #if defined(__AVX512VNNI__)
 enum { STEP = 64, ROWS = 16, WIDE_IS_SIGNED = 0 };

@@ -1,5 +1,9 @@
 /* The kernel for x86 processors with AVX-512 (F, BW, VL) and its VNNI. Compiled for these alone. */
+#define PRODUCT_OWN_SHEAVES
 #include "kernels/product_avx512.h"
+
+#include "kernels/product_panel_vnni.h"
+#include "kernels/product_sheaf_vnni.h"
 
 static int product_vnni_works(void)
 {
@@ -8,6 +12,15 @@ static int product_vnni_works(void)
            __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 
-const struct product_kernel product_kernel_avx512_vnni = {
-    "avx512-vnni",        product_vnni_works, round_row,       product_kernel_row, ROWS,
-    product_kernel_sheaf, part_kernel_round,  part_kernel_row, part_kernel_sheaf};
+const struct product_kernel product_kernel_avx512_vnni = {"avx512-vnni",
+                                                          true,
+                                                          1,
+                                                          1,
+                                                          product_vnni_works,
+                                                          round_row,
+                                                          product_kernel_row,
+                                                          ROWS,
+                                                          product_vnni_sheaf,
+                                                          part_kernel_round,
+                                                          part_kernel_row,
+                                                          product_vnni_panels};

@@ -17,7 +17,9 @@ struct unpacked {
 
 struct product_kernel {
     const char *name;
-    int (*works)(void); /* on this processor */
+    bool beats_repacked;        /* see product_kernel_beats_repacked() */
+    uint32_t few, few_of_parts; /* rows x, at most, for which sheaves are not worth unpacking */
+    int (*works)(void);         /* on this processor */
     void (*round)(const float *x, uint32_t n_blocks, struct product_block *out);
     /* `row` times x. */
     float (*row)(enum product_type type, const uint8_t *row, uint32_t n_blocks,

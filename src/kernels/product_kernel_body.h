@@ -14,7 +14,7 @@
  *                                               m sums of the 16 groups
  *     void ints_add_up(const ints sums[8], eight_ints *all)
  *                                               all of each
- *   for many
+ *   for many, unless PRODUCT_OWN_SHEAVES says that the kernel has a body of its own for them
  *     ROWS                                      of a sheaf: 8 or 16
  *     row_ints, row_floats                      ROWS of int32_t, of floats
  *     void turn_column(const uint8_t *rows, size_t row_step, uint8_t *to, size_t step)
@@ -199,6 +199,7 @@ static float product_kernel_row(enum product_type type, const uint8_t *from, uin
     return 0;
 }
 
+#if !defined(PRODUCT_OWN_SHEAVES)
 static void product_kernel_sheaf(enum product_type type, const uint8_t *const *rows,
                                  uint32_t n_blocks, const struct product_block *const *x,
                                  uint32_t n, float (*y)[PRODUCT_SHEAF_MAX])
@@ -209,6 +210,7 @@ static void product_kernel_sheaf(enum product_type type, const uint8_t *const *r
     BLOCK_TYPES(BLOCK_CASE)
 #undef BLOCK_CASE
 }
+#endif
 
 /* ---- rounding ----------------------------------------------------------------------------- */
 

@@ -4,7 +4,10 @@
  *     void part_unpack_q4(const uint8_t *from, uint8_t *to), …    see product_part_unpack.h
  *     void halves_of(const uint8_t *at, size_t step, float out[8])
  *                                               F16 numbers, `step` bytes apart
+ *     void part_scales_iq4(const uint8_t *block, float out[8]), part_scales_mx4
+ *                                               the parts' scales
  *   for one row
+ *     PART_LANES(name)                          the form's lanes(), or NULL
  *     part_ints                                 partial sums of products
  *     part_ints part_zero(void)
  *     part_ints part_dot(const uint8_t *w, const int8_t *q, bool is_wide)
@@ -29,6 +32,8 @@ struct part_form {        /* of a type's parts */
     bool has_m;
     void (*unpack)(const uint8_t *weights, uint8_t to[PRODUCT_PART]);
     void (*scales)(const uint8_t *block, uint32_t n_parts, float *d, float *m);
+    /* All eight parts times q at once; NULL: one by one. */
+    void (*lanes)(const uint8_t *block, const int8_t *q, eight_ints *products);
 };
 
 enum {
@@ -73,43 +78,29 @@ PART_SCALES(scales_q50, 22, 0)
 PART_SCALES(scales_q51, 24, 2)
 PART_SCALES(scales_q80, 34, 0)
 
-/* A scale of 6 bits for each part, less 32: the lower four of two parts in a byte, the upper two of
- * eight in 16 bits. */
 ALWAYS_INLINE void scales_iq4xs(const uint8_t *block, uint32_t n_parts, float *d, float *m)
 {
-    (void)n_parts, (void)m;
-    const uint32_t high = block[2] | (uint32_t)block[3] << 8;
-    const float all = half(block);
-    UNROLL for (uint32_t i = 0; i < PRODUCT_PARTS; i++)
-    {
-        const uint32_t low = block[4 + i / 2] >> (4 * (i % 2)) & 15;
-        d[i] = all * (float)((int32_t)(low | (high >> (2 * i) & 3) << 4) - 32);
-    }
+    (void)n_parts, (void)m; /* its blocks are whole */
+    part_scales_iq4(block, d);
 }
 
-/* A power of two: its exponent. Weights are doubled so that they are integers, hence 2^-128. */
 ALWAYS_INLINE void scales_mxfp4(const uint8_t *block, uint32_t n_parts, float *d, float *m)
 {
     (void)m;
-    UNROLL for (uint32_t i = 0; i < PRODUCT_PARTS; i++)
-    {
-        const uint32_t e = i < n_parts ? block[i * 17] : 0;
-        const uint32_t bits = e < 2 ? UINT32_C(0x00200000) << e : (e - 1) << 23;
-        memcpy(&d[i], &bits, sizeof d[i]);
-    }
+    uint8_t some[PRODUCT_PARTS * 17] = {0};
+    if (n_parts < PRODUCT_PARTS)
+        block = memcpy(some, block, n_parts * 17);
+    part_scales_mx4(block, d);
 }
 
 /* ---- one row ---- */
 
-/* Eight parts more, of which n are there. */
-ALWAYS_INLINE void part_multiply_block(const struct part_form *form, const uint8_t *block,
-                                       uint32_t n, const struct product_block *x, part_floats *y)
+/* Eight parts, of which n are there, one by one. */
+ALWAYS_INLINE void part_multiply_each(const struct part_form *form, const uint8_t *block,
+                                      uint32_t n, const struct product_block *x,
+                                      eight_ints *products)
 {
     part_ints sums[PRODUCT_PARTS];
-    eight_ints products, q_sums;
-    eight_floats d, m = {0}, e;
-    UNROLL for (uint32_t at = 0; at < form->block_bytes; at += 64)
-        __builtin_prefetch(block + PART_AHEAD + at);
     UNROLL for (uint32_t i = 0; i < PRODUCT_PARTS; i++)
     {
         uint8_t weights[PRODUCT_PART];
@@ -119,7 +110,21 @@ ALWAYS_INLINE void part_multiply_block(const struct part_form *form, const uint8
             sums[i] = part_dot(weights, x->values + i * PRODUCT_PART, form->is_wide);
         }
     }
-    part_add_up(sums, &products);
+    part_add_up(sums, products);
+}
+
+/* Eight parts more, of which n are there. */
+ALWAYS_INLINE void part_multiply_block(const struct part_form *form, const uint8_t *block,
+                                       uint32_t n, const struct product_block *x, part_floats *y)
+{
+    eight_ints products, q_sums;
+    eight_floats d, m = {0}, e;
+    UNROLL for (uint32_t at = 0; at < form->block_bytes; at += 64)
+        __builtin_prefetch(block + PART_AHEAD + at);
+    if (form->lanes && n == PRODUCT_PARTS)
+        form->lanes(block, x->values, &products);
+    else
+        part_multiply_each(form, block, n, x, &products);
     memcpy(&q_sums, x->part_sums, sizeof q_sums);
     memcpy(&e, x->scales, sizeof e);
     products -= q_sums * part_excess(form);
@@ -237,6 +242,7 @@ ALWAYS_INLINE void part_multiply_panel(bool is_wide, bool has_m, uint32_t n,
     UNROLL for (uint32_t k = 0; k < n; k++) y[k] = all[k];
 }
 
+#if !defined(PRODUCT_OWN_SHEAVES)
 /* For each kind of form and number of rows x, so that registers hold all. */
 #define PART_PANEL(name, is_wide, has_m, n)                                                        \
     static __attribute__((noinline)) void name(const struct panel *panel,                          \
@@ -301,16 +307,26 @@ ALWAYS_INLINE void part_multiply_rows(const struct part_form *form, const uint8_
         *(row_floats *)y[i] = (sums[i].of[0] + sums[i].of[1]) + (sums[i].of[2] + sums[i].of[3]);
 }
 
+#endif
+
 /* ---- for each type ---- */
 
-static const struct part_form q40 = {144, 2, 18, 8, false, false, part_unpack_q4, scales_q40},
-                              q41 = {160, 4, 20, 0, false, true, part_unpack_q4, scales_q41},
-                              q50 = {176, 6, 22, 16, false, false, part_unpack_q5, scales_q50},
-                              q51 = {192, 8, 24, 0, false, true, part_unpack_q5, scales_q51},
-                              q80 = {272, 2, 34, 128, true, false, part_unpack_q8, scales_q80},
-                              iq4nl = {144, 2, 18, 128, true, false, part_unpack_iq4, scales_q40},
-                              iq4xs = {136, 8, 16, 128, true, false, part_unpack_iq4, scales_iq4xs},
-                              mxfp4 = {136, 1, 17, 12, false, false, part_unpack_mx4, scales_mxfp4};
+static const struct part_form q40 = {
+    144, 2, 18, 8, false, false, part_unpack_q4, scales_q40, PART_LANES(q40)};
+static const struct part_form q41 = {
+    160, 4, 20, 0, false, true, part_unpack_q4, scales_q41, PART_LANES(q41)};
+static const struct part_form q50 = {
+    176, 6, 22, 16, false, false, part_unpack_q5, scales_q50, PART_LANES(q50)};
+static const struct part_form q51 = {
+    192, 8, 24, 0, false, true, part_unpack_q5, scales_q51, PART_LANES(q51)};
+static const struct part_form q80 = {272,        2,   34, 128, true, false, part_unpack_q8,
+                                     scales_q80, NULL};
+static const struct part_form iq4nl = {
+    144, 2, 18, 128, true, false, part_unpack_iq4, scales_q40, PART_LANES(iq4nl)};
+static const struct part_form iq4xs = {
+    136, 8, 16, 128, true, false, part_unpack_iq4, scales_iq4xs, PART_LANES(iq4xs)};
+static const struct part_form mxfp4 = {
+    136, 1, 17, 12, false, false, part_unpack_mx4, scales_mxfp4, PART_LANES(mxfp4)};
 
 /* CASE(type, form) for each type. */
 #define PART_TYPES(CASE)                                                                           \
@@ -334,6 +350,7 @@ static float part_kernel_row(enum product_type type, const uint8_t *row, uint32_
     return 0;
 }
 
+#if !defined(PRODUCT_OWN_SHEAVES)
 static void part_kernel_sheaf(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,
                               const struct product_block *const *x, uint32_t n,
                               float (*y)[PRODUCT_SHEAF_MAX])
@@ -344,6 +361,7 @@ static void part_kernel_sheaf(enum product_type type, const uint8_t *const *rows
     PART_TYPES(PART_CASE)
 #undef PART_CASE
 }
+#endif
 
 /* ---- rounding ---- */
 

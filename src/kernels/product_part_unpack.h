@@ -3,7 +3,7 @@
  * its upper one. The form's bias is added to what may be negative. */
 #pragma once
 
-#include "kernels/product_kernel.h"
+#include "kernels/product_unpack.h"
 
 #include <string.h>
 
@@ -53,3 +53,29 @@ static inline void part_unpack_mx4(const uint8_t *from, uint8_t *to)
     static const uint8_t table[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
     part_look_up(table, from, to);
 }
+
+/* ---- scales of eight parts ---- */
+
+/* A scale of 6 bits for each part, less 32: the lower four of two parts in a byte, the upper two of
+ * eight in 16 bits. */
+static inline void part_scales_iq4(const uint8_t *block, float out[8])
+{
+    const uint32_t high = block[2] | (uint32_t)block[3] << 8;
+    for (uint32_t i = 0; i < PRODUCT_PARTS; i++) {
+        const uint32_t low = block[4 + i / 2] >> (4 * (i % 2)) & 15;
+        out[i] = half(block) * (float)((int32_t)(low | (high >> (2 * i) & 3) << 4) - 32);
+    }
+}
+
+/* A power of two: its exponent. Weights are doubled so that they are integers, hence 2^-128. */
+static inline void part_scales_mx4(const uint8_t *block, float out[8])
+{
+    for (uint32_t i = 0; i < PRODUCT_PARTS; i++) {
+        const uint32_t e = block[i * 17];
+        const uint32_t bits = e < 2 ? UINT32_C(0x00200000) << e : (e - 1) << 23;
+        memcpy(&out[i], &bits, sizeof out[i]);
+    }
+}
+
+/* No parts side by side: each for itself. */
+#define PART_LANES(name) NULL

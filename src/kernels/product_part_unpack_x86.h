@@ -35,19 +35,30 @@ ALWAYS_INLINE void part_unpack_q8(const uint8_t *from, uint8_t *to)
     store32(to, _mm256_xor_si256(load32(from), _mm256_set1_epi8((char)0x80)));
 }
 
+ALWAYS_INLINE __m128i part_table_iq4(void)
+{
+    return _mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129, (char)141, (char)153,
+                         (char)166, (char)181, (char)197, (char)217, (char)241);
+}
+
+ALWAYS_INLINE __m128i part_table_mx4(void)
+{
+    return _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
+}
+
 ALWAYS_INLINE void part_unpack_iq4(const uint8_t *from, uint8_t *to)
 {
-    const __m128i table =
-        _mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129, (char)141, (char)153, (char)166,
-                      (char)181, (char)197, (char)217, (char)241);
-    store32(to, _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), part_fours(from)));
+    store32(to,
+            _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(part_table_iq4()), part_fours(from)));
 }
 
 ALWAYS_INLINE void part_unpack_mx4(const uint8_t *from, uint8_t *to)
 {
-    const __m128i table = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
-    store32(to, _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), part_fours(from)));
+    store32(to,
+            _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(part_table_mx4()), part_fours(from)));
 }
+
+/* ---- scales of eight parts ---- */
 
 ALWAYS_INLINE void halves_of(const uint8_t *at, size_t step, float out[8])
 {
@@ -56,6 +67,33 @@ ALWAYS_INLINE void halves_of(const uint8_t *at, size_t step, float out[8])
     _mm256_storeu_ps(out, _mm256_cvtph_ps(_mm_set_epi16(
                               (short)bits[7], (short)bits[6], (short)bits[5], (short)bits[4],
                               (short)bits[3], (short)bits[2], (short)bits[1], (short)bits[0])));
+}
+
+ALWAYS_INLINE void part_scales_iq4(const uint8_t *block, float out[8])
+{
+    int32_t low;
+    memcpy(&low, block + 4, sizeof low);
+    const __m256i fours = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28),
+                  twos = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14);
+    const int32_t high = block[2] | block[3] << 8;
+    const __m256i lower =
+        _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(low), fours), _mm256_set1_epi32(15));
+    const __m256i upper =
+        _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(high), twos), _mm256_set1_epi32(3));
+    const __m256i scale = _mm256_sub_epi32(_mm256_or_si256(lower, _mm256_slli_epi32(upper, 4)),
+                                           _mm256_set1_epi32(32));
+    _mm256_storeu_ps(out, _mm256_mul_ps(_mm256_set1_ps(half(block)), _mm256_cvtepi32_ps(scale)));
+}
+
+ALWAYS_INLINE void part_scales_mx4(const uint8_t *at, float out[8])
+{
+    const __m256i e = _mm256_cvtepu8_epi32(
+        _mm_setr_epi8((char)at[0], (char)at[17], (char)at[34], (char)at[51], (char)at[68],
+                      (char)at[85], (char)at[102], (char)at[119], 0, 0, 0, 0, 0, 0, 0, 0));
+    const __m256i tiny = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    const __m256i usual = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    const __m256i is_usual = _mm256_cmpgt_epi32(e, _mm256_set1_epi32(1));
+    _mm256_storeu_ps(out, _mm256_castsi256_ps(_mm256_blendv_epi8(tiny, usual, is_usual)));
 }
 
 /* ---- one row: vectors of 32 bytes, for all kernels ---- */

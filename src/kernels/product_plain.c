@@ -118,6 +118,9 @@ static int product_plain_works(void)
 }
 
 const struct product_kernel product_kernel_plain = {"plain",
+                                                    false,
+                                                    3,
+                                                    2,
                                                     product_plain_works,
                                                     round_row,
                                                     product_kernel_row,

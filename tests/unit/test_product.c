@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -52,13 +54,35 @@ static void draw_half(uint8_t *to, uint64_t *draws)
     memcpy(to, &h, sizeof h);
 }
 
+/* A matrix ends where its pages do, and the next page cannot be read: vectors must not reach behind
+ * the last row. */
+static size_t pages_of(size_t size)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (size + page - 1) / page * page;
+}
+
+static uint8_t *matrix_alloc(size_t size)
+{
+    const size_t readable = pages_of(size), all = readable + pages_of(1);
+    uint8_t *pages = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(pages != MAP_FAILED);
+    assert_int_equal(mprotect(pages + readable, pages_of(1), PROT_NONE), 0);
+    return pages + readable - size;
+}
+
+static void matrix_free(const struct world *w)
+{
+    const size_t size = ROWS * w->matrix.row_bytes, readable = pages_of(size);
+    munmap(w->bytes + size - readable, readable + pages_of(1));
+}
+
 /* Every bit of the blocks is drawn, so that all scales and offsets occur, the largest too. */
 static void draw_matrix(struct world *w, uint32_t t, uint64_t *draws)
 {
     const size_t row_bytes = ggml_row_size(w->type, w->n_columns),
                  block_bytes = ggml_type_size(w->type);
-    w->bytes = malloc(ROWS * row_bytes);
-    assert_non_null(w->bytes);
+    w->bytes = matrix_alloc(ROWS * row_bytes);
     for (size_t i = 0; i < ROWS * row_bytes; i++)
         w->bytes[i] = (uint8_t)random_at(4, (*draws)++);
     for (size_t at = 0; at < ROWS * row_bytes; at += block_bytes) {
@@ -167,7 +191,7 @@ static void test_rounds_to_the_nearest(void **state)
                 check_sums(&w, blocks);
             }
         }
-        free(w.bytes);
+        matrix_free(&w);
     }
 }
 
@@ -217,7 +241,7 @@ static void test_is_the_formula(void **state)
                     check_formula(kernel, &w, blocks, row, y[i][row]);
             }
         }
-        free(w.bytes);
+        matrix_free(&w);
     }
 }
 
@@ -236,7 +260,7 @@ static void test_same_bits_beside_others(void **state)
                 assert_memory_equal(some, all[n * 3], n * sizeof all[0]);
             }
         }
-        free(w.bytes);
+        matrix_free(&w);
     }
 }
 
@@ -255,7 +279,7 @@ static void test_same_bits_on_all_vectors(void **state)
             compute(kernel, &w, 0, X, got);
             assert_memory_equal(got, want, sizeof want);
         }
-        free(w.bytes);
+        matrix_free(&w);
     }
 }
 

@@ -218,7 +218,8 @@ static bool is_promised(const struct model *model)
     const struct gguf_file *file = model_file(model);
     for (uint64_t i = 0; i < gguf_file_tensor_count(file); i++) {
         const enum ggml_type type = (enum ggml_type)gguf_file_tensor(file, i)->type;
-        if (product_is_of(type) && ggml_blck_size(type) == PRODUCT_BLOCK)
+        enum product_type ours;
+        if (product_type_of(type, &ours) && ggml_blck_size(type) == PRODUCT_BLOCK)
             return device_ggml_products(cpu);
     }
     return true;

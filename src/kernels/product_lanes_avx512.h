@@ -1,0 +1,87 @@
+/* Sixteen rows of a quantised matrix side by side, in vectors of 64 bytes: element c is row c's.
+ * For kernels with AVX-512 (F, BW and VL). */
+#pragma once
+
+#include "kernels/product_kernel.h"
+
+#include <immintrin.h>
+
+/* 16 bytes of a row in each lane, rows `first`, first + 4, first + 8 and first + 12. */
+ALWAYS_INLINE __m512i lanes_of_four(const uint8_t *const *rows, uint32_t first, size_t at)
+{
+    const __m128i *from[4];
+    UNROLL for (uint32_t i = 0; i < 4; i++) from[i] = (const void *)(rows[first + 4 * i] + at);
+    const __m512i one = _mm512_castsi128_si512(_mm_loadu_si128(from[0]));
+    const __m512i two = _mm512_inserti32x4(one, _mm_loadu_si128(from[1]), 1);
+    const __m512i three = _mm512_inserti32x4(two, _mm_loadu_si128(from[2]), 2);
+    return _mm512_inserti32x4(three, _mm_loadu_si128(from[3]), 3);
+}
+
+/* out[i] is bytes 4 i to 4 i + 3 of the 16 that begin at `at` in each row. */
+ALWAYS_INLINE void lanes_turn(const uint8_t *const *rows, size_t at, __m512i out[4])
+{
+    __m512i x[4], pairs[4];
+    UNROLL for (uint32_t i = 0; i < 4; i++) x[i] = lanes_of_four(rows, i, at);
+    UNROLL for (uint32_t i = 0; i < 2; i++)
+    {
+        pairs[i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
+        pairs[i + 2] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
+    }
+    UNROLL for (uint32_t i = 0; i < 2; i++)
+    {
+        out[2 * i] = _mm512_unpacklo_epi64(pairs[2 * i], pairs[2 * i + 1]);
+        out[2 * i + 1] = _mm512_unpackhi_epi64(pairs[2 * i], pairs[2 * i + 1]);
+    }
+}
+
+/* The same for 32 bytes. */
+ALWAYS_INLINE void lanes_turn_32(const uint8_t *const *rows, size_t at, __m512i out[8])
+{
+    lanes_turn(rows, at, out);
+    lanes_turn(rows, at + 16, out + 4);
+}
+
+ALWAYS_INLINE __m512i lanes_and(__m512i x, uint32_t mask)
+{
+    return _mm512_and_si512(x, _mm512_set1_epi32((int)mask));
+}
+
+/* `size` bytes of each row: sixteen streams at once are too many for processors to see. */
+ALWAYS_INLINE void lanes_prefetch(const uint8_t *const *rows, size_t at, size_t size)
+{
+    for (uint32_t c = 0; c < PRODUCT_SHEAF_MAX; c++) {
+        UNROLL for (size_t i = 0; i < size; i += 64) __builtin_prefetch(rows[c] + at + i);
+    }
+}
+
+/* The bits `mask` of each byte, moved by n to the left or, if n < 0, to the right within it. */
+ALWAYS_INLINE __m512i lanes_moved(__m512i x, uint32_t mask, int n)
+{
+    const __m512i bits = lanes_and(x, mask * UINT32_C(0x01010101));
+    return n >= 0 ? _mm512_slli_epi32(bits, (unsigned)n) : _mm512_srli_epi32(bits, (unsigned)-n);
+}
+
+/* Byte i of each row's four. */
+ALWAYS_INLINE __m512i lanes_byte(__m512i x, uint32_t i)
+{
+    return lanes_and(_mm512_srli_epi32(x, 8 * i), 255);
+}
+
+/* The F16 numbers in the lower or the upper halves. */
+ALWAYS_INLINE __m512 lanes_low_half(__m512i x)
+{
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x));
+}
+
+ALWAYS_INLINE __m512 lanes_high_half(__m512i x)
+{
+    return lanes_low_half(_mm512_srli_epi32(x, 16));
+}
+
+/* sums + w q of four values, which are the same for all rows. */
+ALWAYS_INLINE __m512i lanes_dot(__m512i sums, __m512i w, const int8_t *q)
+{
+    int32_t four;
+    __builtin_memcpy(&four, q, sizeof four);
+    return _mm512_dpbusd_epi32(sums, w, _mm512_set1_epi32(four));
+}

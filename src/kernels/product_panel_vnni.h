@@ -1,0 +1,311 @@
+/* Products of types of parts with two rows or more on processors with AVX-512 VNNI: the arithmetic
+ * of product.h, some parts of sixteen rows of the matrix at a time.
+ *
+ * What bounds it is the two units that multiply: for a part, sixteen rows and a row x they are
+ * given eight vpdpbusd and two products of floats, so 0.8 of the processor's peak is the limit.
+ * Each of the four partial sums is computed for itself, so that registers hold it. */
+#pragma once
+
+#include "kernels/product_lanes_avx512.h"
+
+enum {
+    PANEL_ROWS = 16,
+    PANEL_PARTS = 32, /* whose weights are unpacked together: 16 KiB */
+    PANEL_SIDE = 8,   /* rows x that are multiplied together */
+};
+
+struct panel_of_parts {
+    uint8_t weights[PANEL_PARTS][PRODUCT_PART / 4][PANEL_ROWS][4];
+    float d[PANEL_PARTS][PANEL_ROWS], m[PANEL_PARTS][PANEL_ROWS];
+} __attribute__((aligned(64)));
+
+struct panel_beside {            /* the same parts of a row x */
+    int32_t excess[PANEL_PARTS]; /* what products have too much, less than zero */
+    float q_sums[PANEL_PARTS];   /* e sum q */
+} __attribute__((aligned(64)));
+
+struct panel_sums {
+    row_floats of[4];
+} __attribute__((aligned(64)));
+
+/* ---- unpacking ---- */
+
+ALWAYS_INLINE void panel_put(struct panel_of_parts *out, uint32_t part, uint32_t quad,
+                             __m512i weights)
+{
+    _mm512_store_si512(out->weights[part][quad], weights);
+}
+
+ALWAYS_INLINE void panel_put_fours(const uint8_t *const *rows, size_t at, const __m512i *table,
+                                   struct panel_of_parts *out, uint32_t part)
+{
+    __m512i x[4];
+    lanes_turn(rows, at, x);
+    UNROLL for (uint32_t i = 0; i < 4; i++)
+    {
+        const __m512i low = lanes_moved(x[i], 15, 0), high = lanes_moved(x[i], 0xf0, -4);
+        panel_put(out, part, i, table ? _mm512_shuffle_epi8(*table, low) : low);
+        panel_put(out, part, i + 4, table ? _mm512_shuffle_epi8(*table, high) : high);
+    }
+}
+
+/* Bit i of each row's 32 is the fifth of weight i. */
+ALWAYS_INLINE void panel_put_fives(const uint8_t *const *rows, size_t at, __m512i fifth,
+                                   struct panel_of_parts *out, uint32_t part)
+{
+    const __m512i bits[2] = {_mm512_set1_epi32(0x08040201), _mm512_set1_epi32((int)0x80402010)};
+    const __m512i order =
+        _mm512_broadcast_i32x4(_mm_set_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0));
+    __m512i x[4];
+    lanes_turn(rows, at, x);
+    UNROLL for (uint32_t i = 0; i < 8; i++)
+    {
+        const __m512i byte =
+            _mm512_shuffle_epi8(fifth, _mm512_add_epi8(order, _mm512_set1_epi8((char)(i / 2))));
+        const __m512i low = i < 4 ? lanes_moved(x[i], 15, 0) : lanes_moved(x[i - 4], 0xf0, -4);
+        panel_put(out, part, i,
+                  _mm512_mask_add_epi8(low, _mm512_test_epi8_mask(byte, bits[i % 2]), low,
+                                       _mm512_set1_epi8(16)));
+    }
+}
+
+ALWAYS_INLINE void panel_put_eights(const uint8_t *const *rows, size_t at,
+                                    struct panel_of_parts *out, uint32_t part)
+{
+    __m512i x[8];
+    lanes_turn_32(rows, at, x);
+    UNROLL for (uint32_t i = 0; i < 8; i++)
+        panel_put(out, part, i, _mm512_xor_si512(x[i], _mm512_set1_epi8((char)0x80)));
+}
+
+ALWAYS_INLINE void panel_put_d(struct panel_of_parts *out, uint32_t part, __m512 d)
+{
+    _mm512_store_ps(out->d[part], d);
+}
+
+ALWAYS_INLINE void panel_unpack_q40(const uint8_t *const *rows, size_t at,
+                                    struct panel_of_parts *out, uint32_t part)
+{
+    __m512i head[4];
+    lanes_turn(rows, at, head);
+    panel_put_d(out, part, lanes_low_half(head[0]));
+    panel_put_fours(rows, at + 2, NULL, out, part);
+}
+
+ALWAYS_INLINE void panel_unpack_q41(const uint8_t *const *rows, size_t at,
+                                    struct panel_of_parts *out, uint32_t part)
+{
+    __m512i head[4];
+    lanes_turn(rows, at, head);
+    panel_put_d(out, part, lanes_low_half(head[0]));
+    _mm512_store_ps(out->m[part], lanes_high_half(head[0]));
+    panel_put_fours(rows, at + 4, NULL, out, part);
+}
+
+ALWAYS_INLINE void panel_unpack_q50(const uint8_t *const *rows, size_t at,
+                                    struct panel_of_parts *out, uint32_t part)
+{
+    __m512i head[4];
+    lanes_turn(rows, at, head);
+    panel_put_d(out, part, lanes_low_half(head[0]));
+    panel_put_fives(rows, at + 6,
+                    _mm512_or_si512(_mm512_srli_epi32(head[0], 16), _mm512_slli_epi32(head[1], 16)),
+                    out, part);
+}
+
+ALWAYS_INLINE void panel_unpack_q51(const uint8_t *const *rows, size_t at,
+                                    struct panel_of_parts *out, uint32_t part)
+{
+    __m512i head[4];
+    lanes_turn(rows, at, head);
+    panel_put_d(out, part, lanes_low_half(head[0]));
+    _mm512_store_ps(out->m[part], lanes_high_half(head[0]));
+    panel_put_fives(rows, at + 8, head[1], out, part);
+}
+
+ALWAYS_INLINE void panel_unpack_q80(const uint8_t *const *rows, size_t at,
+                                    struct panel_of_parts *out, uint32_t part)
+{
+    __m512i head[4];
+    lanes_turn(rows, at, head);
+    panel_put_d(out, part, lanes_low_half(head[0]));
+    panel_put_eights(rows, at + 2, out, part);
+}
+
+ALWAYS_INLINE __m512i panel_table_iq4(void)
+{
+    return _mm512_broadcast_i32x4(_mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129,
+                                                (char)141, (char)153, (char)166, (char)181,
+                                                (char)197, (char)217, (char)241));
+}
+
+ALWAYS_INLINE void panel_unpack_iq4nl(const uint8_t *const *rows, size_t at,
+                                      struct panel_of_parts *out, uint32_t part)
+{
+    const __m512i table = panel_table_iq4();
+    __m512i head[4];
+    lanes_turn(rows, at, head);
+    panel_put_d(out, part, lanes_low_half(head[0]));
+    panel_put_fours(rows, at + 2, &table, out, part);
+}
+
+/* Part i of a block that begins at `at`: see scales_iq4xs(). */
+ALWAYS_INLINE void panel_unpack_iq4xs(const uint8_t *const *rows, size_t at,
+                                      struct panel_of_parts *out, uint32_t part)
+{
+    const __m512i table = panel_table_iq4();
+    const uint32_t i = part % PRODUCT_PARTS;
+    __m512i head[4];
+    lanes_turn(rows, at, head);
+    const __m512i low = lanes_and(_mm512_srli_epi32(head[1], 4 * i), 15);
+    const __m512i high = lanes_and(_mm512_srli_epi32(head[0], 16 + 2 * i), 3);
+    const __m512i scale =
+        _mm512_sub_epi32(_mm512_or_si512(low, _mm512_slli_epi32(high, 4)), _mm512_set1_epi32(32));
+    panel_put_d(out, part, _mm512_mul_ps(lanes_low_half(head[0]), _mm512_cvtepi32_ps(scale)));
+    panel_put_fours(rows, at + 8 + 16 * i, &table, out, part);
+}
+
+/* A power of two less 128 by its exponent: see scales_mxfp4(). */
+ALWAYS_INLINE void panel_unpack_mxfp4(const uint8_t *const *rows, size_t at,
+                                      struct panel_of_parts *out, uint32_t part)
+{
+    const __m512i table = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    __m512i head[4];
+    lanes_turn(rows, at, head);
+    const __m512i e = lanes_and(head[0], 255);
+    const __m512i tiny = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
+    const __m512i usual = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+    const __m512i bits =
+        _mm512_mask_mov_epi32(usual, _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)), tiny);
+    panel_put_d(out, part, _mm512_castsi512_ps(bits));
+    panel_put_fours(rows, at + 1, &table, out, part);
+}
+
+/* ---- multiplying ---- */
+
+ALWAYS_INLINE void panel_prepare(int32_t bias, bool has_m, const struct product_block *x,
+                                 uint32_t n_parts, struct panel_beside *out)
+{
+    for (uint32_t i = 0; i < n_parts; i += PRODUCT_PARTS, x++) {
+        const __m256i sums = _mm256_loadu_si256((const void *)x->part_sums);
+        _mm256_store_si256((void *)&out->excess[i],
+                           _mm256_mullo_epi32(sums, _mm256_set1_epi32(-bias)));
+        if (has_m)
+            _mm256_store_ps(&out->q_sums[i],
+                            _mm256_mul_ps(_mm256_loadu_ps(x->scales), _mm256_cvtepi32_ps(sums)));
+    }
+}
+
+/* Every fourth part, from `first` on, times n <= PANEL_SIDE rows x, a constant. */
+ALWAYS_INLINE void panel_multiply_fourth(bool has_m, uint32_t n, const struct panel_of_parts *panel,
+                                         uint32_t n_parts, const struct product_block *const *x,
+                                         const struct panel_beside *beside, uint32_t first,
+                                         struct panel_sums *y)
+{
+    row_floats all[PANEL_SIDE];
+    UNROLL for (uint32_t k = 0; k < n; k++) all[k] = y[k].of[first];
+    for (uint32_t part = first; part < n_parts; part += 4) {
+        const uint32_t b = part / PRODUCT_PARTS, i = part % PRODUCT_PARTS;
+        __m512i dot[PANEL_SIDE];
+        UNROLL for (uint32_t k = 0; k < n; k++) dot[k] = _mm512_set1_epi32(beside[k].excess[part]);
+        UNROLL for (uint32_t j = 0; j < PRODUCT_PART / 4; j++)
+        {
+            const __m512i w = _mm512_load_si512(panel->weights[part][j]);
+            UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
+                lanes_dot(dot[k], w, x[k][b].values + PRODUCT_PART * i + 4 * j);
+        }
+        const row_floats d = *(const row_floats *)panel->d[part];
+        UNROLL for (uint32_t k = 0; k < n; k++)
+        {
+            all[k] += d * x[k][b].scales[i] * (row_floats)_mm512_cvtepi32_ps(dot[k]);
+            if (has_m)
+                all[k] += *(const row_floats *)panel->m[part] * beside[k].q_sums[part];
+        }
+    }
+    UNROLL for (uint32_t k = 0; k < n; k++) y[k].of[first] = all[k];
+}
+
+ALWAYS_INLINE void panel_multiply(int32_t bias, bool has_m, uint32_t n,
+                                  const struct panel_of_parts *panel, uint32_t n_parts,
+                                  const struct product_block *const *x, uint32_t block,
+                                  struct panel_sums *y)
+{
+    struct panel_beside beside[PANEL_SIDE];
+    const struct product_block *from[PANEL_SIDE];
+    UNROLL for (uint32_t k = 0; k < n; k++)
+    {
+        from[k] = x[k] + block;
+        panel_prepare(bias, has_m, from[k], n_parts, &beside[k]);
+    }
+    for (uint32_t first = 0; first < 4; first++)
+        panel_multiply_fourth(has_m, n, panel, n_parts, from, beside, first, y);
+}
+
+/* For types with and without m. */
+#define PANEL_MULTIPLY(name, has_m, n)                                                             \
+    static __attribute__((noinline)) void name(                                                    \
+        int32_t bias, const struct panel_of_parts *panel, uint32_t n_parts,                        \
+        const struct product_block *const *x, uint32_t block, struct panel_sums *y)                \
+    {                                                                                              \
+        panel_multiply(bias, has_m, n, panel, n_parts, x, block, y);                               \
+    }
+PANEL_MULTIPLY(panel_some, false, PANEL_SIDE)
+PANEL_MULTIPLY(panel_four, false, 4)
+PANEL_MULTIPLY(panel_one, false, 1)
+PANEL_MULTIPLY(panel_some_with_m, true, PANEL_SIDE)
+PANEL_MULTIPLY(panel_four_with_m, true, 4)
+PANEL_MULTIPLY(panel_one_with_m, true, 1)
+
+static void panel_multiply_all(const struct part_form *form, const struct panel_of_parts *panel,
+                               uint32_t n_parts, const struct product_block *const *x,
+                               uint32_t block, uint32_t n, struct panel_sums *y)
+{
+    const bool has_m = form->has_m;
+    uint32_t i = 0;
+    for (; i + PANEL_SIDE <= n; i += PANEL_SIDE)
+        (has_m ? panel_some_with_m : panel_some)(form->bias, panel, n_parts, x + i, block, y + i);
+    for (; i + 4 <= n; i += 4)
+        (has_m ? panel_four_with_m : panel_four)(form->bias, panel, n_parts, x + i, block, y + i);
+    for (; i < n; i++)
+        (has_m ? panel_one_with_m : panel_one)(form->bias, panel, n_parts, x + i, block, y + i);
+}
+
+typedef void panel_unpack(const uint8_t *const *rows, size_t at, struct panel_of_parts *out,
+                          uint32_t part);
+
+/* `step` bytes from part to part; 0: unpack() takes a block of eight. */
+ALWAYS_INLINE void panel_rows(const struct part_form *form, size_t step, panel_unpack *unpack,
+                              const uint8_t *const *rows, uint32_t n_parts,
+                              const struct product_block *const *x, uint32_t n,
+                              float (*y)[PRODUCT_SHEAF_MAX])
+{
+    struct panel_sums sums[PRODUCT_TILE];
+    memset(sums, 0, n * sizeof *sums);
+    for (uint32_t first = 0; first < n_parts; first += PANEL_PARTS) {
+        struct panel_of_parts panel;
+        const uint32_t used = n_parts - first < PANEL_PARTS ? n_parts - first : PANEL_PARTS;
+        for (uint32_t i = 0; i < used; i++) {
+            const uint32_t part = first + i, block = (part + PANEL_PARTS) / PRODUCT_PARTS;
+            if (i % PRODUCT_PARTS == 0)
+                lanes_prefetch(rows, (size_t)block * form->block_bytes, form->block_bytes);
+            unpack(rows, step ? part * step : (size_t)(part / PRODUCT_PARTS) * form->block_bytes,
+                   &panel, i);
+        }
+        panel_multiply_all(form, &panel, used, x, first / PRODUCT_PARTS, n, sums);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        *(row_floats *)y[i] = (sums[i].of[0] + sums[i].of[1]) + (sums[i].of[2] + sums[i].of[3]);
+}
+
+static void product_vnni_panels(enum product_type type, const uint8_t *const *rows,
+                                uint32_t n_parts, const struct product_block *const *x, uint32_t n,
+                                float (*y)[PRODUCT_SHEAF_MAX])
+{
+#define PANEL_CASE(name, form)                                                                     \
+    if (type == PRODUCT_##name)                                                                    \
+        panel_rows(&form, type == PRODUCT_IQ4_XS ? 0 : form.block_bytes / PRODUCT_PARTS,           \
+                   panel_unpack_##form, rows, n_parts, x, n, y);
+    PART_TYPES(PANEL_CASE)
+#undef PANEL_CASE
+}
