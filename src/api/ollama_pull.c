@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     OLLAMA_PULL_LINE_MAX = 64 * 1024, /* of the process's */

@@ -94,11 +94,14 @@ static int32_t tokenizer_special_find(const struct tokenizer *tokenizer, const c
     return tokenizer_find(tokenizer, text, strlen(text));
 }
 
-static void make_control(struct tokenizer *tokenizer, int32_t token, const char *text)
+static void make_control(struct tokenizer *tokenizer, int32_t token)
 {
+    size_t size;
+    const char *text = text_table_at(&tokenizer->texts, (uint32_t)token, &size);
     if (!(tokenizer->attributes[token] & ATTRIBUTE_CONTROL))
         log_line(LOG_INFO, "tokenizer",
-                 "token %d '%s' looks like a control token; it is taken as one", token, text);
+                 "token %d '%.*s' looks like a control token; it is taken as one", token, (int)size,
+                 text);
     tokenizer->attributes[token] |= ATTRIBUTE_CONTROL;
 }
 
@@ -137,10 +140,8 @@ static enum error_code find_by_text(struct tokenizer *tokenizer, enum role role,
     *id = found[0];
     enum error_code code =
         count > 1 ? reference_order_first(tokenizer, found, count, id, err) : ERROR_NONE;
-    size_t size;
-    const char *text = text_table_at(&tokenizer->texts, (uint32_t)*id, &size);
     if (!code)
-        make_control(tokenizer, *id, strndupa(text, size));
+        make_control(tokenizer, *id);
     return code;
 }
 
@@ -177,7 +178,7 @@ static void mark_ends(struct tokenizer *tokenizer, const int32_t ids[ROLE_COUNT]
         int32_t token = tokenizer_special_find(tokenizer, ending_texts[i]);
         if (token == TOKEN_NONE)
             continue;
-        make_control(tokenizer, token, ending_texts[i]);
+        make_control(tokenizer, token);
         end_generation(tokenizer, token);
     }
     for (size_t i = 0; i < sizeof shown_texts / sizeof shown_texts[0]; i++) {

@@ -15,6 +15,7 @@ usage: ./dev VERB [...]
                            (`./dev chaos --help`)
   attack [NAME...]         attacks on the running program, in their long forms (minutes)
   arm [NAME...]            build for 64-bit ARM, run the fast tests in an emulator (many minutes)
+  musl [FILE...]           compile all sources against another C library's headers (minutes)
   fuzz [TARGET] [SECONDS]  run one fuzz target, or list them
   coverage                 run the tests and report which lines they reach
   format                   clang-format every C file
