@@ -9,21 +9,37 @@
 /* Ours are by their arithmetic (kernels/product.h). Of ggml's those that the test compares. IQ1_S,
  * IQ1_M, IQ2_S and the others of that family are computed in other ways for one row and for many.
  */
-static bool bits_are_stable(enum ggml_type type)
+static bool bits_are_stable(const struct product_kernel *ours, enum ggml_type type)
 {
-    return product_is_of(type) || type == GGML_TYPE_F32 || type == GGML_TYPE_F16 ||
+    return product_is_of(ours, type) || type == GGML_TYPE_F32 || type == GGML_TYPE_F16 ||
            type == GGML_TYPE_BF16 || type == GGML_TYPE_Q4_0 || type == GGML_TYPE_Q4_1 ||
            type == GGML_TYPE_IQ4_NL || type == GGML_TYPE_MXFP4;
 }
 
 static bool bits_of_unit_are_stable(const struct weight_unit *unit)
 {
+    const struct product_kernel *ours = device_ggml_products(unit->device);
     for (uint32_t i = 0; i < unit->n_pools; i++) {
         if (strstr(ggml_backend_buft_name(unit->pools[i].type), "AMX"))
             return false;
         for (struct ggml_tensor *tensor = ggml_get_first_tensor(unit->pools[i].context); tensor;
              tensor = ggml_get_next_tensor(unit->pools[i].context, tensor)) {
-            if (!bits_are_stable(tensor->type))
+            if (!bits_are_stable(ours, tensor->type))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* ggml multiplies these, whatever their type (graph_attention.c), and quantised ones in other ways
+ * for one row and for many. */
+static bool bits_of_latent_are_stable(const struct stage *stage)
+{
+    for (uint32_t i = 0; stage->h->is_latent_absorbed && i < stage->weights.n_layers; i++) {
+        const struct ggml_tensor *const ups[] = {stage->weights.layers[i][TENSOR_LATENT_K_UP],
+                                                 stage->weights.layers[i][TENSOR_LATENT_V_UP]};
+        for (int k = 0; k < 2; k++) {
+            if (ups[k] && ggml_is_quantized(ups[k]->type))
                 return false;
         }
     }
@@ -35,7 +51,8 @@ bool stage_find_stable_bits(const struct stage *stage)
     ggml_backend_t accelerator;
     if (!stage->source.attention || stage->h->indexer.n_head || /* that takes ggml's attention */
         !device_ggml_products(stage->device) ||
-        device_ggml_accelerators(stage->device, &accelerator, 1))
+        device_ggml_accelerators(stage->device, &accelerator, 1) ||
+        !bits_of_latent_are_stable(stage))
         return false;
     for (uint32_t i = 0; i < stage->weights.n_units; i++) {
         if (!bits_of_unit_are_stable(stage->weights.units[i]))

@@ -116,6 +116,7 @@ static void answer(const struct model *model, const struct form *form, enum spec
                    struct client *clients)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
+    assert_true(h->n_layers >= form->n_stages);
     struct stage_plan plan[2] = {{gpu_find(gpu, "cpu"), h->n_layers / form->n_stages},
                                  {gpu_find(gpu, "cpu"), h->n_layers - h->n_layers / 2}};
     const struct driver_options options = {.n_slots = form->n_slots,
@@ -233,7 +234,8 @@ static void test_no_drafts_without_the_promise(void **state)
     (void)state;
     static const char *const names[] = {"more/models/llama-iq1_s.gguf",
                                         "more/models/llama-iq1_m.gguf",
-                                        "more/models/llama-iq2_s.gguf", "more/models/lfm2.gguf"};
+                                        "more/models/llama-iq2_s.gguf", "more/models/lfm2.gguf",
+                                        "more/models/deepseek2-q4_k_m.gguf"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_int_equal(compare_in(golden_path(names[i]), &forms[0], SPECULATE_ALWAYS), 0);
 }
