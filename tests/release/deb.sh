@@ -14,16 +14,16 @@ $apt update
 $apt install binutils xz-utils >/dev/null # for an older version of the package, below
 old=$(mktemp -d)
 dpkg-deb -R "$deb" "$old/tree"
-sed -i 's/^Version: .*/Version: 0.0.1/' "$old/tree/DEBIAN/control"
-dpkg-deb -Zgzip -z1 -b "$old/tree" "$old/medley_0.0.1.deb" >/dev/null
+sed -i 's/^Version: .*/Version: 0.0.0~lower/' "$old/tree/DEBIAN/control"
+dpkg-deb -Zgzip -z1 -b "$old/tree" "$old/medley_0.0.0~lower.deb" >/dev/null
 
 began=$(date +%s%N)
-$apt install "$old/medley_0.0.1.deb" >"$old/said" 2>&1 || { cat "$old/said" >&2; exit 1; }
+$apt install "$old/medley_0.0.0~lower.deb" >"$old/said" 2>&1 || { cat "$old/said" >&2; exit 1; }
 printf 'installed with what it needs in %d ms\n' $((($(date +%s%N) - began) / 1000000))
 medley --version || flaw "it does not start"
 $apt install "$deb" >"$old/said" 2>&1 || { cat "$old/said" >&2; exit 1; }
 dpkg-query -W medley
-[ "$(dpkg-query -W -f '${Version}' medley)" != 0.0.1 ] || flaw "it was not upgraded"
+[ "$(dpkg-query -W -f '${Version}' medley)" != 0.0.0~lower ] || flaw "it was not upgraded"
 medley devices | grep -qi cpu || flaw "no processor was found"
 timeout 120 bash /srv/served.sh medley /usr/share/medley/demo.gguf 18080 ||
   flaw "its API does not answer"

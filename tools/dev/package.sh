@@ -55,6 +55,7 @@ verb_package_check() {
     root_enter "$deb_root" sh -c 'lintian --fail-on error,warning --allow-root --info *.deb'
   ) || status=1
   package_try || status=1
+  package_piuparts || status=1
   return $status
 }
 
@@ -71,5 +72,25 @@ package_try() {
     --clearenv --setenv HOME /root --setenv PATH /usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     sh /srv/deb.sh "/mnt/$(cd "$repo/build/deb" && echo medley_*.deb)" || status=1
   rm -rf --one-file-system "$copy"
+  return $status
+}
+
+# Debian's own test of installing and purging, in another copy of it.
+package_piuparts() {
+  local bare piuparts_root work=$repo/build/piuparts status=0
+  bare=$(bare_root trixie) || return 1
+  piuparts_root=$(root_for trixie "$repo/tools/piuparts-packages.txt")
+  say "piuparts"
+  rm -rf --one-file-system "$work"
+  mkdir -p "$work/tmp"
+  cp -a "$bare" "$work/bare"
+  printf 'APT::Sandbox::User "root";\nAcquire::Check-Valid-Until "false";\n' \
+    >"$work/bare/etc/apt/apt.conf.d/99check"
+  root_enter "$piuparts_root" piuparts --existing-chroot "$work/bare" --keep-sources-list \
+    --no-eatmydata --distribution trixie --tmpdir "$work/tmp" --log-file "$work/log" \
+    "$repo"/build/deb/medley_*.deb >/dev/null 2>&1 || status=1
+  if [ $status = 0 ]; then grep -o 'PASS: .*' "$work/log" >&2
+  else grep -E 'ERROR|FAIL' "$work/log" | tail -n 20 >&2; fi
+  rm -rf --one-file-system "$work/bare" "$work/tmp"
   return $status
 }

@@ -25,7 +25,8 @@ usage: ./dev VERB [...]
                            --check installs it in bare roots of four Debians, --twice compares it
                            with a second build, --sign KEY signs it (minutes)
   package-deb              the same as a package of Debian, in build/deb (docs/packages.md)
-  package-check            makes it, runs lintian, installs, upgrades, removes and purges it (root)
+  package-check            makes it, runs lintian, installs, upgrades, removes and purges it; then
+                           piuparts (root)
   image [--mesa]           the bundle as an image for containers, in build/image, started here (root);
                            --mesa: with the drivers of AMD's and Intel's GPUs
   upgrade-check [COMMIT]   two machines under systemd, upgraded by package from the last release's, or
