@@ -369,7 +369,8 @@ void kv_away_get(const struct kv_cache *kv, uint32_t layer, int part, uint32_t e
         ggml_backend_tensor_get(
             rows, out, ((size_t)kv_away_place(kv, extent) * KV_PADDING + first) * row, n * row);
     else if (kv->away->bytes[extent])
-        memcpy(out, (const char *)kv->away->bytes[extent] + away_offset(kv, layer, part) + first * row,
+        memcpy(out,
+               (const char *)kv->away->bytes[extent] + away_offset(kv, layer, part) + first * row,
                n * row);
     else
         memset(out, 0, n * row);

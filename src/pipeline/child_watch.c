@@ -278,9 +278,11 @@ static const char *child_fault(struct child *child, uint64_t now_ns, char *text,
         snprintf(text, size, "hangs: it has not answered for %.1f s",
                  (double)options->silence_ms / 1000);
     else if (child_loads_too_long(child, now_ns))
-        snprintf(text, size,
-                 "hangs: its part of a model is not loaded, or given back, after %.1f s and more",
-                 (double)options->load_ms / 1000);
+        snprintf(
+            text, size,
+            "hangs: its part of a model is not loaded after %.1f s and more, or not given back "
+            "after %.1f s",
+            (double)options->load_ms / 1000, (double)options->work_ms / 1000);
     else if (hangs_ms)
         snprintf(text, size,
                  "hangs: a micro-batch (at most %u rows) has made no progress for %.1f s", rows,

@@ -108,7 +108,7 @@ static void hand_over(const struct model *model, struct stage *from, struct stag
             memset(bytes + LENGTH * (row - forgets), 0, LENGTH * forgets);
         assert_int_equal(stage_kv_write(to, &into, bytes, NULL), ERROR_NONE);
     }
-    stage_kv_set_length(to, 0, LENGTH);
+    assert_int_equal(stage_kv_set_length(to, 0, LENGTH, NULL), ERROR_NONE);
     mem_free(bytes);
 }
 
