@@ -49,20 +49,20 @@ static void on_named(void *arg, const char *model, const struct error *err)
         named(conversation, model);
 }
 
-/* Adds a file of this machine, unless who asked has gone. */
+/* Adds a file of this machine, unless who asked has gone. Frees it, perhaps before it returns. */
 static void naming_add(struct naming *naming)
 {
     struct conversation *conversation = naming->conversation;
-    struct library_defaults *defaults = &naming->defaults;
-    if (conversation && defaults->unused[0])
+    struct library_defaults defaults = naming->defaults;
+    if (conversation && defaults.unused[0])
         log_line(LOG_WARN, "node", "%s: of its parameters these are not used: %s", naming->path,
-                 defaults->unused);
+                 defaults.unused);
     if (conversation)
-        daemon_add_file(conversation->daemon, naming->path, defaults->json.data,
-                        conversation->actor, on_named, naming);
-    library_defaults_deinit(defaults);
-    if (!conversation)
+        daemon_add_file(conversation->daemon, naming->path, defaults.json.data, conversation->actor,
+                        on_named, naming);
+    else
         mem_free(naming);
+    library_defaults_deinit(&defaults);
 }
 
 static void naming_work(uv_work_t *work)

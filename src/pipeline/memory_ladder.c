@@ -11,13 +11,13 @@ static const uint64_t down_ns = 500 * MS_NS, up_ns = 2000 * MS_NS, calm_ns = 500
 
 #define STEP(rows, takes, others) .divisor = (rows), .form = MEMORY_##takes, .words = (others)
 
+/* The words go into the log: LIMIT_CLUSTER_ID_BYTES of them. */
 static const struct memory_terms steps[MEMORY_STEPS] = {
     {STEP(1, AS_PLACED, "micro-batches as long as configured")},
     {STEP(2, AS_PLACED, "micro-batches of half the rows")},
     {STEP(8, AS_PLACED, "micro-batches of an eighth of the rows")},
     {STEP(32, AS_PLACED, "micro-batches of a 32nd of the rows")},
-    {STEP(32, AS_PLACED, "caches that no request uses go to host memory, or are given back"),
-     .gives_back = true},
+    {STEP(32, AS_PLACED, "idle caches go to host memory, or are given back"), .gives_back = true},
     {STEP(32, SMALL_CACHES, "KV caches as q8_0; what is under way is computed again"),
      .gives_back = true},
     {STEP(32, SMALLER_CACHES, "KV caches as q4_0; what is under way is computed again"),

@@ -170,7 +170,6 @@ def plans(laptop, tower):
     for body in (
         {"model": "none"}, {}, {"model": MODEL, "goal": "speed"}, {"model": MODEL, "context": -1},
         {"model": MODEL, "rope": {"scaling": "round"}}, {"model": MODEL, "weights_memory": "lots"},
-        {"model": MODEL, "weights_memory": "2MiB", "precision": "q8_0"},
         {"model": MODEL, "without": ["attic"]}, {"model": MODEL, "with": [{"node": "tower"}]},
         {"model": MODEL, "layers": [{"node": "tower", "device": theirs, "n_layers": 0}]},
     ):

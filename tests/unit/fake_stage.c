@@ -44,10 +44,14 @@ static atomic_uint memory_rows = UINT32_MAX, room_bytes = UINT32_MAX;
 
 const struct model *fake_model(void)
 {
-    static const struct model model = {.hyperparameters = {.n_layers = FAKE_LAYERS,
-                                                           .n_embd = FAKE_EMBD,
-                                                           .n_vocab = FAKE_VOCAB,
-                                                           .n_context_train = 2000}};
+    static struct model model = {.hyperparameters = {.n_layers = FAKE_LAYERS,
+                                                     .n_embd = FAKE_EMBD,
+                                                     .n_vocab = FAKE_VOCAB,
+                                                     .n_context_train = 2000}};
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < FAKE_LAYERS; i++)
+        model.hyperparameters.layers[i].kv_layer = i; /* each has keys and values of its own */
+    pthread_mutex_unlock(&lock);
     return &model;
 }
 

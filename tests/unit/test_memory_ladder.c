@@ -1,5 +1,6 @@
 /* What gives way when memory is short: the ladder and the batches in parts, on a clock of the
  * test's; 1,000 traces of memory that others take and give back. */
+#include "base/limits.h"
 #include "base/random.h"
 #include "pipeline/batch_parts.h"
 #include "pipeline/memory_ladder.h"
@@ -23,6 +24,14 @@ static struct memory_sign calm_at(uint64_t ms)
 {
     return (struct memory_sign){
         .now_ns = ms * MS, .has_stall = true, .free_bytes = 1000, .low_bytes = 100};
+}
+
+/* They are events of the cluster's log, which refuses longer ones. */
+static void test_words_fit_the_log(void **state)
+{
+    (void)state;
+    for (uint32_t step = 0; step < MEMORY_STEPS; step++)
+        assert_in_range(strlen(memory_step_words(step)), 1, LIMIT_CLUSTER_ID_BYTES);
 }
 
 static void test_failures_go_down_at_once_to_the_end(void **state)
@@ -456,6 +465,7 @@ static void test_texts_are_not_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_words_fit_the_log),
         cmocka_unit_test(test_failures_go_down_at_once_to_the_end),
         cmocka_unit_test(test_pressure_alone_refuses_nobody),
         cmocka_unit_test(test_pressure_takes_what_nobody_uses),

@@ -163,7 +163,8 @@ static void test_models_are_bounded(void **state)
 /* Every metric of the table once, its labels with what escaping is for. */
 static int print_page(void)
 {
-    static const char *const labels[METRICS_LABELS_MAX] = {"a\"\n\\", "\xff", "c", "d", "e"};
+    static const char *const labels[METRICS_LABELS_MAX] = {"a\"\n\\", "\xff", "c", "d",
+                                                           "e",       "f",    "g", "h"};
 #define TAKES_LABELS(NAME, name, kind, names, help) names[0] != '\0',
     static const bool takes[] = {METRICS_TABLE(TAKES_LABELS)};
 #define IS_VALUE(NAME, name, kind, names, help) #kind[0] == 'C' || #kind[0] == 'G',
