@@ -412,9 +412,12 @@ static void move_away(struct master_round *s, const Cluster__Instance *instance,
         return;
     }
     if (code) {
-        snprintf(memory->problem, sizeof memory->problem,
-                 "it cannot leave the drained node: %.200s", err.text);
-        put_off_moves(s, memory);
+        snprintf(memory->problem, sizeof memory->problem, "it cannot leave %s yet: %.200s",
+                 must ? "a node that lends less" : "the drained node", err.text);
+        if (code == ERROR_BUSY) /* the answer that is being computed does not keep for long */
+            memory->move_ms = s->view->now_ms + s->options->retry_ms;
+        else
+            put_off_moves(s, memory);
         return;
     }
     propose_placement(s, instance, &placement, !beside,

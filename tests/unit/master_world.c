@@ -43,11 +43,22 @@ static void submit_bytes(struct house *h, const struct buffer *bytes)
     h->ignored += !outcome.applied;
 }
 
+/* As node/solving.h does, where it has to search. */
+static enum error_code house_finds_none(struct house *h, struct error *e)
+{
+    enum { GOOD_MS = 10 * 1000 };
+    if (h->now_ms - h->asked_ms > h->searches_ms + GOOD_MS)
+        h->asked_ms = h->now_ms;
+    return h->now_ms - h->asked_ms < h->searches_ms
+               ? error_set(e, ERROR_BUSY, "it is being computed")
+               : error_set(e, ERROR_NOT_FOUND, "there is no device left");
+}
+
 enum error_code house_fake_place(void *self, const struct master_view *view,
                                  const Cluster__Instance *instance, const bool *allowed,
                                  bool beside, struct master_placement *out, struct error *e)
 {
-    const struct house *h = self;
+    struct house *h = self;
     const uint32_t most = h->max_stages ? h->max_stages : NODES;
     if (beside && h->no_memory_beside)
         return error_set(e, ERROR_NOT_FOUND, "not enough memory");
@@ -58,7 +69,7 @@ enum error_code house_fake_place(void *self, const struct master_view *view,
                 (struct master_stage){.node = view->nodes[i].id, .device = "gpu"};
     }
     if (!out->n_stages || (h->needs_three && out->n_stages < 3))
-        return error_set(e, ERROR_NOT_FOUND, "there is no device left");
+        return house_finds_none(h, e);
     for (uint32_t i = 0, layer = 0; i < out->n_stages; i++) {
         out->stages[i].first_layer = layer;
         out->stages[i].n_layers = (LAYERS - layer) / (out->n_stages - i);

@@ -29,6 +29,8 @@ struct house {
     uint32_t max_stages;    /* of the fake planner; 0: all nodes */
     bool reverse;           /* it prefers the last nodes */
     bool needs_three;       /* fewer nodes are too few for it */
+    uint64_t searches_ms;   /* so long it is busy before it finds none, which is good for 10 s */
+    uint64_t asked_ms;      /* when that search began */
     uint64_t memory[NODES]; /* of the real planner's problem; a layer has 100 */
     double speeds[NODES];
     double sustained[NODES], full_s[NODES],

@@ -220,6 +220,18 @@ static void a_node_that_lends_nothing_is_emptied(void **unused)
     house_drop(h);
 }
 
+/* The answer is fetched while it is good, however long ago the last move failed. */
+static void a_search_for_another_place_is_heard(void **unused)
+{
+    struct house *h = house_on_two_nodes();
+    h->searches_ms = 500;
+    for (uint32_t i = 0; i < NODES; i++)
+        h->lends_nothing[i] = true;
+    house_run(h, 3000);
+    assert_int_equal(house_loaded(h), 0);
+    house_drop(h);
+}
+
 static struct house
     *over_loan; /* whose instance is asked about: its options' self is the planner */
 
@@ -430,6 +442,7 @@ int main(void)
         cmocka_unit_test(a_drained_node_is_emptied),
         cmocka_unit_test(a_drained_node_that_is_needed),
         cmocka_unit_test(a_node_that_lends_nothing_is_emptied),
+        cmocka_unit_test(a_search_for_another_place_is_heard),
         cmocka_unit_test(what_is_over_the_loan_is_placed_anew),
         cmocka_unit_test(a_drain_without_memory_for_both),
         cmocka_unit_test(stages_that_do_not_hear_each_other),
