@@ -34,7 +34,7 @@ $apt remove medley >/dev/null
 [ ! -e /usr/bin/medley ] && [ ! -e /usr/lib/medley ] || flaw "removing left the program"
 [ -d /var/lib/private/medley ] || flaw "removing took the node's state"
 $apt purge medley >/dev/null
-rm -rf "$old" /root/.local/state/medley /root/.cache/medley /root/.local/share/medley
+rm -rf "$old" ~root/.local/state/medley ~root/.cache/medley ~root/.local/share/medley
 left=$(named)
 [ -z "$left" ] || flaw "purging left: $left"
 echo "upgraded, used, removed, purged: nothing is left"

@@ -76,7 +76,7 @@ class Machine:
         path = f"/proc/{self.unshare.pid}/task/{self.unshare.pid}/children"
         for pid in pathlib.Path(path).read_text().split():
             if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "systemd" and \
-                    pathlib.Path(f"/proc/{pid}/root/run/systemd/private").is_socket():
+                    pathlib.Path("/proc", str(pid), "root", "run/systemd/private").is_socket():
                 return pid
         return None
 
@@ -249,7 +249,7 @@ class Asker(threading.Thread):
 def found(laptop, tower):
     """The cluster, of the package that is installed."""
     for machine in (laptop, tower):
-        (pathlib.Path(f"/proc/{machine.first}/root/etc/half.ini")).write_text(DEVICE)
+        pathlib.Path("/proc", str(machine.first), "root", "etc/half.ini").write_text(DEVICE)
     common = ["--no-discovery", "--sim", "/etc/half.ini", "-t", "1", "--no-governor"]
     laptop.run("medley", "service", "install", "--", "--new", "--name", "laptop", *common)
     tower.run("medley", "service", "install", "--", "--peer", laptop.address, "--name", "tower",

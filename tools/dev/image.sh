@@ -59,7 +59,7 @@ image_fill() { # FOLDER [PACKAGE...]
 image_pack() { # ROOT ARCHIVE
   root_enter "$1" env "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH" sh -ec '
     b="buildah --root $1/store --runroot $1/run --storage-driver vfs"
-    chown -R "$3:$3" "$1/root/var/lib/medley"
+    chown -R "$3:$3" "$1/root"/var/lib/medley
     made=$($b from scratch)
     $b add --quiet "$made" "$1/root" / >/dev/null
     $b config --user "$3:$3" --workingdir /var/lib/medley --volume /var/lib/medley \
