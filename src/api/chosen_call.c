@@ -2,8 +2,6 @@
 
 #include "api/forced_call.h"
 #include "base/json_memory.h"
-#include "base/mem.h"
-#include "request/constraint.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -81,21 +79,9 @@ static enum error_code chosen_call_open(const struct generation_request *request
                                         const struct template_traits *traits, bool thinks,
                                         struct constraint **out, struct error *err)
 {
-    struct grammar_source source = {.kind = GRAMMAR_CALLS};
-    enum error_code code = ERROR_NO_MEMORY;
     yyjson_mut_doc *doc = yyjson_mut_doc_new(&json_memory);
     yyjson_mut_val *root = doc ? chosen_call_source(doc, request, traits, thinks) : NULL;
-    char *text = root ? yyjson_mut_val_write_opts(root, YYJSON_WRITE_NOFLAG, &json_memory,
-                                                  &source.size, NULL)
-                      : NULL;
-    source.text = text;
-    if (text)
-        code = constraint_open(&source, out, err);
-    else
-        error_set(err, code, "not enough memory for the tools' schemas");
-    mem_free(text);
-    yyjson_mut_doc_free(doc);
-    return code;
+    return forced_call_grammar(doc, root, GRAMMAR_CALLS, out, err);
 }
 
 static bool chosen_call_refuse(const struct generation_request *request, const char *why,

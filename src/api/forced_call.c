@@ -119,19 +119,13 @@ static yyjson_mut_val *forced_call_any(yyjson_mut_doc *doc,
     return root;
 }
 
-/* `tool` NULL: any that is allowed. */
-static enum error_code forced_call_constraint(const struct generation_request *request,
-                                              yyjson_val *tool, size_t number, const char *draft,
-                                              struct constraint **out, struct error *err)
+enum error_code forced_call_grammar(yyjson_mut_doc *doc, const yyjson_mut_val *root,
+                                    enum grammar_kind kind, struct constraint **out,
+                                    struct error *err)
 {
-    struct grammar_source source = {.kind = GRAMMAR_JSON_SCHEMA};
+    struct grammar_source source = {.kind = kind};
     enum error_code code = ERROR_NO_MEMORY;
-    yyjson_mut_doc *doc = yyjson_mut_doc_new(&json_memory);
-    yyjson_mut_val *root = !doc   ? NULL
-                           : tool ? forced_call_arguments(doc, tool, number)
-                                  : forced_call_any(doc, request);
-    const bool made = root && yyjson_mut_obj_add_strcpy(doc, root, "$schema", draft);
-    char *text = made ? yyjson_mut_val_write_opts(root, YYJSON_WRITE_NOFLAG, &json_memory,
+    char *text = root ? yyjson_mut_val_write_opts(root, YYJSON_WRITE_NOFLAG, &json_memory,
                                                   &source.size, NULL)
                       : NULL;
     source.text = text;
@@ -142,6 +136,19 @@ static enum error_code forced_call_constraint(const struct generation_request *r
     mem_free(text);
     yyjson_mut_doc_free(doc);
     return code;
+}
+
+/* `tool` NULL: any that is allowed. */
+static enum error_code forced_call_constraint(const struct generation_request *request,
+                                              yyjson_val *tool, size_t number, const char *draft,
+                                              struct constraint **out, struct error *err)
+{
+    yyjson_mut_doc *doc = yyjson_mut_doc_new(&json_memory);
+    yyjson_mut_val *root = !doc   ? NULL
+                           : tool ? forced_call_arguments(doc, tool, number)
+                                  : forced_call_any(doc, request);
+    const bool made = root && yyjson_mut_obj_add_strcpy(doc, root, "$schema", draft);
+    return forced_call_grammar(doc, made ? root : NULL, GRAMMAR_JSON_SCHEMA, out, err);
 }
 
 /* The path inside the parameters: what they were wrapped in is no part of it. */

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "api/request_json.h"
+#include "grammar/grammar.h"
 #include "tools/tool_format.h"
 
 #include <yyjson.h>
@@ -23,6 +24,11 @@ bool forced_call_compile(const struct generation_request *request, struct constr
  * incomplete when memory ran out. */
 yyjson_mut_val *forced_call_arguments(yyjson_mut_doc *doc, yyjson_val *tool, size_t number);
 yyjson_mut_val *forced_call_member(yyjson_mut_doc *doc, yyjson_val *tool, size_t number);
+/* The grammar that `root` is the source of; NULL: memory ran out. Frees the document (NULL is
+ * fine). */
+enum error_code forced_call_grammar(yyjson_mut_doc *doc, const yyjson_mut_val *root,
+                                    enum grammar_kind kind, struct constraint **out,
+                                    struct error *err);
 /* `$schema` of its parameters, or the default. */
 const char *forced_call_draft_of(yyjson_val *tool);
 /* Which of the tools it is that cannot be honoured; else it is all of them together: `cause`. */
