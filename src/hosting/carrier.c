@@ -104,37 +104,16 @@ static void carrier_on_sent(struct link_send *send, enum error_code code)
 static void carrier_fit_times(const struct link *link, struct buffer *message)
 {
     int64_t ahead_ns;
-    if (link_version(link).minor < 1)
-        wire_drop_times(message);
-    else if (link_clock(link, &ahead_ns))
+    if (link_clock(link, &ahead_ns))
         wire_shift_times(message, ahead_ns);
     else
         wire_hide_times(message);
-}
-
-static bool link_takes_grammars(const struct link *link)
-{
-    return link_version(link).minor >= 1;
-}
-
-bool carrier_takes_grammars(const struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES])
-{
-    const struct link *link = mesh_find(carrier->mesh, node_id);
-    return link && link_takes_grammars(link);
 }
 
 bool carrier_takes_rope(const struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES])
 {
     const struct link *link = mesh_find(carrier->mesh, node_id);
     return link && link_version(link).minor >= 2;
-}
-
-static enum error_code carrier_send_to(struct link *link, struct parcel *parcel, struct error *err)
-{
-    if (parcel->type == FRAME_PIPELINE && !link_takes_grammars(link) &&
-        wire_has_grammars(parcel->message.data, parcel->message.size))
-        return error_set(err, ERROR_BUSY, "its version does not know grammars");
-    return link_send(link, LINK_DATA, &parcel->send, err);
 }
 
 static void carrier_send_parcel(struct carrier *carrier, struct parcel *parcel)
@@ -146,7 +125,7 @@ static void carrier_send_parcel(struct carrier *carrier, struct parcel *parcel)
     if (link && parcel->type == FRAME_PIPELINE)
         carrier_fit_times(link, &parcel->message);
     parcel->send.pieces[0] = (struct link_piece){parcel->message.data, parcel->message.size};
-    enum error_code code = link ? carrier_send_to(link, parcel, &err)
+    enum error_code code = link ? link_send(link, LINK_DATA, &parcel->send, &err)
                                 : error_set(&err, ERROR_IO, "there is no link to it");
     if (!code)
         return;

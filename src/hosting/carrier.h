@@ -45,9 +45,8 @@ void carrier_close(struct carrier *carrier);
 void carrier_send(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],
                   struct buffer *message);
 
-/* Whether the peer's version knows grammars; false: or there is no link. The loop's thread. */
-bool carrier_takes_grammars(const struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES]);
-/* The same of rotations other than the model's (Demand.rope). */
+/* Whether the peer's version knows rotations other than the model's (Demand.rope); false: or there
+ * is no link. The loop's thread. */
 bool carrier_takes_rope(const struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES]);
 
 /* The same for a message about KV caches. */

@@ -17,25 +17,6 @@ void part_send(void *arg, uint32_t stage, struct buffer *message)
     carrier_send(part->hosting->options.carrier, to->node_id, message);
 }
 
-/* Any thread. */
-bool part_takes_grammars(void *arg)
-{
-    const struct part *part = arg;
-    return !atomic_load(&part->is_old);
-}
-
-/* All are linked. One that is replaced by an older version is lost in between. */
-static void part_note_versions(struct part *part)
-{
-    const struct carrier *carrier = part->hosting->options.carrier;
-    bool is_old = false;
-    for (uint32_t i = 0; i < part->life.n_stages; i++) {
-        const struct part_stage *stage = &part->life.stages[i];
-        is_old |= !stage->here && !carrier_takes_grammars(carrier, stage->node_id);
-    }
-    atomic_store(&part->is_old, is_old);
-}
-
 /* A stage that does not know the rotations would compute something else. */
 static bool part_knows_rope(const struct part *part, struct error *err)
 {
@@ -158,7 +139,6 @@ void part_meet(struct part *part, uint32_t effects, const struct error *why)
         part->problem = old;
         driver_lost(part->driver, &old);
     } else if (effects & REACH_FOUND) {
-        part_note_versions(part);
         driver_found(part->driver);
     }
     if (effects & (REACH_WAIT | REACH_FOUND))

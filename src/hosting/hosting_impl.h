@@ -40,7 +40,6 @@ struct part {
     uint64_t memory_ms[LIMIT_STAGES]; /* when the step of a stage here has changed; 0: never */
 
     _Atomic bool cancels; /* its lanes need not be loaded any more */
-    _Atomic bool is_old;  /* a node with stages of it did not know grammars when last reached */
 
     struct stage_plan plan[LIMIT_STAGES];
 };
@@ -144,7 +143,6 @@ void part_failed(struct part *part);            /* PARTS_FAILED */
 
 /* ---- hosting_far.c ---- */
 void part_send(void *arg, uint32_t stage, struct buffer *message); /* far.send */
-bool part_takes_grammars(void *arg);                               /* far.takes_grammars */
 void part_lanes_changed(void *arg);                                /* far.lanes.changed */
 void hosting_mind(struct hosting *hosting); /* what processes have died, and which were given up */
 enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struct error *err);

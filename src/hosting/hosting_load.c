@@ -195,7 +195,6 @@ void part_open(struct part *part)
                              .type = options->wire,
                              .numbers_after = hosting->wall_ms * 1000000,
                              .send = part_send,
-                             .takes_grammars = part_takes_grammars,
                              .arg = part,
                              .lanes = {.impl = &pipeline_in_lane,
                                        .children = options->children,

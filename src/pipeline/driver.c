@@ -374,11 +374,6 @@ static enum error_code driver_check_constraint(struct driver *driver, const stru
 {
     if (!request->constraint || !request->n_predict)
         return ERROR_NONE;
-    const struct far *far = &driver->pipeline.far;
-    if (far->takes_grammars && !far->takes_grammars(far->arg))
-        return error_set(err, ERROR_INVALID,
-                         "a node with layers of this model has an older version of medley, which "
-                         "does not know grammars: update it, or ask without a grammar");
     if (!driver->pipeline.picker)
         return ERROR_NONE; /* what is wrong there ends the request later */
     return constrain_open_vocabulary(picker_constrain(driver->pipeline.picker), driver->model, err);

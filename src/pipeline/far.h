@@ -37,9 +37,6 @@ struct far {
      * done with) in their place. Whether they arrive is not its caller's business: who loses a
      * connection says so. NULL: all stages are on this machine, and so is the driver. */
     void (*send)(void *arg, uint32_t stage, struct buffer *message);
-    /* Whether all other machines of the pipeline know grammars (wire.h), as far as is known now.
-     * Any thread. NULL: they do. */
-    bool (*takes_grammars)(void *arg);
-    void *arg; /* of both */
+    void *arg;
     struct lane_source lanes;
 };

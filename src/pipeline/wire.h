@@ -83,8 +83,6 @@ enum {
     WIRE_TIMES_BYTES_MAX = LIMIT_STAGES * WIRE_STAGE_TIME_BYTES + 20
 };
 
-/* For a peer whose version of the protocol does not have them (minor 0). */
-void wire_drop_times(struct buffer *message);
 /* Turns when it was sent into the peer's clock, which is `ahead_ns` ahead of this machine's. */
 void wire_shift_times(struct buffer *message, int64_t ahead_ns);
 /* The same where that is not known: then neither is how long it is under way. */
@@ -92,10 +90,6 @@ void wire_hide_times(struct buffer *message);
 
 /* The longest message that there can be. */
 uint64_t wire_bytes_max(const struct wire_shape *shape);
-
-/* Whether it carries grammars: a peer that does not know them (before minor 2) could not read it.
- * Of any bytes. */
-bool wire_has_grammars(const void *bytes, size_t size);
 
 /* A notice: a header alone, with the number 0, which no micro-batch has. It says to the driver that
  * messages of its pipeline may have been lost. */

@@ -85,15 +85,6 @@ static size_t wire_times_size(const struct buffer *message)
     return n <= LIMIT_STAGES && size <= message->size - WIRE_HEADER_BYTES ? (size_t)size : 0;
 }
 
-void wire_drop_times(struct buffer *message)
-{
-    const size_t size = wire_times_size(message);
-    if (!size)
-        return;
-    message->size -= size;
-    message->data[WIRE_FLAGS_AT] &= (char)~WIRE_TIMES;
-}
-
 static void wire_set_since(struct buffer *message, uint64_t since_ns)
 {
     bytes_store((unsigned char *)message->data + message->size - TIMES_SINCE_BACK, 8, since_ns);

@@ -12,11 +12,6 @@ static bool wire_setups_have_grammars(const struct microbatch *microbatch)
     return i < microbatch->n_setups;
 }
 
-bool wire_has_grammars(const void *bytes, size_t size)
-{
-    return size >= WIRE_HEADER_BYTES && (((const char *)bytes)[WIRE_FLAGS_AT] & WIRE_GRAMMARS) != 0;
-}
-
 static bool wire_shares_have_drafts(const struct microbatch *microbatch)
 {
     uint32_t i = 0;

@@ -147,14 +147,7 @@ static bool has_stages(const struct stage_plan *plan, uint32_t n_stages)
     return false;
 }
 
-static bool (*far_takes_grammars)(void *arg); /* of the worlds that are opened next */
-
-void far_world_say_grammars(bool (*takes_grammars)(void *arg))
-{
-    far_takes_grammars = takes_grammars;
-}
-
-static struct device *far_fallback; /* the same */
+static struct device *far_fallback; /* of the worlds that are opened next */
 
 void far_world_mind_memory(struct device *fallback)
 {
@@ -181,7 +174,6 @@ void far_world_open(struct far_world *far, const char *machines, enum activation
     assert_true(far->n_machines <= FAR_MACHINES);
     far->far =
         (struct far){.instance = 7, .epoch = 3, .type = type, .send = send_parcel, .arg = far};
-    far->far.takes_grammars = far_takes_grammars;
     far->network = calloc(1, sizeof *far->network);
     assert_non_null(far->network);
     far->network->end = &far->network->first;

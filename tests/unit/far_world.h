@@ -28,8 +28,6 @@ struct far_world {
 /* `machines`: a digit for each stage, the machine that has it: "012", "1", "010". */
 void far_world_open(struct far_world *far, const char *machines, enum activation_type type,
                     const struct driver_options *options);
-/* What far.takes_grammars is in the worlds that are opened next. */
-void far_world_say_grammars(bool (*takes_grammars)(void *arg));
 /* In the worlds that are opened next runners mind their memory, with this device to fall back to;
  * NULL: they do not. */
 void far_world_mind_memory(struct device *fallback);

@@ -230,29 +230,6 @@ static void test_a_grammar_that_is_refused_elsewhere(void **state)
     }
 }
 
-static bool takes_none(void *arg)
-{
-    (void)arg;
-    return false;
-}
-
-static void test_an_older_machine_takes_no_grammars(void **state)
-{
-    (void)state;
-    static struct client client;
-    struct far_world far;
-    struct error err = {0};
-    far_world_say_grammars(takes_none);
-    far_world_open(&far, "01", ACTIVATION_F32, &OPTIONS);
-    far_world_say_grammars(NULL);
-    client_constrain(&client, 7, "a+");
-    assert_int_equal(client_submit(&client, &far.world, &err), ERROR_INVALID);
-    assert_non_null(strstr(err.text, "older version"));
-    constraint_release(client.request.constraint);
-    run_clients(&far, 5);
-    far_world_close(&far);
-}
-
 static void ignore_send(void *arg, uint32_t stage, struct buffer *message)
 {
     (void)arg, (void)stage, (void)message;
@@ -327,7 +304,6 @@ int main(void)
         cmocka_unit_test(test_a_network_that_comes_back),
         cmocka_unit_test(test_grammars_travel),
         cmocka_unit_test(test_a_grammar_that_is_refused_elsewhere),
-        cmocka_unit_test(test_an_older_machine_takes_no_grammars),
         cmocka_unit_test(test_what_comes_late),
         cmocka_unit_test(test_garbage_is_refused),
     };
