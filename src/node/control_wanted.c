@@ -3,6 +3,7 @@
 
 #include "base/amount.h"
 #include "model/weight_type.h"
+#include "node/wish.h"
 #include "placement/score.h"
 #include "plan/plan_model.h"
 
@@ -124,7 +125,9 @@ static bool control_wanted_take_rope(yyjson_val *request, struct place_demand *w
 /* What cannot be together. */
 static enum error_code control_wanted_check(const struct place_demand *wanted, struct error *err)
 {
-    if (wanted->weights_bytes && wanted->precision && wanted->precision_allowed)
+    Cluster__Demand wish;
+    wish_of(wanted, NULL, &wish);
+    if (!wish_is_sound(&wish))
         return error_set(err, ERROR_INVALID,
                          "weights of another type that may become smaller still are not read from "
                          "the disk: leave out `weights_memory`, `precision` or `allow_precision`");

@@ -202,6 +202,7 @@ bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *
                        wanted->context <= instance->demand->context_tokens &&
                        (!wanted->streams || wanted->streams == instance->demand->streams) &&
                        (!wanted->cells || kv_cells(wanted->cells) == instance->demand->cells) &&
+                       (!wanted->has_idle || wanted->idle_ms == instance->idle_ms) &&
                        (!wanted->has_goal || wanted->goal == instance->demand->goal) &&
                        (!wanted->has_kv_type || wanted->kv_type == instance->demand->kv_type) &&
                        (!wanted->precision || wanted->precision == instance->demand->precision) &&
@@ -258,12 +259,27 @@ static enum error_code models_check_rope(struct daemon *daemon, const Cluster__M
     return code;
 }
 
+/* Each of the two wishes is sound, but not what both say together. */
+static enum error_code models_fail_unsound(const Cluster__Model *model,
+                                           const Cluster__Instance *before,
+                                           const struct place_demand *wanted, struct error *err)
+{
+    char kept[WISH_TEXT];
+    wish_kept_text(wanted, before, kept);
+    return error_set(err, ERROR_INVALID,
+                     "weights of another type that may become smaller still are not read from the "
+                     "disk, and %s was placed with %s: `medley unload %s` forgets that",
+                     model->name, kept, model->name);
+}
+
 enum error_code daemon_check_wanted(struct daemon *daemon, const Cluster__Model *model,
                                     const Cluster__Instance *before,
                                     const struct place_demand *wanted, struct error *err)
 {
     Cluster__Demand wish;
     wish_of(wanted, before, &wish);
+    if (!wish_is_sound(&wish))
+        return models_fail_unsound(model, before, wanted, err);
     if (wish.cells && models_check_cells(daemon, &wish, err))
         return err->code;
     if (wish.rope)

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Stages that are chosen by hand are loaded whole; so are weights of another type. */
+/* Stages that are chosen by hand are loaded whole. */
 static void wish_of_weights(const struct place_demand *wanted, Cluster__Demand *out)
 {
-    if (wanted->weights_bytes || wanted->precision || wanted->is_by_hand) {
+    if (wanted->weights_bytes || wanted->is_by_hand) {
         out->has_weights_bytes = wanted->weights_bytes > 0;
         out->weights_bytes = wanted->weights_bytes;
     }
@@ -20,8 +20,8 @@ static void wish_of_weights(const struct place_demand *wanted, Cluster__Demand *
         out->has_precision_allowed = true;
         out->precision_allowed = wanted->precision_allowed;
     }
-    if (wanted->weights_bytes || wanted->precision) {
-        out->has_precision = wanted->precision > 0;
+    if (wanted->precision) {
+        out->has_precision = true;
         out->precision = wanted->precision;
     }
 }
@@ -68,6 +68,11 @@ void wish_of(const struct place_demand *wanted, const Cluster__Instance *before,
         wish_of_search(wanted, out);
     if (wanted)
         wish_of_weights(wanted, out);
+}
+
+bool wish_is_sound(const Cluster__Demand *wish)
+{
+    return !wish->weights_bytes || !wish->precision || !wish->precision_allowed;
 }
 
 uint64_t wish_idle_ms(const struct place_demand *wanted, const Cluster__Instance *before)
@@ -120,12 +125,11 @@ void wish_kept_text(const struct place_demand *wanted, const Cluster__Instance *
         wish_say(out, "--kv %s", plan_kv_type((enum kv_type)wished->kv_type).name);
     if (wished->cells && !wanted->cells)
         wish_say(out, "--cells %u", wished->cells);
-    if (wished->precision && !wanted->precision && !wanted->weights_bytes)
+    if (wished->precision && !wanted->precision)
         wish_say(out, "--precision %s", model_precision_name((int)wished->precision));
     if (wished->precision_allowed && !wanted->precision_allowed)
         wish_say(out, "--allow-precision %s", model_precision_name((int)wished->precision_allowed));
-    if (wished->weights_bytes && !wanted->weights_bytes && !wanted->precision &&
-        !wanted->is_by_hand)
+    if (wished->weights_bytes && !wanted->weights_bytes && !wanted->is_by_hand)
         wish_say(out, "--weights-memory %llu", (unsigned long long)wished->weights_bytes);
     if (wished->score_weights && !wanted->has_score)
         wish_say(out, "--score-weights");
@@ -133,4 +137,6 @@ void wish_kept_text(const struct place_demand *wanted, const Cluster__Instance *
         wish_say(out, "--time-limit %u", wished->time_limit_s);
     if (wished->rope && !wanted->has_rope)
         wish_say_rope(wished, out);
+    if (before->idle_ms && !wanted->has_idle)
+        wish_say(out, "--idle %llu", (unsigned long long)before->idle_ms / 1000);
 }

@@ -12,9 +12,12 @@ void wish_of(const struct place_demand *wanted, const Cluster__Instance *before,
              Cluster__Demand *out);
 /* The same of how long it may be idle. One that a request made has no wish. */
 uint64_t wish_idle_ms(const struct place_demand *wanted, const Cluster__Instance *before);
+/* False: weights of another type that may become smaller still are to be read from the disk, which
+ * cannot be (docs/precision.md). */
+bool wish_is_sound(const Cluster__Demand *wish);
 
 /* What is kept of before's wish beside what is wanted now, as flags: "--context 8192, --kv q8_0".
  * Empty: nothing. */
-enum { WISH_TEXT = 256 };
+enum { WISH_TEXT = 512 };
 void wish_kept_text(const struct place_demand *wanted, const Cluster__Instance *before,
                     char out[static WISH_TEXT]);
