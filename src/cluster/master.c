@@ -353,7 +353,8 @@ static void master_place_instance(struct master_round *s, const Cluster__Instanc
         wait_longer(s, memory);
         return;
     }
-    propose_placement(s, instance, &placement, instance->current != NULL, why);
+    propose_placement(s, instance, &placement, instance->current != NULL,
+                      placement.unproved ? "nothing in memory was found in time: it streams" : why);
     note_proposal(s, instance, memory);
     if (again)
         wait_longer(s, memory);

@@ -69,6 +69,7 @@ struct master_placement {
     uint32_t precision; /* of its weights; 0: as demanded */
     bool by_hand;
     bool replaces; /* of a move for gain: what serves has to make room first */
+    bool unproved; /* it streams, and memory might hold it: the search for that had no more time */
     uint32_t n_stages;
     struct master_stage stages[LIMIT_STAGES];
 };
@@ -174,13 +175,16 @@ struct master_planner {
     void *self;
     uint64_t max_nodes; /* of the planner's search; 0: no limit */
     /* Solves problems in place of placement_solve_as_run(), perhaps elsewhere: ERROR_BUSY, and is
-     * asked again. `beside`: without the memory of what the instance has now. NULL: at once, here.
-     */
+     * asked again. ERROR_NOT_FOUND: there is none, which out->proved says, or none was found in
+     * time. `beside`: without the memory of what the instance has now. NULL: at once, here. */
     enum error_code (*solve)(void *solver, const char *instance, bool beside,
                              const struct placement_problem *problem,
                              struct placement_solution *out, struct error *err);
     void *solver;
 };
+/* What a search that has ended says: its ERROR_BUSY, no more time, as ERROR_NOT_FOUND with words.
+ */
+enum error_code master_answer_ended(enum error_code code, struct error *err);
 /* The solver's answer in the words of the log; `names` as the problem's builder gave them. */
 void master_placement_of(const struct placement *placement, const struct master_device *names,
                          struct master_placement *out);

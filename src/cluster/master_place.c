@@ -100,6 +100,15 @@ struct question {
     const Cluster__Placement *current; /* that stays loaded; NULL: none does */
 };
 
+enum error_code master_answer_ended(enum error_code code, struct error *err)
+{
+    return code == ERROR_BUSY
+               ? error_set(err, ERROR_NOT_FOUND,
+                           "no placement was found in the time of the search, and none is ruled "
+                           "out: give it more (--time-limit), or more memory")
+               : code;
+}
+
 static enum error_code question_solve(const struct question *q,
                                       const struct placement_problem *problem,
                                       struct placement_solution *out, struct error *err)
@@ -110,13 +119,14 @@ static enum error_code question_solve(const struct question *q,
     if (planner->solve)
         return planner->solve(planner->solver, q->instance, q->current, problem, out, err);
     options.max_nodes = planner->max_nodes;
-    return placement_solve_as_run(&as_run, &options, out, err);
+    return master_answer_ended(placement_solve_as_run(&as_run, &options, out, err), err);
 }
 
+/* *proved, where there is none: there is no placement, or none was found in time. */
 static enum error_code question_answer(const struct question *q, struct placement *out,
-                                       struct error *err)
+                                       bool *proved, struct error *err)
 {
-    struct placement_solution solution;
+    struct placement_solution solution = {.proved = true};
     struct rest rest;
     enum error_code code = rest_of(q->problem, q->devices, q->current, NULL, &rest, err);
     if (!code)
@@ -127,6 +137,7 @@ static enum error_code question_answer(const struct question *q, struct placemen
         code = placement_check(&rest.problem, &solution.placement, err);
     if (!code)
         *out = solution.placement;
+    *proved = solution.proved;
     mem_free(rest.devices);
     return code;
 }
@@ -174,8 +185,9 @@ static enum error_code ask_sharing(const struct question *q, struct master_place
     struct question alone = *q;
     struct placement placement;
     struct master_placement best = {0};
+    bool proved;
     alone.current = NULL;
-    enum error_code code = question_answer(&alone, &placement, err);
+    enum error_code code = question_answer(&alone, &placement, &proved, err);
     if (code)
         return code;
     master_placement_of(&placement, q->devices, &best);
@@ -203,19 +215,21 @@ enum error_code master_plan(void *self, const struct master_view *view,
     struct question q = {
         .planner = planner, .instance = instance->id, .current = beside ? instance->current : NULL};
     struct placement placement;
+    bool proved;
     *out = (struct master_placement){0};
     enum error_code code =
         planner->problem(planner->self, view, instance, allowed, &q.problem, &q.devices, err);
     if (code)
         return code;
-    code = question_answer(&q, &placement, err);
+    code = question_answer(&q, &placement, &proved, err);
     if (code == ERROR_NOT_FOUND && planner->call_in && planner->call_in(planner->self))
-        code = question_answer(&q, &placement, err);
+        code = question_answer(&q, &placement, &proved, err);
     if (code == ERROR_NOT_FOUND && !(beside && instance->current) && planner->stream) {
         struct error why = {0};
         const enum error_code streams = planner->stream(planner->self, instance->id, out, &why);
         if (streams == ERROR_BUSY && err)
             *err = why;
+        out->unproved = !streams && !proved;
         if (streams != ERROR_NOT_FOUND)
             return streams;
     }
@@ -223,7 +237,7 @@ enum error_code master_plan(void *self, const struct master_view *view,
         return ask_sharing(&q, out, err);
     if (!code)
         master_placement_of(&placement, q.devices, out);
-    return code == ERROR_NOT_FOUND && q.problem->demand.weights_max
+    return code == ERROR_NOT_FOUND && proved && q.problem->demand.weights_max
                ? refuse_limit(&q.problem->demand, err)
                : code;
 }

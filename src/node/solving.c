@@ -152,7 +152,8 @@ static enum error_code solving_run_placement(struct solving_job *job)
     options.go_on = solving_goes_on;
     options.self = job;
     options.enough_gap = job->problem.demand.limit_s ? 0 : SOLVING_ENOUGH;
-    return placement_solve_as_run(&job->problem, &options, &job->solution, &job->err);
+    return master_answer_ended(
+        placement_solve_as_run(&job->problem, &options, &job->solution, &job->err), &job->err);
 }
 
 static void solving_run(uv_work_t *work)
@@ -281,7 +282,7 @@ static enum error_code solving_at_once(const struct placement_problem *problem,
     struct placement_problem as_run = *problem;
     struct placement_options options = placement_options_default();
     options.max_nodes = SOLVING_SMALL_NODES;
-    return placement_solve_as_run(&as_run, &options, out, err);
+    return master_answer_ended(placement_solve_as_run(&as_run, &options, out, err), err);
 }
 
 enum error_code solving_solve(void *self, const char *instance, bool beside,

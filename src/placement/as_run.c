@@ -81,6 +81,7 @@ enum error_code placement_solve_as_run(struct placement_problem *problem,
             return code;
     }
     out->nodes = tries.nodes;
+    out->proved = tries.proved;
     if (out->placement.n_stages == 0) /* the text is that of the last */
         return busy ? error_set(err, ERROR_BUSY, "the search ended before it found a placement")
                     : ERROR_NOT_FOUND;

@@ -453,6 +453,41 @@ static void what_does_not_fit_is_streamed(void **state)
     model_close(demo);
 }
 
+/* A planner's `solve` that has had no time. */
+static enum error_code no_time(void *solver, const char *instance, bool beside,
+                               const struct placement_problem *problem,
+                               struct placement_solution *out, struct error *err)
+{
+    (void)solver, (void)instance, (void)beside, (void)problem;
+    *out = (struct placement_solution){0};
+    return master_answer_ended(ERROR_BUSY, err);
+}
+
+/* No time for the search in memory: it streams, and says that memory might have held it. */
+static void what_is_not_found_in_time_is_streamed(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "4MiB", "1GB/s", "30MFLOP/s")};
+    uint32_t context = 16;
+    (void)state;
+    open_demo();
+    world_open(&w, demo, machines, 1);
+    while (is_placed_with("fits", context, 1))
+        context += 16;
+    w.planner.solve = no_time;
+    world_instance(&w, "i", context, 1);
+    world_step(&w, "i");
+    assert_null(world_find(&w, "i")->current);
+    assert_non_null(strstr(master_problem(&w.master, "i"), "none is ruled out"));
+    w.planner.stream = placing_stream;
+    world_step(&w, "i");
+    const struct Cluster__Instance *instance = world_find(&w, "i");
+    if (!instance->current)
+        fail_msg("%s", master_problem(&w.master, "i"));
+    assert_non_null(strstr(instance->current->why, "in time: it streams"));
+    world_close(&w);
+    model_close(demo);
+}
+
 /* Of two stages of `demo`, each of which streams. */
 static double forecast_of_streaming(const char *const *machines, uint32_t n_machines,
                                     uint32_t n_streams)
@@ -517,6 +552,7 @@ int main(void)
         cmocka_unit_test(one_node_as_medley_run),
         cmocka_unit_test(the_context_is_what_fits),
         cmocka_unit_test(what_does_not_fit_is_streamed),
+        cmocka_unit_test(what_is_not_found_in_time_is_streamed),
         cmocka_unit_test(devices_of_a_node_share_its_disk),
         cmocka_unit_test(the_wire_counts),
     };
