@@ -153,6 +153,10 @@ struct gather_own *gather_own_find(const struct gather_share *share, uint32_t in
 /* gathering_share.c */
 void gather_share_take(struct gathering *gathering, const char *asker, const Node__Gather *said);
 void gather_share_step(struct gather_share *share);
+/* Which parts are to be kept: those of its own that are what the manifest says, and are not kept
+ * yet. ERROR_INVALID: one is not. part_set_deinit() frees *out, also after an error. */
+enum error_code gather_share_right(const struct gather_share *share, struct part_set *out,
+                                   struct error *err);
 void gather_share_leave(struct gather_share *share); /* the asker is gone: what is here stays */
 bool gather_share_is_over(const struct gather_share *share);
 void gather_share_free(struct gather_share *share); /* waits for its threads */

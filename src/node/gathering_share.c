@@ -7,6 +7,7 @@
 #include "cluster/event.h"
 #include "mesh/frames.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- telling --------------------------------------------------------------------------------- */
@@ -172,6 +173,21 @@ static void gather_share_recall(struct gather_share *share)
 
 /* ---- keeping what was right ------------------------------------------------------------------ */
 
+/* It lets go of its bytes, or they are being taken in: until then no work is told anything. */
+static bool gather_share_is_keeping(const struct gather_share *share)
+{
+    assert(!share->is_keeping || share->manifest.n_parts);
+    return share->manifest.n_parts > 0;
+}
+
+static bool gather_share_has_kept_all(const struct gather_share *share)
+{
+    uint32_t i = 0;
+    while (i < share->n_own && (share->own[i].is_kept || share->own[i].part == GATHER_NO_PART))
+        i++;
+    return i == share->n_own;
+}
+
 static void gather_tell_kept(struct gather_share *share)
 {
     Node__Gathered said = NODE__GATHERED__INIT;
@@ -196,7 +212,7 @@ static void on_share_adopted(void *arg, const struct weights_facts *facts, const
         return;
     if (err)
         gather_share_fail(share, err);
-    else
+    else if (gather_share_has_kept_all(share))
         gather_tell_kept(share);
 }
 
@@ -211,21 +227,20 @@ static bool gather_own_is_right(const struct gather_share *share, const struct g
            digest_equal(&part->digest, &own->digest);
 }
 
-/* Those of its own that are what the manifest says; ERROR_INVALID: one is not. */
-static enum error_code gather_share_right(const struct gather_share *share, struct part_set *out,
-                                          uint32_t *n, struct error *err)
+/* What was ordered since the manifest came, as another machine was lost, is fetched first, and is
+ * kept with the next manifest. */
+enum error_code gather_share_right(const struct gather_share *share, struct part_set *out,
+                                   struct error *err)
 {
     enum error_code code = part_set_init(out, share->manifest.n_parts, err);
-    *n = 0;
     for (uint32_t i = 0; i < share->n_own && !code; i++) {
         const struct gather_own *own = &share->own[i];
-        if (own->is_kept)
+        if (own->is_kept || (share->must_order && !own->has_digest))
             continue;
         if (!gather_own_is_right(share, own))
             code = error_set(err, ERROR_INVALID, "the manifest is not of what is here");
         else
             part_set_add(out, own->part == GATHER_NO_PART ? MANIFEST_HEADER : own->part);
-        *n += !code;
     }
     return code;
 }
@@ -235,8 +250,7 @@ static void gather_share_adopt(struct gather_share *share)
     const char *paths[GATHER_FILES];
     struct part_set has = {0};
     struct error err;
-    uint32_t n;
-    if (gather_share_right(share, &has, &n, &err)) {
+    if (gather_share_right(share, &has, &err)) {
         gather_share_fail(share, &err);
         manifest_deinit(&share->manifest);
     } else {
@@ -253,14 +267,13 @@ static void gather_share_keep(struct gather_share *share, const ProtobufCBinaryD
 {
     struct part_set has = {0};
     struct error err;
-    uint32_t n = 0;
-    if (share->manifest.n_parts || share->is_keeping)
+    if (gather_share_is_keeping(share))
         return; /* said twice */
     enum error_code code = manifest_read(bytes->data, bytes->len, &share->manifest, &err);
     if (!code && share->n_fetches == 1 && share->manifest.size != share->fetches[0].file.bytes)
         code = error_set(&err, ERROR_INVALID, "the manifest is of another file");
     if (!code)
-        code = gather_share_right(share, &has, &n, &err);
+        code = gather_share_right(share, &has, &err);
     part_set_deinit(&has);
     if (code) {
         manifest_deinit(&share->manifest);
@@ -396,7 +409,7 @@ void gather_share_take(struct gathering *gathering, const char *asker, const Nod
     }
     if (share->problem.code)
         return;
-    if (said->round > share->round && !gather_has_dropped(share) && !share->is_keeping)
+    if (said->round > share->round && !gather_has_dropped(share) && !gather_share_is_keeping(share))
         gather_share_again(share, said->round);
     if (said->looks)
         share->looks = share->must_order = true;
@@ -483,7 +496,7 @@ void gather_share_step(struct gather_share *share)
     gather_fetches_end(share, is_over);
     if (is_over)
         return;
-    if (share->must_order && !gather_has_dropped(share) && !share->is_keeping &&
+    if (share->must_order && !gather_has_dropped(share) && !gather_share_is_keeping(share) &&
         gather_share_begin(share, &err))
         gather_share_fail(share, &err);
     else
