@@ -18,6 +18,8 @@ static enum error_code prepare_graph(struct stage *stage, const struct batch_sha
     graph_deinit(&stage->graph);
     ggml_backend_sched_reset(stage->sched);
     enum error_code code = graph_build(&stage->graph, &stage->source, shape, err);
+    if (!code)
+        stage_assign(stage, stage->graph.cgraph);
     if (!code && !ggml_backend_sched_alloc_graph(stage->sched, stage->graph.cgraph))
         code = error_set(err, ERROR_NO_MEMORY, "%s: not enough memory for a batch of %u rows",
                          device_info(stage->device)->id, shape->n_rows);

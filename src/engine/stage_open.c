@@ -179,6 +179,21 @@ static uint32_t list_backends(const struct stage *stage, ggml_backend_t out[BACK
     return n;
 }
 
+/* Cells with equal scores (a ReLU makes many of them zero) are chosen in another order by each
+ * backend. Where the scores come from the CPU, for want of the operation on the device, the choice
+ * stays there: it is the CPU's, and only positions travel. */
+void stage_assign(const struct stage *stage, struct ggml_cgraph *graph)
+{
+    ggml_backend_t own = device_ggml_backend(stage->device);
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        struct ggml_tensor *node = ggml_graph_node(graph, i), *scores = node->src[0];
+        if (node->op == GGML_OP_TOP_K && scores->op == GGML_OP_LIGHTNING_INDEXER &&
+            !ggml_backend_supports_op(own, scores))
+            ggml_backend_sched_set_tensor_backend(stage->sched, node,
+                                                  device_ggml_fallback(stage->device));
+    }
+}
+
 static enum error_code new_scheduler(struct stage *stage, struct error *err)
 {
     ggml_backend_t backends[BACKENDS_MAX];
@@ -320,6 +335,7 @@ static enum error_code measure_compute(struct stage *stage, struct error *err)
         code = graph_build(&graph, &stage->source, &shapes[i], err);
         if (code)
             break;
+        stage_assign(stage, graph.cgraph);
         ggml_backend_sched_reserve_size(stage->sched, graph.cgraph, sizes);
         ggml_backend_sched_reset(stage->sched);
         graph_deinit(&graph);
@@ -393,6 +409,7 @@ static enum error_code reserve_compute(struct stage *stage, struct error *err)
         code = graph_build(&graph, &stage->source, &shapes[i], err);
         if (code)
             break;
+        stage_assign(stage, graph.cgraph);
         if (!ggml_backend_sched_reserve(stage->sched, graph.cgraph))
             code = error_set(
                 err, ERROR_NO_MEMORY, "%s could not allocate %llu bytes of compute buffers",

@@ -33,6 +33,10 @@ struct stage {
 /* Computes has_stable_bits, of a stage that is declared (stage_bits.c). */
 bool stage_find_stable_bits(const struct stage *stage);
 
+/* Before a graph is allocated: which of its operations are not computed where the scheduler would
+ * put them. */
+void stage_assign(const struct stage *stage, struct ggml_cgraph *graph);
+
 /* Its slots share cells, and its attention is ggml's, which wants a slot's side by side. */
 static inline bool stage_gathers(const struct stage *stage)
 {
