@@ -18,17 +18,18 @@
 #include <string.h>
 #include <yyjson.h>
 
-static const char usage[] = "Usage: medley doctor [--json] [--all] [--fix]\n"
-                            "       medley doctor --hardware [--seconds N] [--report FILE]\n"
-                            "\n"
-                            "Looks at this machine: GPU drivers and permissions, ggml's plugins, "
-                            "clock, disk, what\n"
-                            "would suspend the machine, port, multicast, firewall, and, where a "
-                            "node runs, its peers\n"
-                            "and alerts. Each thing that is wrong comes with its mend. The exit "
-                            "status is 1 if a\n"
-                            "problem was found.\n"
-                            "\n";
+static const char usage[] =
+    "Usage: medley doctor [--json] [--all] [--fix]\n"
+    "       medley doctor --hardware [--seconds N] [--report FILE]\n"
+    "\n"
+    "Looks at this machine: GPU drivers and permissions, ggml's plugins, "
+    "clock, disk, what\n"
+    "would suspend the machine, port, multicast, firewall, Ollama's "
+    "models, and, where a node runs,\n"
+    "its peers and alerts. Each thing that is wrong comes with its mend. The exit "
+    "status is 1 if a\n"
+    "problem was found.\n"
+    "\n";
 
 struct doctor_flags {
     bool json, all, fix, hardware;
@@ -181,6 +182,7 @@ static int cmd_doctor_run(int argc, char **argv)
     const bool mended = !flags.fix || doctor_mend(facts, &wanted);
     facts_judge(facts, findings);
     doctor_look_at_host_driver(getenv("MEDLEY_HOST_DRIVER"), findings);
+    doctor_look_at_models(findings);
     doctor_open_devices(facts, findings);
     bool printed = true;
     if (flags.json)

@@ -4,6 +4,8 @@
 #include "cli/answer.h"
 #include "cli/daemon.h"
 #include "doctor/dial_mend.h"
+#include "library/defaults.h"
+#include "library/library.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,4 +162,46 @@ bool doctor_look_at_cluster(struct findings *findings)
     if (!doctor_ask("alerts", doctor_take_alert, findings, &err))
         findings_add(findings, FINDING_HINT, "alerts", NULL, "not read: %.200s", err.text);
     return true;
+}
+
+/* ---- models -------------------------------------------------------------------------------- */
+
+enum { DEFAULTS_LOOKED_AT = 24 }; /* models: each may look through all of Ollama's manifests */
+
+static void doctor_look_at_defaults(const struct library_model *model, struct findings *findings)
+{
+    struct library_defaults defaults = {0};
+    struct buffer said = {0};
+    struct error err;
+    if (library_defaults_read(model->path, &defaults, &err) == ERROR_NONE)
+        library_defaults_say(defaults.json.data, &said);
+    if (said.size && !said.failed)
+        findings_add(findings, FINDING_FINE, "models", NULL,
+                     "%s: requests that do not say otherwise begin with %.160s", model->name,
+                     said.data);
+    if (defaults.unused[0])
+        findings_add(findings, FINDING_HINT, "models",
+                     "say with each request what you need, or give Ollama's model no such ones",
+                     "%s: of its parameters these are not used: %s", model->name, defaults.unused);
+    buffer_deinit(&said);
+    library_defaults_deinit(&defaults);
+}
+
+void doctor_look_at_models(struct findings *findings)
+{
+    const struct library_options options = {0};
+    struct library library = {0};
+    struct error err;
+    uint32_t n = 0;
+    if (library_find(&options, &library, &err))
+        findings_add(findings, FINDING_HINT, "models", NULL, "not looked at: %.200s", err.text);
+    for (uint32_t i = 0; i < library.n && n < DEFAULTS_LOOKED_AT; i++) {
+        const struct library_model *model = &library.models[i];
+        if (model->state != LIBRARY_WHOLE ||
+            (model->place != LIBRARY_OLLAMA && model->place != LIBRARY_PULLED))
+            continue;
+        doctor_look_at_defaults(model, findings);
+        n++;
+    }
+    library_deinit(&library);
 }

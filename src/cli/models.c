@@ -17,6 +17,7 @@
 
 static const char usage[] =
     "Usage: medley models [--folder DIR]... [--paths] [--json]\n"
+    "       medley models show NAME [--json]\n"
     "       medley models gc [--unused DAYS] [--space SIZE] [--yes]\n"
     "       medley models remove NAME\n"
     "       medley models pin NAME\n"
@@ -27,6 +28,8 @@ static const char usage[] =
     "which are read in place and never changed. With a node, also what its cluster has.\n"
     "A name of this list, or its end after a '/', can be given wherever a command takes a MODEL.\n"
     "\n"
+    "show says all of one model, also what requests of it begin with: the parameters and the\n"
+    "system message that Ollama has beside it.\n"
     "gc removes what Medley fetched (pulled, shelf) and is broken, or was not used for so long, "
     "or\n"
     "must go to leave room; it says what that frees, and asks. remove does so with one model.\n"
@@ -208,11 +211,9 @@ static void models_json_text(yyjson_mut_doc *doc, yyjson_mut_val *item, const ch
         yyjson_mut_obj_add_null(doc, item, key);
 }
 
-static void models_json_add(yyjson_mut_doc *doc, yyjson_mut_val *list,
-                            const struct library_model *model)
+void models_json_add(yyjson_mut_doc *doc, yyjson_mut_val *item, const struct library_model *model)
 {
     const double share = library_share(model);
-    yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
     yyjson_mut_obj_add_str(doc, item, "name", model->name);
     yyjson_mut_obj_add_str(doc, item, "path", model->path);
     yyjson_mut_obj_add_str(doc, item, "place", library_place_name(model->place));
@@ -244,7 +245,7 @@ static enum error_code models_print_json(const struct library *library, yyjson_d
     yyjson_mut_doc_set_root(doc, root);
     yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, root, "models");
     for (uint32_t i = 0; i < library->n; i++)
-        models_json_add(doc, list, &library->models[i]);
+        models_json_add(doc, yyjson_mut_arr_add_obj(doc, list), &library->models[i]);
     yyjson_mut_obj_add_bool(doc, root, "cut", library->cut);
     if (models)
         yyjson_mut_obj_add_val(doc, root, "cluster", yyjson_val_mut_copy(doc, models));
@@ -293,8 +294,8 @@ static bool cmd_models_parse(int argc, char **argv, struct models_flags *flags)
         command_misused(command, "one word too many: '%s'",
                         optind < argc ? argv[optind] : flags->name);
     else if (names && strcmp(flags->what, "remove") != 0 && strcmp(flags->what, "pin") != 0 &&
-             strcmp(flags->what, "unpin") != 0)
-        command_misused(command, "say gc, remove, pin or unpin, not '%s'", flags->what);
+             strcmp(flags->what, "unpin") != 0 && strcmp(flags->what, "show") != 0)
+        command_misused(command, "say show, gc, remove, pin or unpin, not '%s'", flags->what);
     else if (names && !flags->name)
         command_misused(command, "which model? give a name that `medley models` shows");
     else
@@ -310,6 +311,8 @@ static int cmd_models_run(int argc, char **argv)
         return EXIT_USAGE;
     if (flags.what && strcmp(flags.what, "gc") == 0)
         return models_gc(&flags);
+    if (flags.what && strcmp(flags.what, "show") == 0)
+        return models_show(&flags);
     if (flags.what && strcmp(flags.what, "remove") == 0)
         return models_remove(&flags);
     if (flags.what)

@@ -389,7 +389,7 @@ static enum error_code choose_context(const struct plan_args *args, const struct
     demand.streams = options->n_slots;
     demand.kv_type = (uint32_t)options->kv_type;
     demand.precision = (uint32_t)options->precision;
-    given.context = placing_context(cluster, ACTIVATION_F32, model, &demand);
+    given.context = placing_context(cluster, ACTIVATION_F32, model, &demand, 0);
     return driver_options_fill(&given, model, options, err);
 }
 

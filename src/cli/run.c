@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/remote.h"
+#include "cli/run_defaults.h"
 #include "gpu/gpu.h"
 #include "model/chat_template.h"
 #include "request/constraint.h"
@@ -24,8 +25,9 @@ static const char usage[] =
 struct run_flags {
     struct session_flags session;
     struct reply_options reply;
+    struct run_sampling sampling;
     const char *model, *prompt, *file, *system, *grammar, *json_schema;
-    bool raw, json;
+    bool raw, json, no_defaults, has_predict;
 };
 
 /* ---- words ---------------------------------------------------------------------------- */
@@ -54,7 +56,8 @@ static const struct option_row answer_options[] = {
      .value = "N",
      .help = "at most this many tokens; 0 only reads the prompt (default: until the\n"
              "model ends or the context is full)",
-     OPTION_U32(struct run_flags, reply.n_predict, 0, LIMIT_CONTEXT)},
+     OPTION_U32(struct run_flags, reply.n_predict, 0, LIMIT_CONTEXT),
+     .mark = offsetof(struct run_flags, has_predict)},
     {.name = "grammar",
      .value = "FILE",
      .help = "every answer is derived from the rule `root` of this GBNF grammar, from its first\n"
@@ -68,6 +71,10 @@ static const struct option_row answer_options[] = {
      .help = "where the context is full, drop its older half, say so, and go on (default: the\n"
              "answer ends there)",
      OPTION_TRUE(struct run_flags, reply.context_shift)},
+    {.name = "no-defaults",
+     .help = "do not begin with the parameters and the system message that the model has from\n"
+             "Ollama (default: with those that no option says; a line says which)",
+     OPTION_TRUE(struct run_flags, no_defaults)},
     {.name = "json",
      .help = "print one JSON object at the end instead: text, tokens, why it ended, times,\n"
              "the speeds that were measured and forecast, and the stages",
@@ -79,11 +86,12 @@ static const struct option_row answer_options[] = {
  * sampler_check(). */
 #define SAMPLER_OPTION_NO_OPTION
 #define SAMPLER_OPTION_OPTION(word, takes) .name = word, .value = takes,
-#define SAMPLER_TAKE_FLOAT(field, highest) OPTION_FLOAT(struct sampler_params, field)
-#define SAMPLER_TAKE_U32(field, highest) OPTION_U32(struct sampler_params, field, 0, highest)
-#define SAMPLER_TAKE_U64(field, highest) OPTION_U64(struct sampler_params, field)
+#define SAMPLER_TAKE_FLOAT(field, highest) OPTION_FLOAT(struct run_sampling, params.field)
+#define SAMPLER_TAKE_U32(field, highest) OPTION_U32(struct run_sampling, params.field, 0, highest)
+#define SAMPLER_TAKE_U64(field, highest) OPTION_U64(struct run_sampling, params.field)
 #define SAMPLER_OPTION(TYPE, field, usual, off, lowest, highest, api, option)                      \
-    {SAMPLER_OPTION_##option SAMPLER_TAKE_##TYPE(field, highest)},
+    {SAMPLER_OPTION_##option SAMPLER_TAKE_##TYPE(field, highest),                                  \
+     .mark = offsetof(struct run_sampling, given.field)},
 static const struct option_row sampler_options[] = {SAMPLER_FIELDS(SAMPLER_OPTION)};
 
 static const struct option_row here_options[] = {
@@ -97,7 +105,7 @@ static const struct option_section sections[] = {
     {.title =
          "\nHow the next token is chosen (0.8, 40, 0.95, 0.05 and nothing else unless said):\n",
      OPTION_ROWS(sampler_options),
-     .offset = offsetof(struct run_flags, reply.sampler),
+     .offset = offsetof(struct run_flags, sampling),
      .end = "  (--temp 0: always the likeliest)\n"},
     {.title =
          "\n"
@@ -142,8 +150,9 @@ static bool cmd_run_parse(int argc, char **argv, struct run_flags *flags)
                         "and --json-schema");
         return false;
     }
+    flags->session.takes_defaults = !flags->no_defaults;
     struct error err;
-    if (sampler_check(&flags->reply.sampler, LIMIT_VOCAB, &err)) {
+    if (sampler_check(&flags->sampling.params, LIMIT_VOCAB, &err)) {
         command_misused(command, "%s", err.text);
         return false;
     }
@@ -326,25 +335,44 @@ static enum error_code open_session(const struct run_flags *flags, struct sessio
     return found ? code : session_open(flags->model, &flags->session, out, err);
 }
 
+/* The options, then what the model's maker wants of the rest. */
+static enum error_code cmd_run_begin(struct session *session, struct run_flags *flags,
+                                     struct run_defaults *defaults, struct error *err)
+{
+    const struct run_given given = {.sampling = &flags->sampling.given,
+                                    .n_predict = flags->has_predict,
+                                    .system = flags->system != NULL,
+                                    .context = flags->session.driver.context != 0};
+    flags->reply.sampler = flags->sampling.params;
+    const enum error_code code = run_defaults_take(session, &given, &flags->reply, defaults, err);
+    if (!code && defaults->system)
+        flags->system = defaults->system;
+    return code;
+}
+
 static int cmd_run_run(int argc, char **argv)
 {
-    struct run_flags flags = {.reply = {.sampler = sampler_defaults(), .n_predict = UINT32_MAX}};
+    struct run_flags flags = {.sampling.params = sampler_defaults(), .reply.n_predict = UINT32_MAX};
     if (!cmd_run_parse(argc, argv, &flags))
         return EXIT_USAGE;
     struct error err;
     struct buffer text = {0};
     struct session session = {0};
+    struct run_defaults defaults = {0};
     enum error_code code = flags.file ? cmd_run_read_file(flags.file, &text, &err) : ERROR_NONE;
     if (!code)
         code = cmd_run_read_grammar(&flags, &err);
     if (!code)
         code = open_session(&flags, &session, &err);
+    if (!code)
+        code = cmd_run_begin(&session, &flags, &defaults, &err);
     int status = EXIT_OK;
     if (!code && (flags.prompt || flags.file))
         code = cmd_run_answer(&session, &flags, flags.file ? text.data : flags.prompt,
                               flags.file ? text.size : strlen(flags.prompt), &err);
     else if (!code)
         status = cmd_run_talk(&session, &flags);
+    run_defaults_deinit(&defaults);
     session_close(&session);
     constraint_release(flags.reply.constraint);
     buffer_deinit(&text);

@@ -46,7 +46,6 @@ struct serving {
     struct api_model model;
     struct driver_generator generator;
     struct api_server *api;
-    struct library_defaults defaults;
     char folder[PATH_MAX];
 };
 
@@ -222,16 +221,18 @@ static enum error_code cmd_serve_open_tokens(struct serving *serving, struct err
     return code ? error_wrap(err, "--tokens") : ERROR_NONE;
 }
 
-static enum error_code serve_read_defaults(struct serving *serving, struct error *err)
+static void serve_take_defaults(struct serving *serving)
 {
-    struct library_defaults *defaults = &serving->defaults;
-    const char *path = gguf_file_path(model_file(serving->session.model));
-    const enum error_code code = library_defaults_read(path, defaults, err);
+    const struct library_defaults *defaults = &serving->session.defaults;
+    struct buffer said = {0};
     serving->model.defaults = defaults->json.data;
+    library_defaults_say(defaults->json.data, &said);
+    if (said.size && !said.failed)
+        log_line(LOG_INFO, "serve", "requests that do not say otherwise begin with %s", said.data);
     if (defaults->unused[0])
-        log_line(LOG_WARN, "serve", "%s: of its parameters these are not used: %s", path,
+        log_line(LOG_WARN, "serve", "of the model's parameters these are not used: %s",
                  defaults->unused);
-    return code;
+    buffer_deinit(&said);
 }
 
 static enum error_code cmd_serve_loop(struct serving *serving, struct error *err)
@@ -245,9 +246,7 @@ static enum error_code cmd_serve_loop(struct serving *serving, struct error *err
         code = session_chat_template(&serving->session, &serving->model.chat_template, err);
     if (code)
         return code;
-    code = serve_read_defaults(serving, err);
-    if (code)
-        return code;
+    serve_take_defaults(serving);
     const char *name = model_name(serving->session.model);
     generator_of_driver(&serving->generator, serving->session.driver);
     serving->model.id = serving->alias ? serving->alias : name;
@@ -273,7 +272,7 @@ static void serve_choose_slots(struct session_flags *flags)
 
 static int cmd_serve_run(int argc, char **argv)
 {
-    struct serving serving = {0};
+    struct serving serving = {.flags.takes_defaults = true};
     struct error err;
     if (!cmd_serve_parse(argc, argv, &serving))
         return EXIT_USAGE;
@@ -285,7 +284,6 @@ static int cmd_serve_run(int argc, char **argv)
     enum error_code code = cmd_serve_loop(&serving, &err);
     api_model_deinit(&serving.model);
     session_close(&serving.session);
-    library_defaults_deinit(&serving.defaults);
     token_file_close(serving.tokens);
     return code ? command_fail(&command_serve, &err) : EXIT_OK;
 }

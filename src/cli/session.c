@@ -329,6 +329,7 @@ static enum error_code session_load(struct session *session, const struct sessio
         .limit_s = flags->plan_limit_s,
         .weights = flags->weights,
         .options = &flags->driver,
+        .context_wished = library_defaults_context(session->defaults.json.data),
     };
     const uint64_t start_ns = clock_now_ns();
     code = plan_make_context(&session->plan, session->model, &request, &driver.context, err);
@@ -341,6 +342,7 @@ static enum error_code session_load(struct session *session, const struct sessio
     driver.weights_may_grow = !flags->driver.weights_max; /* which is its owner's word */
     if (!flags->sim_file && !flags->devices)              /* whoever names devices wants no other */
         driver.fallback = gpu_find(session->gpu, "cpu");
+    session->context = driver.context;
     if (!code) {
         session_share_cells(session, flags, &driver);
         code = driver_open(session->model, session->plan.stages, session->plan.n_stages, &driver,
@@ -409,6 +411,8 @@ enum error_code session_open(const char *path, const struct session_flags *flags
         code = model_open(file, &out->model, err);
     if (!code)
         code = session_stretch(out, flags, err);
+    if (!code && flags->takes_defaults)
+        code = library_defaults_read(file, &out->defaults, err);
     if (code) {
         session_close(out);
         return code;
@@ -452,6 +456,7 @@ void session_close(struct session *session)
     if (session->tokenizer)
         tokenizer_close(session->tokenizer);
     token_list_deinit(&session->stop_tokens);
+    library_defaults_deinit(&session->defaults);
     if (session->model)
         model_close(session->model);
     *session = (struct session){0};

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "cli/options.h"
+#include "library/defaults.h"
 #include "model/rope_stretch.h"
 #include "model/tokenizer.h"
 #include "pipeline/driver_generator.h"
@@ -42,6 +43,7 @@ struct session_flags {                /* all zero: every default */
     bool no_governor;      /* let the devices get as hot as they will */
     bool is_measured;      /* not a flag: the command measures speed, no governor may change it */
     bool no_tokenizer;     /* not a flag: the command works on token ids alone */
+    bool takes_defaults; /* not a flag: what the model's maker wants counts (library/defaults.h) */
 };
 
 /* Their rows, for a section of the command's options (cli/options.h). */
@@ -61,8 +63,10 @@ struct session {
     struct driver *driver;               /* NULL: the cluster has it, and what follows is empty */
     struct driver_generator of_driver;   /* so a session does not move once it is open */
     struct heat *heat;                   /* NULL: not governed */
-    struct plan plan;      /* which layers are where, and what is to be expected of it */
-    struct remote *remote; /* NULL: this process has the driver */
+    struct plan plan;                 /* which layers are where, and what is to be expected of it */
+    struct remote *remote;            /* NULL: this process has the driver */
+    struct library_defaults defaults; /* with takes_defaults; num_ctx counts already */
+    uint32_t context;                 /* that the driver has; 0: the cluster has it */
 };
 
 enum error_code session_open(const char *path, const struct session_flags *flags,

@@ -36,25 +36,31 @@ static enum error_code session_remote_place(const char *path, const struct sessi
 }
 
 /* Where the vocabulary can be read: the file that was given, or what the node has of a model of
- * that name. */
-static enum error_code find_file(const char *model, char out[PATH_MAX], struct error *err)
+ * that name. And what requests of it begin with. */
+static enum error_code find_file(const char *model, char out[PATH_MAX],
+                                 struct library_defaults *defaults, struct error *err)
 {
     yyjson_doc *answer = NULL;
     if (model[0] == '/') {
         memcpy(out, model, strlen(model) + 1);
-        return ERROR_NONE;
+        return library_defaults_read(out, defaults, err);
     }
     yyjson_mut_doc *question = daemon_question("where");
     daemon_question_text(question, "model", model);
     enum error_code code = daemon_ask(question, true, &answer, err);
     if (code)
         return code;
-    const char *path = yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(answer), "path"));
+    yyjson_val *root = yyjson_doc_get_root(answer), *said = yyjson_obj_get(root, "defaults");
+    const char *path = yyjson_get_str(yyjson_obj_get(root, "path"));
+    if (yyjson_is_str(said)) /* with its zero */
+        buffer_append(&defaults->json, yyjson_get_str(said), yyjson_get_len(said) + 1);
     if (!path || strlen(path) >= PATH_MAX)
         code = error_set(err, ERROR_IO,
                          "the node's answer makes no sense; do both have the same version?");
     else
         memcpy(out, path, strlen(path) + 1);
+    if (!code && defaults->json.failed)
+        code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a model's defaults");
     yyjson_doc_free(answer);
     return code;
 }
@@ -65,7 +71,9 @@ static enum error_code session_remote_open_all(const char *word, const struct se
     char path[PATH_MAX], file[PATH_MAX];
     enum error_code code = model_word(word, path, err);
     if (!code)
-        code = find_file(path, file, err);
+        code = find_file(path, file, &out->defaults, err);
+    if (!flags->takes_defaults)
+        library_defaults_deinit(&out->defaults);
     if (!code)
         code = model_open(file, &out->model, err);
     if (!code)

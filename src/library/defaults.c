@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <yyjson.h>
 
@@ -166,4 +167,52 @@ enum error_code library_defaults_read(const char *path, struct library_defaults 
     buffer_deinit(&params);
     buffer_deinit(&system);
     return code;
+}
+
+/* ---- reading them ---------------------------------------------------------------------------- */
+
+static yyjson_doc *defaults_open(const char *json)
+{
+    return json ? yyjson_read(json, strlen(json), 0) : NULL;
+}
+
+uint32_t library_defaults_context(const char *json)
+{
+    yyjson_doc *doc = defaults_open(json);
+    const uint64_t n = yyjson_get_uint(yyjson_obj_get(yyjson_doc_get_root(doc), "num_ctx"));
+    yyjson_doc_free(doc);
+    return n <= LIMIT_CONTEXT ? (uint32_t)n : 0;
+}
+
+static void defaults_say_value(yyjson_val *value, struct buffer *out)
+{
+    enum { SHOWN = 60 };
+    size_t cut = yyjson_get_len(value);
+    yyjson_val *element;
+    size_t i, n;
+    if (yyjson_is_arr(value)) {
+        yyjson_arr_foreach(value, i, n, element) defaults_say_value(element, out);
+    } else if (yyjson_is_str(value) && cut > SHOWN) {
+        for (cut = SHOWN; ((unsigned char)yyjson_get_str(value)[cut] & 0xc0) == 0x80; cut--)
+            ; /* not within a character */
+        buffer_printf(out, " \"%.*s…\" (%zu bytes)", (int)cut, yyjson_get_str(value),
+                      yyjson_get_len(value));
+    } else {
+        char *text = yyjson_val_write(value, YYJSON_WRITE_NOFLAG, NULL);
+        buffer_printf(out, " %s", text ? text : "?");
+        free(text);
+    }
+}
+
+void library_defaults_say(const char *json, struct buffer *out)
+{
+    yyjson_doc *doc = defaults_open(json);
+    yyjson_val *key, *value;
+    size_t i, n;
+    yyjson_obj_foreach(yyjson_doc_get_root(doc), i, n, key, value)
+    {
+        buffer_printf(out, "%s%s", i ? ", " : "", yyjson_get_str(key));
+        defaults_say_value(value, out);
+    }
+    yyjson_doc_free(doc);
 }

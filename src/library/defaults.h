@@ -3,13 +3,15 @@
  * where `medley pull` puts them. Threads: any; it reads files, so not on a loop's thread.
  *
  * The result is an object of the API's fields ("temperature", "top_p", "stop", "max_tokens", …),
- * with "system" beside them, and "num_ctx", which no request has: it is shown only. Requests begin
- * with it (api/model_defaults.h). Source: Ollama's Modelfile reference, "Valid Parameters and
- * Values". */
+ * with "system" beside them, and "num_ctx", which no request has: where nobody gives a context, it
+ * is the one that is tried first. Requests begin with the others (api/model_defaults.h). Source:
+ * Ollama's Modelfile reference, "Valid Parameters and Values". */
 #pragma once
 
 #include "base/buffer.h"
 #include "base/error.h"
+
+#include <stdint.h>
 
 enum { LIBRARY_UNUSED = 200 };
 
@@ -29,3 +31,9 @@ void library_defaults_deinit(struct library_defaults *defaults);
  * where neither says anything. */
 enum error_code library_defaults_make(const struct buffer *params, const struct buffer *system,
                                       struct library_defaults *out, struct error *err);
+
+/* Of such an object; NULL: there is none. num_ctx: 0: not said, or no length of a context. */
+uint32_t library_defaults_context(const char *json);
+/* "temperature 0.6, stop "<a>" "<b>", system "Be kind."": appended, a long message cut short.
+ * Nothing where there is none. */
+void library_defaults_say(const char *json, struct buffer *out);

@@ -36,6 +36,14 @@ bool library_looks_at(struct library *library);
 void library_walk(struct library *library, enum library_place place, const char *root);
 /* ROOT/manifests/HOST/NAMESPACE/NAME/TAG, each with its file below ROOT/blobs. */
 void library_find_ollama(struct library *library, const char *root);
+/* Every manifest of such a store. */
+struct library_manifests {
+    const char *root;
+    bool (*looks_at)(void *arg); /* one more name of a folder; false: enough */
+    void (*each)(void *arg, const char *const names[4], const char *path); /* names: HOST … TAG */
+    void *arg;
+};
+void library_each_manifest(const struct library_manifests *manifests);
 /* What others write, as bytes: of FILE.gguf.pull how much is done, at most all of it; of an Ollama
  * manifest the hash and the size of the model's file. False, or why not: it says no such thing, or
  * more than a file can stand for. */

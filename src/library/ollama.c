@@ -9,9 +9,13 @@
 #include <string.h>
 #include <yyjson.h>
 
-struct ollama_walk {
+struct store_listing {
     struct library *library;
     const char *root;
+};
+
+struct ollama_walk {
+    const struct library_manifests *manifests;
     const char *names[4]; /* host, namespace, name, tag */
 };
 
@@ -89,9 +93,8 @@ bool library_manifest_layer(const char *text, size_t size, const char *kind, cha
 }
 
 /* Ollama itself leaves "library" out of a name. */
-static bool ollama_name(const struct ollama_walk *walk, char out[PATH_MAX])
+static bool ollama_name(const char *const names[4], char out[PATH_MAX])
 {
-    const char *const *names = walk->names;
     const int n =
         strcmp(names[1], "library") == 0
             ? snprintf(out, PATH_MAX, "%s:%s", names[2], names[3])
@@ -99,14 +102,15 @@ static bool ollama_name(const struct ollama_walk *walk, char out[PATH_MAX])
     return n < PATH_MAX;
 }
 
-static void ollama_look(const struct ollama_walk *walk, struct library_found *found,
+static void ollama_look(const struct store_listing *listing, struct library_found *found,
                         const char *digest, uint64_t size)
 {
     char path[PATH_MAX];
     struct stat info;
     found->path = path;
     found->bytes_whole = size;
-    if (snprintf(path, sizeof path, "%s/blobs/sha256-%s", walk->root, digest) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/blobs/sha256-%s", listing->root, digest) >=
+        (int)sizeof path)
         return;
     if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) {
         found->file = &info;
@@ -122,38 +126,55 @@ static void ollama_look(const struct ollama_walk *walk, struct library_found *fo
         if (stat(path, &info) == 0)
             found->bytes = (uint64_t)info.st_blocks * 512;
     }
-    library_add(walk->library, found);
+    library_add(listing->library, found);
 }
 
-static void ollama_manifest(const struct ollama_walk *walk, const char *path)
+static bool store_looks_at(void *arg)
 {
+    return library_looks_at(((struct store_listing *)arg)->library);
+}
+
+static void store_list(void *arg, const char *const names[4], const char *path)
+{
+    const struct store_listing *listing = arg;
     struct buffer text = {0};
     char name[PATH_MAX], hash[65];
     uint64_t size = 0;
     struct library_found found = {.name = name, .path = path, .place = LIBRARY_OLLAMA};
-    if (!ollama_name(walk, name))
+    if (!ollama_name(names, name))
         return;
     found.problem = "Ollama's manifest cannot be read";
     if (library_read_foreign(path, &text))
         found.problem = library_read_manifest(text.data ? text.data : "", text.size, hash, &size);
     if (!found.problem) {
-        ollama_look(walk, &found, hash, size);
+        ollama_look(listing, &found, hash, size);
     } else {
         found.state = LIBRARY_BROKEN;
-        library_add(walk->library, &found);
+        library_add(listing->library, &found);
     }
     buffer_deinit(&text);
 }
 
+void library_find_ollama(struct library *library, const char *root)
+{
+    struct store_listing listing = {.library = library, .root = root};
+    const struct library_manifests manifests = {
+        .root = root, .looks_at = store_looks_at, .each = store_list, .arg = &listing};
+    library_each_manifest(&manifests);
+}
+
+/* ---- every manifest -------------------------------------------------------------------------- */
+
 static void ollama_walk_level(struct ollama_walk *walk, char path[PATH_MAX], int level)
 {
+    const struct library_manifests *manifests = walk->manifests;
     const size_t length = strlen(path);
     DIR *folder = opendir(path);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         const size_t n = strlen(entry->d_name);
         if (entry->d_name[0] == '.' || length + 1 + n >= PATH_MAX)
             continue;
-        if (!library_looks_at(walk->library))
+        if (!manifests->looks_at(manifests->arg))
             break;
         path[length] = '/';
         memcpy(path + length + 1, entry->d_name, n + 1);
@@ -161,17 +182,17 @@ static void ollama_walk_level(struct ollama_walk *walk, char path[PATH_MAX], int
         if (level < 3)
             ollama_walk_level(walk, path, level + 1);
         else
-            ollama_manifest(walk, path);
+            manifests->each(manifests->arg, walk->names, path);
         path[length] = 0;
     }
     if (folder)
         closedir(folder);
 }
 
-void library_find_ollama(struct library *library, const char *root)
+void library_each_manifest(const struct library_manifests *manifests)
 {
-    struct ollama_walk walk = {.library = library, .root = root};
+    struct ollama_walk walk = {.manifests = manifests};
     char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/manifests", root) < (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/manifests", manifests->root) < (int)sizeof path)
         ollama_walk_level(&walk, path, 0);
 }

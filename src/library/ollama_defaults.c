@@ -5,7 +5,7 @@
 
 #include "base/limits.h"
 
-#include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,11 +54,19 @@ static void ollama_take(struct ollama_search *search, const struct buffer *manif
     }
 }
 
-static void ollama_look_at(struct ollama_search *search, const char *path)
+static bool ollama_goes_on(void *arg)
 {
+    struct ollama_search *search = arg;
+    return !search->code && search->n_names++ < LIMIT_LIBRARY_FILES;
+}
+
+static void ollama_look_at(void *arg, const char *const names[4], const char *path)
+{
+    struct ollama_search *search = arg;
     struct buffer manifest = {0};
     char hash[65];
     uint64_t size;
+    (void)names;
     if (library_read_foreign(path, &manifest) && manifest.data &&
         !library_read_manifest(manifest.data, manifest.size, hash, &size) &&
         strcmp(hash, search->hash) == 0)
@@ -66,45 +74,22 @@ static void ollama_look_at(struct ollama_search *search, const char *path)
     buffer_deinit(&manifest);
 }
 
-/* HOST/NAMESPACE/NAME/TAG */
-static void ollama_search_level(struct ollama_search *search, char path[PATH_MAX], int level)
-{
-    const size_t length = strlen(path);
-    DIR *folder = opendir(path);
-    for (struct dirent *entry; folder && !search->code && (entry = readdir(folder));) {
-        const size_t n = strlen(entry->d_name);
-        if (entry->d_name[0] == '.' || length + 1 + n >= PATH_MAX)
-            continue;
-        if (search->n_names++ == LIMIT_LIBRARY_FILES)
-            break;
-        path[length] = '/';
-        memcpy(path + length + 1, entry->d_name, n + 1);
-        if (level < 3)
-            ollama_search_level(search, path, level + 1);
-        else
-            ollama_look_at(search, path);
-        path[length] = 0;
-    }
-    if (folder)
-        closedir(folder);
-}
-
 enum error_code library_ollama_defaults(const char *path, struct library_defaults *out,
                                         struct error *err)
 {
     static const char blobs[] = "/blobs/sha256-";
-    char root[PATH_MAX], manifests[PATH_MAX];
+    char root[PATH_MAX];
     const char *name = strstr(path, blobs);
     const size_t n_root = name ? (size_t)(name - path) : 0;
     if (!name || n_root >= sizeof root || strlen(name + sizeof blobs - 1) != 64)
         return ERROR_NONE;
     memcpy(root, path, n_root);
     root[n_root] = 0;
-    if (snprintf(manifests, sizeof manifests, "%s/manifests", root) >= PATH_MAX)
-        return ERROR_NONE;
     struct ollama_search search = {
         .root = root, .hash = name + sizeof blobs - 1, .out = out, .err = err};
-    ollama_search_level(&search, manifests, 0);
+    const struct library_manifests manifests = {
+        .root = root, .looks_at = ollama_goes_on, .each = ollama_look_at, .arg = &search};
+    library_each_manifest(&manifests);
     if (search.differs) {
         library_defaults_deinit(out);
         snprintf(out->unused, sizeof out->unused,

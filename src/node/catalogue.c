@@ -2,6 +2,7 @@
 
 #include "agreement/agreement.h"
 #include "base/mem.h"
+#include "library/defaults.h"
 #include "model/chat_template.h"
 #include "model/model.h"
 #include "model/tokenizer.h"
@@ -99,7 +100,8 @@ uint32_t catalogue_context_fitting(struct daemon *daemon, const char *name,
     if (!model || placing_cluster(daemon_placing_view(daemon), instance ? instance->id : NULL,
                                   &cluster, &err))
         return catalogue_context_usual(daemon, name);
-    const uint32_t context = placing_context(&cluster, daemon->options.wire, model, demand);
+    const uint32_t context = placing_context(&cluster, daemon->options.wire, model, demand,
+                                             library_defaults_context(said->defaults));
     cluster_deinit(&cluster);
     return context;
 }

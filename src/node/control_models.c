@@ -143,10 +143,17 @@ static void on_where(void *arg, struct daemon_text *text, const struct error *er
 {
     struct conversation *conversation = arg;
     conversation->calls = (struct conversation_calls){0};
-    if (err)
+    if (err) {
         control_fail(conversation, err);
-    else
-        control_answer_text(conversation, "path", gguf_file_path(model_file(text->model)));
+        return;
+    }
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc);
+    yyjson_mut_obj_add_strcpy(doc, root, "path", gguf_file_path(model_file(text->model)));
+    if (text->defaults)
+        yyjson_mut_obj_add_strcpy(doc, root, "defaults", text->defaults);
+    control_answer(conversation, doc);
+    control_end(conversation);
 }
 
 void control_where(struct conversation *conversation, yyjson_val *request)

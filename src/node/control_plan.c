@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "hosting/part_options.h"
+#include "library/defaults.h"
 #include "model/model.h"
 #include "model/model_precision.h"
 #include "node/catalogue.h"
@@ -380,9 +381,9 @@ static enum error_code plan_fill_model(struct plan_job *job, const struct model 
 }
 
 /* As it runs; as `place` would choose it. */
-static uint32_t plan_context(struct plan_job *job, const struct model *model,
-                             const Cluster__Instance *instance, const Cluster__Demand *demand,
-                             bool is_by_hand)
+static uint32_t plan_context(struct plan_job *job, const Cluster__Model *said,
+                             const struct model *model, const Cluster__Instance *instance,
+                             const Cluster__Demand *demand, bool is_by_hand)
 {
     if (demand->context_tokens)
         return demand->context_tokens;
@@ -392,7 +393,8 @@ static uint32_t plan_context(struct plan_job *job, const struct model *model,
     if (demand->cells) /* one stream has no more than all share */
         return demand->cells < usual ? demand->cells : usual;
     return is_by_hand ? usual
-                      : placing_context(&job->cluster, job->daemon->options.wire, model, demand);
+                      : placing_context(&job->cluster, job->daemon->options.wire, model, demand,
+                                        library_defaults_context(said->defaults));
 }
 
 /* What its stages take now is free for the plan of the same model. */
@@ -414,7 +416,7 @@ static enum error_code plan_job_fill(struct plan_job *job, const Cluster__Model 
         code = plan_take_without(job, yyjson_obj_get(request, "without"), err);
     if (!code) {
         const bool is_by_hand = yyjson_arr_size(yyjson_obj_get(request, "layers")) > 0;
-        demand->context_tokens = plan_context(job, model, instance, demand, is_by_hand);
+        demand->context_tokens = plan_context(job, said, model, instance, demand, is_by_hand);
         code = plan_fill_model(job, model, demand, err);
     }
     if (!code)

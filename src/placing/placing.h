@@ -182,13 +182,14 @@ enum error_code placing_foresee(const struct placing_view *view, const struct mo
 /* The context of an instance for which nobody gave one, with the streams, the goal and the KV type
  * of `demand`: the usual one (4,096 tokens, or the model's own where that is less); up to the
  * model's own where there is memory for it (plan/plan_context.h); down to 512 where only that fits;
- * the usual one, if nothing does. Devices that stand by are used where the usual one does not fit
- * without them; the cluster is left as it was. Fewer than ten problems are solved: milliseconds for
- * up to six devices, beyond that greedy's time. */
+ * the usual one, if nothing does. `wished` by the model's maker (0: not said) takes the usual one's
+ * place, up to the model's own, and is not made longer. Devices that stand by are used where the
+ * usual one does not fit without them; the cluster is left as it was. Fewer than ten problems are
+ * solved: milliseconds for up to six devices, beyond that greedy's time. */
 enum { PLACING_CONTEXT_USUAL = 4096 };
 uint32_t placing_context_usual(const struct model *model);
 uint32_t placing_context(struct cluster *cluster, enum activation_type wire,
-                         const struct model *model, const Cluster__Demand *demand);
+                         const struct model *model, const Cluster__Demand *demand, uint32_t wished);
 
 /* The driver's options for an instance where its devices can share cells, which takes no less
  * memory than where they cannot (hosting/part_options.h). */

@@ -63,8 +63,12 @@ uint32_t placing_context_usual(const struct model *model)
     return most < PLACING_CONTEXT_USUAL ? most : PLACING_CONTEXT_USUAL;
 }
 
-static uint32_t context_search(struct context_trial *trial, uint32_t usual)
+static uint32_t context_search(struct context_trial *trial, uint32_t wished)
 {
+    const uint32_t most = plan_context_most(trial->model);
+    const uint32_t usual = !wished         ? placing_context_usual(trial->model)
+                           : wished < most ? wished
+                                           : most;
     uint32_t longer = usual;
     trial->demand.context_tokens = usual;
     bool fits = trial_fits(trial, &longer);
@@ -73,7 +77,7 @@ static uint32_t context_search(struct context_trial *trial, uint32_t usual)
         fits = trial_fits(trial, &longer);
     }
     if (fits)
-        return longer > usual && trial_fits_with(trial, longer) ? longer : usual;
+        return !wished && longer > usual && trial_fits_with(trial, longer) ? longer : usual;
     for (uint32_t less = usual / 2; less >= PLAN_CONTEXT_LEAST; less /= 2) {
         if (trial_fits_with(trial, less))
             return less;
@@ -82,7 +86,7 @@ static uint32_t context_search(struct context_trial *trial, uint32_t usual)
 }
 
 uint32_t placing_context(struct cluster *cluster, enum activation_type wire,
-                         const struct model *model, const Cluster__Demand *demand)
+                         const struct model *model, const Cluster__Demand *demand, uint32_t wished)
 {
     struct context_trial trial = {cluster, wire, model, *demand};
     bool spare[LIMIT_PLACEMENT_DEVICES];
@@ -95,7 +99,7 @@ uint32_t placing_context(struct cluster *cluster, enum activation_type wire,
     struct model *stretched = NULL;
     if (rope_stretch_is_set(&rope) && !model_stretch_copy(model, &rope, &stretched, NULL))
         trial.model = stretched;
-    const uint32_t context = context_search(&trial, placing_context_usual(trial.model));
+    const uint32_t context = context_search(&trial, wished);
     model_close(stretched);
     for (uint32_t i = 0; i < n; i++)
         cluster->devices[i].spare = spare[i];

@@ -34,7 +34,7 @@ static void foresee_context(const struct placing_view *view, struct placing_gath
                             const struct model *model, Cluster__Demand *demand)
 {
     if (!demand->context_tokens)
-        demand->context_tokens = placing_context(&gathered->cluster, view->wire, model, demand);
+        demand->context_tokens = placing_context(&gathered->cluster, view->wire, model, demand, 0);
 }
 
 static void foresee_take(const struct placing_gathered *gathered, const struct placement *placement,

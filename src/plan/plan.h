@@ -40,6 +40,7 @@ struct plan_request {
     uint32_t limit_s;  /* of the search; 0: 1 s */
     struct placement_weights weights;     /* of the greedy answer; zeroed: as usual */
     const struct driver_options *options; /* as the driver will get them */
+    uint32_t context_wished; /* by the model's maker, where options->context is 0; 0: not said */
 };
 
 struct plan { /* a zeroed one is empty */
@@ -69,9 +70,9 @@ struct plan { /* a zeroed one is empty */
 enum error_code plan_make(struct plan *out, const struct model *model,
                           const struct plan_request *request, struct error *err);
 /* The same, and the context that the driver is to have. Where the options give none, it is the
- * usual one; more, up to the model's own, where that takes no more than an eighth of the memory
- * that is left on each device; less, down to 512 tokens, where that makes the model fit. A line of
- * the log says so. */
+ * wished one, up to the model's own; else the usual one, or more, up to the model's own, where that
+ * takes no more than an eighth of the memory that is left on each device. Either becomes less, down
+ * to 512 tokens, where that makes the model fit. A line of the log says so. */
 enum error_code plan_make_context(struct plan *out, const struct model *model,
                                   const struct plan_request *request, uint32_t *context,
                                   struct error *err);

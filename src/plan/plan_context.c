@@ -92,12 +92,15 @@ static enum error_code context_choose(struct plan *out, const struct model *mode
                                       const struct plan_request *request,
                                       struct driver_options *options, struct error *err)
 {
+    const uint32_t most = plan_context_most(model), wished = request->context_wished;
+    if (wished)
+        options->context = wished < most ? wished : most;
     const uint32_t usual = options->context;
     struct plan_request resident = *request;
     resident.may_stream = request->may_stream && options->weights_max;
     enum error_code code = plan_make(out, model, &resident, err);
     if (code == ERROR_NONE)
-        return out->stream.n_streamed || out->streams.n_streamed
+        return wished || out->stream.n_streamed || out->streams.n_streamed
                    ? ERROR_NONE
                    : context_raise(out, model, &resident, options, err);
     if (code != ERROR_NOT_FOUND || context_lower(out, model, &resident, options) == ERROR_NONE)

@@ -8,7 +8,7 @@ from harness import check, check_equal, run, wait
 
 NAME = "Medley Stories"
 PROMPT = "Tell me a story about a cat."
-PARAMS = {"temperature": 0, "stop": ["cat"], "num_predict": 30, "mirostat": 1}
+PARAMS = {"temperature": 0, "stop": ["cat"], "num_predict": 30, "num_ctx": 300, "mirostat": 1}
 SYSTEM = "You tell stories."
 
 
@@ -65,6 +65,12 @@ def scenario(world):
             check(text and "cat" not in text and why == "stop", f"{node.name}: {text!r} ({why})")
             text, why = ask(node, stop=[], max_tokens=20)
             check("cat" in text and why == "length", f"{node.name}: {text!r} ({why})")
+    with world.step("the context is the one that they ask for, and `run` says what it begins with"):
+        check_equal(tower.status()["instances"][0]["context"], 300, "context")
+        said = tower.medley("run", NAME, "-p", PROMPT, "--temp", "0.1", "-n", "4").err
+        for words in ("num_ctx 300", f'system "{SYSTEM}"'):
+            check(words in said, said)
+        check("temperature" not in said, said)
 
 
 run(scenario)

@@ -81,6 +81,7 @@ static void test_ollamas_cache(void **state)
     assert_string_equal(found.json.data, "{\"temperature\":0.6,\"stop\":[\"<a>\",\"<b>\"],"
                                          "\"num_ctx\":4096,\"system\":\"You are \\\"kind\\\".\"}");
     assert_string_equal(found.unused, "mirostat, top_k");
+    assert_int_equal(library_defaults_context(found.json.data), 4096);
     library_defaults_deinit(&found);
     /* under another name, the same; then with none of it */
     put("manifests/registry/library/m/8b", ALL);
@@ -139,6 +140,27 @@ static void test_what_makes_no_sense(void **state)
         assert_string_equal(made.unused, cases[i].unused);
         library_defaults_deinit(&made);
     }
+}
+
+static void test_what_is_said(void **state)
+{
+    (void)state;
+    struct buffer said = {0};
+    library_defaults_say(NULL, &said);
+    library_defaults_say("{}", &said);
+    assert_int_equal(said.size, 0);
+    library_defaults_say(
+        "{\"temperature\":0.6,\"stop\":[\"<a>\",\"<b>\"],\"system\":\""
+        "0123456789012345678901234567890123456789012345678901234567\u00e9\u00e9\"}",
+        &said);
+    assert_string_equal(said.data,
+                        "temperature 0.6, stop \"<a>\" \"<b>\", system "
+                        "\"0123456789012345678901234567890123456789012345678901234567é…\" "
+                        "(62 bytes)");
+    buffer_deinit(&said);
+    assert_int_equal(library_defaults_context(NULL), 0);
+    assert_int_equal(library_defaults_context("{\"num_ctx\":-5}"), 0);
+    assert_int_equal(library_defaults_context("{\"num_ctx\":99999999999}"), 0);
 }
 
 /* ---- requests ----------------------------------------------------------------------------- */
@@ -236,6 +258,7 @@ int main(void)
         cmocka_unit_test(test_ollamas_cache),
         cmocka_unit_test(test_what_was_pulled),
         cmocka_unit_test(test_what_makes_no_sense),
+        cmocka_unit_test(test_what_is_said),
         cmocka_unit_test(test_a_request_that_says_nothing),
         cmocka_unit_test(test_its_own_values_win),
         cmocka_unit_test(test_the_system_message),

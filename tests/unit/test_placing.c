@@ -335,7 +335,7 @@ static void the_wire_counts(void **state)
 
 /* ---- the context that nobody gave ------------------------------------------------------------ */
 
-static uint32_t context_for(uint32_t n_streams)
+static uint32_t wished_context_for(uint32_t n_streams, uint32_t wished)
 {
     Cluster__Demand demand = CLUSTER__DEMAND__INIT;
     struct placing_view view = w.placing.view;
@@ -348,9 +348,14 @@ static uint32_t context_for(uint32_t n_streams)
         w.seen[i].alive = true;
     if (placing_cluster(&view, NULL, &cluster, &err))
         fail_msg("%s", err.text);
-    const uint32_t context = placing_context(&cluster, ACTIVATION_F32, gemma, &demand);
+    const uint32_t context = placing_context(&cluster, ACTIVATION_F32, gemma, &demand, wished);
     cluster_deinit(&cluster);
     return context;
+}
+
+static uint32_t context_for(uint32_t n_streams)
+{
+    return wished_context_for(n_streams, 0);
 }
 
 static bool is_placed_with(const char *id, uint32_t context, uint32_t n_streams)
@@ -379,10 +384,13 @@ static void the_context_is_what_fits(void **state)
     const uint32_t n_context_train = h->n_context_train, own = h->n_context_train = 20000;
     world_open(&w, gemma, roomy, 1);
     assert_int_equal(context_for(1), own);
+    assert_int_equal(wished_context_for(1, 3000), 3000);
+    assert_int_equal(wished_context_for(1, 2 * own), own);
     world_close(&w);
     world_open(&w, gemma, tight, 1);
     assert_int_equal(context_for(1), PLACING_CONTEXT_USUAL);
     const uint32_t shorter = context_for(16);
+    assert_int_equal(wished_context_for(16, 4 * shorter), shorter); /* halved until it fits */
     assert_true(shorter >= 512 && shorter < PLACING_CONTEXT_USUAL);
     assert_true(is_placed_with("i", shorter, 16));
     assert_false(is_placed_with("j", 2 * shorter, 16));

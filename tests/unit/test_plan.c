@@ -390,19 +390,23 @@ static void test_the_context_that_it_says_fits(void **state)
 }
 
 /* Nobody asked for a context: 4,096 tokens where there is not much more memory, the model's own
- * where there is, and what fits where that is less. */
+ * where there is, and what fits where that is less. What its maker wishes comes first. */
 static void test_the_context_follows_what_fits(void **state)
 {
     (void)state;
     static const struct {
         const char *ini;
-        uint32_t given, context;
+        uint32_t given, wished, context;
     } cases[] = {
-        {DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s"), 0, 20000},
-        {DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s"), 600, 600},
-        {DEVICE("a", "20MiB", "1GB/s", "1TFLOP/s"), 0, 4096},
-        {DEVICE("a", "80MiB", "1GB/s", "1TFLOP/s"), 0, 8192},
-        {DEVICE("a", "4MiB", "1GB/s", "1TFLOP/s"), 0, 2048},
+        {DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s"), 0, 0, 20000},
+        {DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s"), 600, 0, 600},
+        {DEVICE("a", "20MiB", "1GB/s", "1TFLOP/s"), 0, 0, 4096},
+        {DEVICE("a", "80MiB", "1GB/s", "1TFLOP/s"), 0, 0, 8192},
+        {DEVICE("a", "4MiB", "1GB/s", "1TFLOP/s"), 0, 0, 2048},
+        {DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s"), 0, 3000, 3000},
+        {DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s"), 600, 3000, 600},
+        {DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s"), 0, 99999, 20000},
+        {DEVICE("a", "4MiB", "1GB/s", "1TFLOP/s"), 0, 8192, 2048},
     };
     struct hyperparameters *h = (struct hyperparameters *)(uintptr_t)model_hyperparameters(gemma);
     const uint32_t n_context_train = h->n_context_train;
@@ -414,6 +418,7 @@ static void test_the_context_follows_what_fits(void **state)
         uint32_t context;
         machine_open(&machine, cases[i].ini, 1);
         machine.options.context = cases[i].given;
+        machine.request.context_wished = cases[i].wished;
         if (plan_make_context(&plan, gemma, &machine.request, &context, &err))
             fail_msg("%zu: %s", i, err.text);
         assert_int_equal(context, cases[i].context);
