@@ -105,6 +105,7 @@ enum error_code service_unit_text(const struct service_unit *unit, struct buffer
                      "WatchdogSec=60\n"
                      "TimeoutStartSec=300\n"
                      "TimeoutStopSec=60\n"
+                     "KillMode=mixed\n" /* the node ends its processes after its replies */
                      "OOMPolicy=continue\n"
                      "LimitNOFILE=65536\n");
     if (!unit->for_user)

@@ -57,6 +57,7 @@ static void test_the_machines_is_hardened_and_a_users_is_not(void **state)
     contains(&text, "\nDynamicUser=yes\n");
     contains(&text, "\nSupplementaryGroups=render video\n");
     contains(&text, "\nWantedBy=multi-user.target\n");
+    contains(&text, "\nKillMode=mixed\n");
     assert_null(strstr(text.data, "medley.socket"));
     buffer_clear(&text);
     unit.for_user = true;
