@@ -52,6 +52,13 @@ void access_free(struct access *access)
     mem_free(access);
 }
 
+bool access_is_early(const struct access *access)
+{
+    const struct api_access *tokens = &access->options.tokens;
+    return tokens->is_required && tokens->is_required(tokens->self) && tokens->is_ready &&
+           !tokens->is_ready(tokens->self);
+}
+
 bool access_is_guarded(const struct access *access)
 {
     const struct access_options *options = &access->options;

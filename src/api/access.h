@@ -66,6 +66,8 @@ struct access_refusal {
 struct access *access_new(const struct access_options *options); /* NULL: no memory */
 void access_free(struct access *access);
 
+/* Whether tokens are needed but not known yet: nobody can be let in. */
+bool access_is_early(const struct access *access);
 /* Whether a token is needed now. */
 bool access_is_guarded(const struct access *access);
 /* What may be done without one. --open gives models to whoever reaches the address, but where other

@@ -1,12 +1,15 @@
 #include "api/listener.h"
 
+#include "api/access.h"
 #include "api/connections.h"
 #include "api/exchange_impl.h"
 #include "api/greeter.h"
 #include "api/rpc.h"
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/service_manager.h"
 
 #include <libwebsockets.h>
 
@@ -24,25 +27,56 @@ enum {
     ACCEPTS_TLS = 8,       /* … and where each is followed by a handshake, near 1 ms */
     SWEEP_MS = 1000,       /* between looks for connections that have not asked for anything */
     ACCEPT_RETRY_MS = 100, /* when the system has no descriptor or memory for one more */
+    EARLY_MS = 50,         /* between looks whether somebody can be let in by now */
     SEND_BUFFER_BYTES =
         256 << 10, /* of the kernel: what a client that does not read gets it to keep */
 };
 
+static const uint64_t MS = 1000000;
+
 struct api_listener {
-    lws_sorted_usec_list_t retry, sweep;
+    lws_sorted_usec_list_t retry, sweep, early;
     struct api_server *server;
     struct lws *wsi; /* NULL: closed */
-    bool paused;
+    uint64_t opened_ns;
+    bool paused;               /* there is no room */
+    bool held;                 /* nobody can be let in yet; or the next process is to have them */
     struct connection *unborn; /* given to libwebsockets, which did not take them */
 };
 
+static void listener_set(struct api_listener *listener, bool paused, bool held)
+{
+    const bool was = listener->paused || listener->held, is = paused || held;
+    listener->paused = paused;
+    listener->held = held;
+    if (listener->wsi && is != was)
+        lws_rx_flow_control(listener->wsi, !is);
+}
+
 static void listener_pause(struct api_server *server, bool paused)
 {
+    if (server->listener)
+        listener_set(server->listener, paused, server->listener->held);
+}
+
+/* Until the node knows who may come in, or has waited long enough for its cluster. */
+static void listener_on_early(lws_sorted_usec_list_t *entry)
+{
+    struct api_listener *listener = lws_container_of(entry, struct api_listener, early);
+    struct api_server *server = listener->server;
+    const uint64_t age_ns = clock_now_ns() - listener->opened_ns;
+    const bool early = access_is_early(server->access) && age_ns < LIMIT_EARLY_MS * MS;
+    listener_set(listener, listener->paused, early);
+    if (early)
+        lws_sul_schedule(server->lws, 0, entry, listener_on_early, EARLY_MS * LWS_US_PER_MS);
+}
+
+void listener_leave_to_next(struct api_server *server)
+{
     struct api_listener *listener = server->listener;
-    if (!listener || !listener->wsi || listener->paused == paused)
-        return;
-    listener->paused = paused;
-    lws_rx_flow_control(listener->wsi, !paused);
+    lws_sul_cancel(&listener->early);
+    if (listener->wsi && service_manager_has(lws_get_socket_fd(listener->wsi)))
+        listener_set(listener, listener->paused, true);
 }
 
 static void listener_on_retry(lws_sorted_usec_list_t *entry)
@@ -61,6 +95,7 @@ void listener_stop(struct api_server *server)
         return;
     lws_sul_cancel(&server->listener->retry);
     lws_sul_cancel(&server->listener->sweep);
+    lws_sul_cancel(&server->listener->early);
 }
 
 void listener_free(struct api_server *server)
@@ -312,7 +347,7 @@ static bool listener_accept(struct api_server *server)
 void listener_on_readable(struct api_server *server)
 {
     const int n = server->tls ? ACCEPTS_TLS : ACCEPTS;
-    for (int i = 0; i < n && !server->listener->paused; i++) {
+    for (int i = 0; i < n && !server->listener->paused && !server->listener->held; i++) {
         if (!listener_accept(server))
             return;
     }
@@ -339,7 +374,9 @@ enum error_code listener_open(struct api_server *server, int fd, struct error *e
         server->listener->server = server;
         server->listener->wsi = lws_adopt_descriptor_vhost_via_info(&adopted);
         if (server->listener->wsi) {
+            server->listener->opened_ns = clock_now_ns();
             listener_on_sweep(&server->listener->sweep);
+            listener_on_early(&server->listener->early);
             return ERROR_NONE;
         }
     }

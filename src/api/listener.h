@@ -3,7 +3,9 @@
  *
  * When there is no room, the connection that has waited longest for its client is closed
  * (connections.h). When none can be, nothing is accepted until one has ended, and clients wait in
- * the kernel's queue. */
+ * the kernel's queue. There they wait, too, while nobody can be let in because the tokens are not
+ * known (access_is_early()), and for the next process where the service manager holds the socket.
+ */
 #pragma once
 
 #include "base/error.h"
@@ -19,6 +21,8 @@ enum error_code listener_open(struct api_server *server, int fd, struct error *e
 /* The callbacks of server_lws.c: somebody wants in; the socket is closed with the context. */
 void listener_on_readable(struct api_server *server);
 void listener_on_closed(struct api_server *server);
+/* The server is stopping: accepts no more, where the service manager listens, too. */
+void listener_leave_to_next(struct api_server *server);
 void listener_stop(struct api_server *server); /* before the context is destroyed */
 void listener_free(struct api_server *server); /* after that */
 /* libwebsockets ends what it could not adopt. */

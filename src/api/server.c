@@ -414,6 +414,7 @@ void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void
     server->stop_ns = clock_now_ns();
     server->stopped = stopped;
     server->stopped_arg = arg;
+    listener_leave_to_next(server);
     live_end_all(server);
     bridge_end_all(server);
     ollama_pull_end_all(server);

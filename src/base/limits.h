@@ -279,6 +279,9 @@ enum {
 
     /* the API: the names that it answers for, this machine's among them */
     LIMIT_API_HOSTS = 32,
+    /* A node that has just begun may not have heard from its cluster: what comes meanwhile waits,
+     * until the node is so old. */
+    LIMIT_EARLY_MS = 30 * 1000,
 
     /* one request of the API */
     LIMIT_BODY_BYTES = 32 * 1024 * 1024,

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -114,14 +115,32 @@ static bool listens_at(int fd, const struct sockaddr *address)
            same_address((const struct sockaddr *)&bound, address);
 }
 
-int service_manager_socket(const struct sockaddr *address)
+/* After the last of those that were passed. */
+static int passed_end(void)
 {
     const uint64_t n = is_for_this_process("LISTEN_PID") ? environment_number("LISTEN_FDS") : 0;
-    for (int fd = FIRST_PASSED; fd < FIRST_PASSED + (int)(n < PASSED_MAX ? n : PASSED_MAX); fd++) {
+    return FIRST_PASSED + (int)(n < PASSED_MAX ? n : PASSED_MAX);
+}
+
+int service_manager_socket(const struct sockaddr *address)
+{
+    for (int fd = FIRST_PASSED; fd < passed_end(); fd++) {
         if (!listens_at(fd, address))
             continue;
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
         return fcntl(fd, F_DUPFD_CLOEXEC, FIRST_PASSED + PASSED_MAX);
     }
     return -1;
+}
+
+bool service_manager_has(int fd)
+{
+    struct stat own, passed;
+    if (fstat(fd, &own))
+        return false;
+    for (int at = FIRST_PASSED; at < passed_end(); at++) {
+        if (fstat(at, &passed) == 0 && passed.st_dev == own.st_dev && passed.st_ino == own.st_ino)
+            return true;
+    }
+    return false;
 }

@@ -31,3 +31,5 @@ void service_manager_tell_reloading(const struct service_manager *manager);
 /* The socket at `address` that the manager has opened to be listened on, as a descriptor of the
  * caller's own, or -1. Reads LISTEN_PID and LISTEN_FDS. */
 int service_manager_socket(const struct sockaddr *address);
+/* Whether it was: then the manager listens there, too, while this process does not accept. */
+bool service_manager_has(int fd);

@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "model/tokenizer.h"
 #include "node/daemon_state.h"
+#include "node/early.h"
 #include "node/lead.h"
 #include "placing/placing.h"
 #include "relay/relay.h"
@@ -38,6 +39,7 @@ struct entry {
 
 struct catalogue {
     struct daemon *daemon;
+    struct early *early;
     struct entry *entries;
     uint32_t n_working;
     void (*closed)(struct daemon *daemon); /* NULL: it is not closing */
@@ -239,6 +241,8 @@ static void catalogue_advance(struct entry *entry)
 
 void catalogue_changed(struct catalogue *catalogue)
 {
+    if (catalogue)
+        early_step(catalogue->early);
     for (struct entry *entry = catalogue ? catalogue->entries : NULL; entry; entry = entry->next)
         catalogue_advance(entry);
 }
@@ -290,14 +294,6 @@ static void fail_open(void (*opened)(void *, struct daemon_text *, const struct 
     opened(arg, NULL, &err);
 }
 
-/* After its start a node learns from a leader what of its log counts; until then it may lack what
- * all others know. */
-static bool has_caught_up(const struct daemon *daemon)
-{
-    return agreement_status(daemon->agreement).leader &&
-           state_node(daemon_state(daemon), daemon->id);
-}
-
 void daemon_open_model(struct daemon *daemon, const char *name,
                        void (*opened)(void *arg, struct daemon_text *text, const struct error *err),
                        void *arg)
@@ -308,7 +304,9 @@ void daemon_open_model(struct daemon *daemon, const char *name,
         fail_open(opened, arg, ERROR_BUSY, "this machine is in no cluster yet");
         return;
     }
-    if (!model && name && !has_caught_up(daemon)) {
+    if (!model && early_takes(daemon->catalogue->early, name, opened, arg))
+        return;
+    if (!model && early_is(daemon)) {
         fail_open(opened, arg, ERROR_BUSY,
                   "this machine has not heard from its cluster's leader yet");
         return;
@@ -335,6 +333,8 @@ void daemon_open_model(struct daemon *daemon, const char *name,
 
 void daemon_cancel_open(struct daemon *daemon, void *arg)
 {
+    if (daemon->catalogue)
+        early_cancel(daemon->catalogue->early, arg);
     for (struct entry *entry = daemon->catalogue ? daemon->catalogue->entries : NULL; entry;
          entry = entry->next) {
         for (struct opener **at = &entry->openers; *at;) {
@@ -358,7 +358,12 @@ enum error_code catalogue_open(struct daemon *daemon, struct catalogue **out, st
     if (!catalogue)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the list of models");
     catalogue->daemon = daemon;
-    return ERROR_NONE;
+    catalogue->early = early_new(daemon);
+    if (catalogue->early)
+        return ERROR_NONE;
+    mem_free(catalogue);
+    *out = NULL;
+    return error_set(err, ERROR_NO_MEMORY, "not enough memory for the list of models");
 }
 
 void catalogue_close(struct catalogue *catalogue, void (*closed)(struct daemon *daemon))
@@ -366,6 +371,8 @@ void catalogue_close(struct catalogue *catalogue, void (*closed)(struct daemon *
     struct error err;
     catalogue->closed = closed;
     error_set(&err, ERROR_CANCELLED, "this node is stopping");
+    early_free(catalogue->early, &err);
+    catalogue->early = NULL;
     while (catalogue->entries) {
         struct entry *entry = catalogue->entries;
         catalogue->entries = entry->next;

@@ -250,6 +250,7 @@ static void daemon_on_tick(uv_timer_t *timer)
         renew_certificate(daemon);
     }
     daemon_audit_tick(daemon);
+    catalogue_changed(daemon->catalogue);
     history_tick(daemon);
     daemon_note_term(daemon);
     finder_dial(daemon->finder);

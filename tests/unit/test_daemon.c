@@ -308,6 +308,50 @@ static void test_open_again(void **state)
     assert_non_null(open_text(0).text);
 }
 
+/* A node that has begun without its cluster: who asks waits for that, but not for ever. */
+static void test_open_early(void **state)
+{
+    struct opened early = {0}, given_up = {0}, late = {0}, unknown = {0};
+    start_cluster(2);
+    place(0, 0);
+    const uint16_t port = w->nodes[0].daemon->port;
+    daemon_world_stop(w, 0);
+    daemon_world_stop(w, 1);
+    start(1, &(struct daemon_options){0}); /* the other votes alone */
+    struct daemon *daemon = w->nodes[1].daemon;
+    daemon_open_model(daemon, "Medley Stories", on_opened, &early);
+    daemon_open_model(daemon, "Medley Stories", on_opened, &given_up);
+    daemon_open_model(daemon, "another", on_opened, &unknown);
+    daemon_cancel_open(daemon, &given_up);
+    daemon_world_pass(w, 700);
+    assert_false(early.is_over || given_up.is_over || unknown.is_over);
+
+    daemon->opened_ms -= LIMIT_EARLY_MS;
+    assert_true(daemon_world_run(w, is_opened, &early, 5000));
+    assert_int_equal(early.code, ERROR_BUSY);
+    assert_true(unknown.is_over && unknown.code == ERROR_BUSY);
+    daemon_open_model(daemon, "Medley Stories", on_opened, &late);
+    assert_true(late.is_over && late.code == ERROR_BUSY);
+
+    daemon->opened_ms += LIMIT_EARLY_MS;
+    early = (struct opened){0};
+    daemon_open_model(daemon, "another", on_opened, &early);
+    daemon_world_stop(w, 1);
+    assert_true(early.is_over && early.code == ERROR_CANCELLED);
+
+    start(1, &(struct daemon_options){0});
+    daemon = w->nodes[1].daemon;
+    early = unknown = (struct opened){0};
+    daemon_open_model(daemon, "Medley Stories", on_opened, &early);
+    daemon_open_model(daemon, "another", on_opened, &unknown);
+    start(0, &(struct daemon_options){.port = port});
+    assert_true(daemon_world_run(w, is_opened, &early, 20000));
+    assert_non_null(early.text);
+    assert_true(daemon_world_run(w, is_opened, &unknown, 5000));
+    assert_int_equal(unknown.code, ERROR_NOT_FOUND);
+    assert_false(given_up.is_over);
+}
+
 /* ---- joining ---- */
 
 /* A wrong code is tried once, not until the right one is void. */
@@ -449,6 +493,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_life, setup, teardown),
         cmocka_unit_test_setup_teardown(test_context_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_open_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_open_early, setup, teardown),
         cmocka_unit_test_setup_teardown(test_wrong_code, setup, teardown),
         cmocka_unit_test_setup_teardown(test_by_hand, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cannot_listen, setup, teardown),

@@ -137,6 +137,14 @@ static void test_its_socket_is_taken_where_the_address_is_the_same(void **state)
     assert_true(fd > 3);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
     assert_true(fcntl(fd, F_GETFL) & O_NONBLOCK);
+    assert_true(service_manager_has(fd));
+    const int own_socket = socket(AF_INET, SOCK_STREAM, 0);
+    assert_false(service_manager_has(own_socket));
+    assert_false(service_manager_has(-1));
+    close(own_socket);
+    setenv("LISTEN_PID", "1", 1);
+    assert_false(service_manager_has(fd));
+    setenv("LISTEN_PID", own, 1);
     close(fd);
     close(3);
     assert_int_equal(service_manager_socket((struct sockaddr *)&address), -1);
