@@ -19,7 +19,7 @@ Compares Medley with llama.cpp (Debian sid) on synthetic 1.1-billion-weight mode
   streams      8 streams at once over HTTP         llama-server, 8 slots
   spin         decode while another process spins  llama-bench
   split        2 CPU stages against 1              (Medley alone)
-  first_token  from start to first token, Q8_0     llama-completion
+  first_token  from start to first token           llama-completion
   memory       peak memory of the server, Q8_0     llama-server
   devices      copies and queued operations        memcpy, ggml alone
   forecast     medley run's forecast, 20 sets of simulated devices: 4 minutes  what it then measures
@@ -140,13 +140,16 @@ claim_split() {
 }
 
 claim_first_token() {
-  local model round
-  model=$(bench_model q8_0)
-  for ((round = 0; round < bench_rounds; round++)); do
-    theirs python3 bench/first_token.py --prompt "bake lodo" -- llama-completion -m "$model" -t "$bench_threads" \
-      -no-cnv -n 1 -c 4096 --temp 0 -p "bake lodo" | record first_token q8_0 llama.cpp
-    ours python3 bench/first_token.py --prompt "bake lodo" -- "$release_dir/src/cli/medley" run "$model" \
-      -t "$bench_threads" -n 1 -c 4096 --temp 0 -p "bake lodo" | record first_token q8_0 medley
+  local type model round
+  local options=(-t "$bench_threads" -n 1 -c 4096 --temp 0 -p "bake lodo")
+  for type in $bench_types; do
+    model=$(bench_model "$type")
+    for ((round = 0; round < bench_rounds; round++)); do
+      theirs python3 bench/first_token.py --prompt "bake lodo" --side llama.cpp -- llama-completion -m "$model" \
+        -no-cnv "${options[@]}" | record_lines "$type"
+      ours python3 bench/first_token.py --prompt "bake lodo" --side medley -- "$release_dir/src/cli/medley" run \
+        "$model" "${options[@]}" | record_lines "$type"
+    done
   done
 }
 

@@ -16,6 +16,7 @@ CLAIMS = {
     "spin_busy": ("decode, tg32, beside a spinning process", "tok/s", "higher"),
     "split": ("decode, two CPU stages against one", "tok/s", "higher"),
     "first_token": ("start to first token", "s", "lower"),
+    "first_token_cpu": ("processor time from start to end, one token", "s", "lower"),
     "memory": ("peak memory of the server", "MiB", "lower"),
     "cluster_decode": ("2 nodes, half of the layers each: decode", "tok/s", "higher"),
     "cluster_prefill": ("2 nodes, half of the layers each: prefill of 512", "tok/s", "higher"),

@@ -425,6 +425,7 @@ enum error_code session_open(const char *path, const struct session_flags *flags
         .backend = flags->backend,
         .n_cpu_threads = flags->n_threads,
         .skip_other = flags->devices ? strcmp(flags->devices, "cpu") == 0 : flags->sim_file != NULL,
+        .skip_empty = true,
         .sim_file = flags->sim_file,
     };
     struct notice notice;

@@ -194,9 +194,8 @@ static bool kv_alloc_context(const struct kv_cache *kv, struct ggml_context *con
     *buffer = ggml_backend_alloc_ctx_tensors_from_buft(context, kv->type);
     if (!*buffer)
         return false;
-    weights_advise_huge_pages(*buffer);
     /* masked cells are multiplied by zero, and zero times a stray NaN would not be zero */
-    ggml_backend_buffer_clear(*buffer, 0);
+    weights_clear(*buffer);
     return true;
 }
 

@@ -68,8 +68,7 @@ enum error_code recurrent_state_alloc(struct recurrent_state *state, struct erro
     if (!state->buffer)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the states of %u layers",
                          state->n_recurrent);
-    weights_advise_huge_pages(state->buffer);
-    ggml_backend_buffer_clear(state->buffer, 0);
+    weights_clear(state->buffer);
     return ERROR_NONE;
 }
 

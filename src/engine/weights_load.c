@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -152,4 +153,23 @@ void weights_advise_huge_pages(ggml_backend_buffer_t buffer)
 #else
     (void)buffer;
 #endif
+}
+
+void weights_clear(ggml_backend_buffer_t buffer)
+{
+#ifdef __linux__
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uint8_t *base = ggml_backend_buffer_get_base(buffer);
+    const size_t size = ggml_backend_buffer_get_size(buffer);
+    uint8_t *start = base + (page - (uintptr_t)base % page) % page;
+    uint8_t *end = base + size - ((uintptr_t)base + size) % page;
+    /* private anonymous memory: after this call it reads as zeros */
+    if (ggml_backend_buffer_get_type(buffer) == ggml_backend_cpu_buffer_type() && end > start &&
+        madvise(start, (size_t)(end - start), MADV_DONTNEED) == 0) {
+        memset(base, 0, (size_t)(start - base));
+        memset(end, 0, (size_t)(base + size - end));
+        return;
+    }
+#endif
+    ggml_backend_buffer_clear(buffer, 0);
 }

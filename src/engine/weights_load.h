@@ -31,3 +31,7 @@ enum error_code weights_copy(const struct tensor_copy *sources, uint32_t n_sourc
 /* Asks for huge pages under a buffer of host memory; no-op elsewhere. Decoding reads every
  * weight once per token, so the walks of 4 KiB page tables are pure loss. */
 void weights_advise_huge_pages(ggml_backend_buffer_t buffer);
+
+/* Fills a buffer with zeros. Plain memory of this process takes pages only when they are written:
+ * clearing a cache of 4,096 tokens costs a start 50 ms, and most of it is never used. */
+void weights_clear(ggml_backend_buffer_t buffer);

@@ -171,6 +171,16 @@ bool backend_load(const struct backend *backend, char *reason, size_t size)
     return code == ERROR_NONE;
 }
 
+bool backend_has_device_files(const struct backend *backend)
+{
+    glob_t found;
+    if (!backend->device_files)
+        return true;
+    const bool any = glob(backend->device_files, 0, NULL, &found) != GLOB_NOMATCH;
+    globfree(&found);
+    return any;
+}
+
 /* The first file of the pattern that exists and may not be used; false when there is none. */
 static bool find_forbidden(const char *pattern, char *path, size_t size)
 {

@@ -31,6 +31,9 @@ ggml_backend_reg_t backend_registry(const struct backend *backend);
  * says both versions, what serves meanwhile, and the mend. */
 bool backend_fits(const struct backend *backend, char *reason, size_t size);
 
+/* Is there a file that its devices appear as? True where that is not known. */
+bool backend_has_device_files(const struct backend *backend);
+
 /* Loads the backend's plugin unless it is there already. On failure `reason` says what is
  * missing and how to mend it. */
 bool backend_load(const struct backend *backend, char *reason, size_t size);

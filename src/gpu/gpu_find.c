@@ -164,10 +164,24 @@ static const char *gpu_find_objection(const struct vet *vets, uint32_t count,
     return NULL;
 }
 
+/* Whether loading it again would be for nothing. Who names the backend is always served. */
+static bool gpu_find_is_empty(const struct vet *vets, uint32_t count, const struct backend *backend,
+                              const struct gpu_options *options)
+{
+    if (!options->skip_empty || options->verify || options->backend ||
+        backend_has_device_files(backend))
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (vets[i].lists_none && strcmp(vets[i].info.backend, backend->name) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Loads a backend and adds its devices to what was found. */
 static void list_backend(struct gpu *gpu, const struct backend *backend,
-                         const struct gpu_options *options, struct found_device *found,
-                         struct vet *vets, uint32_t *n_found)
+                         const struct gpu_options *options, const struct registry *known,
+                         struct found_device *found, struct vet *vets, uint32_t *n_found)
 {
     struct backend_status *status = &gpu->backends[gpu->n_backends - 1];
     if (!gpu_find_is_wanted(backend, options)) {
@@ -192,6 +206,7 @@ static void list_backend(struct gpu *gpu, const struct backend *backend,
         found[*n_found] = (struct found_device){.backend = backend, .status = gpu->n_backends - 1};
         vets[(*n_found)++] = (struct vet){.info = info, .index = i};
     }
+    vet_note_list(backend, count == 0, known, options);
     if (count == 0)
         backend_explain_no_device(backend, plugins_last_error(), status->reason,
                                   sizeof status->reason);
@@ -247,7 +262,11 @@ static void gpu_find_list_all(struct gpu *gpu, const struct gpu_options *options
     uint32_t n_vetted = vet_backends(gpu, chain, options, known, vets);
     for (uint32_t i = 0; chain[i]; i++) {
         const char *text = gpu_find_objection(vets, n_vetted, backend_find(chain[i]));
-        snprintf(objections[i], sizeof objections[i], "%s", text ? text : "");
+        const char *empty =
+            gpu_find_is_empty(vets, n_vetted, backend_find(chain[i]), options)
+                ? "it finds none, as of an earlier start (`medley devices` looks again)"
+                : "";
+        snprintf(objections[i], sizeof objections[i], "%s", text ? text : empty);
     }
     for (uint32_t i = 0; chain[i]; i++) {
         struct backend_status *status = add_status(gpu, backend_find(chain[i]));
@@ -255,7 +274,7 @@ static void gpu_find_list_all(struct gpu *gpu, const struct gpu_options *options
             snprintf(status->reason, sizeof status->reason, "when it lists its devices, %.200s",
                      objections[i]);
         else
-            list_backend(gpu, backend_find(chain[i]), options, found, vets, n_found);
+            list_backend(gpu, backend_find(chain[i]), options, known, found, vets, n_found);
     }
     struct device_info *infos[LIMIT_DEVICES];
     for (uint32_t i = 0; i < *n_found; i++)

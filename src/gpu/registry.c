@@ -40,7 +40,7 @@ static uint64_t vulkan_drivers_stamp(void)
         globfree(&found);
     }
     static const char *const overrides[] = {"VK_DRIVER_FILES", "VK_ICD_FILENAMES",
-                                            "VK_ADD_DRIVER_FILES"};
+                                            "VK_ADD_DRIVER_FILES", "GGML_VK_VISIBLE_DEVICES"};
     for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++) {
         const char *value = getenv(overrides[i]);
         hash = value ? fnv_text(hash, value) : hash;

@@ -29,6 +29,9 @@ static void vetting_note(struct vet *vet, enum registry_result result, const cha
     }
 }
 
+/* What the registry keeps as the reason of a backend that passed and listed no device. */
+static const char no_device[] = "lists no device";
+
 /* ---- what is remembered ---------------------------------------------------------------- */
 
 static void refuse_remembered(struct vet *vet, const struct registry_entry *entry)
@@ -69,6 +72,7 @@ static bool vetting_consult(struct vet *vet, const struct registry *registry, bo
     if (!registry_is_fresh(entry, now_unix_s()))
         return true;
     vet->verdict = VET_QUICK;
+    vet->lists_none = strcmp(entry->reason, no_device) == 0;
     vet->verification = (struct device_verification){VERIFIED_BY_REGISTRY, entry->verified_unix_s};
     return false;
 }
@@ -167,4 +171,20 @@ enum error_code vet_remember(const struct vet *vets, uint32_t count,
     enum error_code code = n ? registry_update(options->registry, changes, n, err) : ERROR_NONE;
     mem_free(changes);
     return code;
+}
+
+void vet_note_list(const struct backend *backend, bool lists_none, const struct registry *known,
+                   const struct gpu_options *options)
+{
+    struct vet vet = {0};
+    struct error err; /* the next start asks again */
+    snprintf(vet.info.backend, sizeof vet.info.backend, "%s", backend->name);
+    vet.change.key = registry_key_of(&vet.info, 0, options->n_cpu_threads);
+    const struct registry_entry *entry = registry_find(known, &vet.change.key);
+    if (!entry || entry->result != REGISTRY_PASSED ||
+        lists_none == (strcmp(entry->reason, no_device) == 0))
+        return;
+    vetting_note(&vet, REGISTRY_PASSED, lists_none ? no_device : "");
+    vet.change.verified_unix_s = entry->verified_unix_s; /* it was not vetted now */
+    vet_remember(&vet, 1, options, &err);
 }

@@ -16,6 +16,7 @@
  * the end of each. */
 #pragma once
 
+#include "gpu/backends.h"
 #include "gpu/registry.h"
 
 enum vet_verdict { VET_FULL, VET_QUICK, VET_REFUSED };
@@ -29,6 +30,7 @@ struct vet {
     struct device_verification verification;
     bool calibrated;
     struct device_calibration calibration;
+    bool lists_none; /* of a backend: as far as the registry remembers */
 
     struct registry_entry
         change; /* what the registry is to learn; result REGISTRY_UNKNOWN: nothing */
@@ -37,6 +39,10 @@ struct vet {
 /* `known`: what the registry remembers; may be empty. */
 void vet_devices(struct vet *vets, uint32_t count, const struct registry *known,
                  const struct gpu_options *options);
+
+/* Tells the registry whether the backend listed any device, where that is news. */
+void vet_note_list(const struct backend *backend, bool lists_none, const struct registry *known,
+                   const struct gpu_options *options);
 
 /* What came of opening it: `reason` NULL when it is in use. `hung`: it did not answer. */
 void vet_outcome(struct vet *vet, const char *reason, bool hung);

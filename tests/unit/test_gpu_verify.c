@@ -2,13 +2,17 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "gpu/verify.h"
+#include "gpu/vetting.h"
 #include "gpu_fake.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -215,6 +219,40 @@ static void test_every_failed_allocation_is_survived(void **state)
     assert_true(nth > 5); /* some of them did fail */
 }
 
+static bool lists_none(const char *path)
+{
+    struct vet vet = {.info = {.backend = "vulkan"}}; /* no name: its list */
+    struct registry known;
+    registry_load(path, &known);
+    vet_devices(&vet, 1, &known, &(struct gpu_options){.registry = path});
+    registry_deinit(&known);
+    return vet.lists_none;
+}
+
+static void test_a_backend_without_devices_is_remembered(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/medley-verify-XXXXXX", path[64], command[96];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/devices.json", folder);
+    const struct gpu_options options = {.registry = path};
+    struct registry known = {0};
+    vet_note_list(backend_find("vulkan"), true, &known, &options); /* never vetted */
+    assert_false(lists_none(path));
+    struct registry_entry entry = {.result = REGISTRY_PASSED,
+                                   .verified_unix_s = (uint64_t)time(NULL)};
+    entry.key = registry_key_of(&(struct device_info){.backend = "vulkan"}, 0, 0);
+    assert_int_equal(registry_update(path, &entry, 1, NULL), ERROR_NONE);
+    for (int none = 1; none >= 0; none--) {
+        registry_load(path, &known);
+        vet_note_list(backend_find("vulkan"), none, &known, &options);
+        registry_deinit(&known);
+        assert_int_equal(lists_none(path), none);
+    }
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -226,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_close_frees_forgotten_buffers),
         cmocka_unit_test(test_codes_without_a_text),
         cmocka_unit_test(test_every_failed_allocation_is_survived),
+        cmocka_unit_test(test_a_backend_without_devices_is_remembered),
     };
     return cmocka_run_group_tests_name("gpu_verify", tests, NULL, NULL);
 }

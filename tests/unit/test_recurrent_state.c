@@ -1,6 +1,7 @@
 /* The state of recurrent layers over its life: slots that are used again, cut, copied; chunks of
  * any size; what the driver may reuse of it. */
 #include "engine/stage.h"
+#include "engine/weights_load.h"
 #include "gpu/gpu.h"
 #include "model/model.h"
 #include "pipeline/slots.h"
@@ -300,9 +301,27 @@ static void test_only_whole_slots_are_reused(void **state)
     slot_table_deinit(&table);
 }
 
+/* Of any size, and as if pages had been used: the caches that stages begin with. */
+static void test_buffers_are_cleared(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {64, 5000, 300000};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        ggml_backend_buffer_t buffer =
+            ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), sizes[i]);
+        const uint8_t *bytes = ggml_backend_buffer_get_base(buffer);
+        ggml_backend_buffer_clear(buffer, 0x5a);
+        weights_clear(buffer);
+        for (size_t k = 0; k < sizes[i]; k++)
+            assert_int_equal(bytes[k], 0);
+        ggml_backend_buffer_free(buffer);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_buffers_are_cleared),
         cmocka_unit_test(test_states_over_their_life),
         cmocka_unit_test(test_states_travel),
         cmocka_unit_test(test_states_that_cannot_be),
