@@ -1022,6 +1022,8 @@ export interface paths {
                         cells?: number | null;
                         /** @enum {unknown} */
                         kv?: "f16" | "f32" | "q8_0" | "q4_0" | null;
+                        /** @enum {unknown} */
+                        speculate?: "lookup" | "off" | null;
                         goal?: string | null;
                         precision?: string | null;
                         allow_precision?: string | null;
@@ -1075,6 +1077,8 @@ export interface paths {
                         cells?: number | null;
                         /** @enum {unknown} */
                         kv?: "f16" | "f32" | "q8_0" | "q4_0" | null;
+                        /** @enum {unknown} */
+                        speculate?: "lookup" | "off" | null;
                         goal?: string | null;
                         precision?: string | null;
                         allow_precision?: string | null;

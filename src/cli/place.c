@@ -8,6 +8,7 @@
 #include "cli/rope_option.h"
 #include "cli/stages.h"
 #include "hub/hub_name.h"
+#include "pipeline/driver.h"
 #include "placement/score.h"
 #include "plan/plan_model.h"
 
@@ -18,7 +19,7 @@
 static const char usage[] =
     "Usage: medley place MODEL [--context N] [--streams N] [--cells N] [--kv TYPE]\n"
     "                    [--goal GOAL] [--precision TYPE] [--allow-precision TYPE]\n"
-    "                    [--idle S] [options] [--json]\n"
+    "                    [--speculate HOW] [--idle S] [options] [--json]\n"
     "\n"
     "Places a model on the machines of the cluster, as medley plan forecasts it, loads it there,\n"
     "and says where it is. MODEL is a .gguf file, the name of a model that the cluster knows\n"
@@ -45,6 +46,9 @@ static const char usage[] =
     "  --allow-precision TYPE\n"
     "                   weights may become of this type while a device of the model is hot, or\n"
     "                   short of memory\n"
+    "  --speculate HOW  guess tokens from the text so far and check several at once, while that\n"
+    "                   pays: lookup (default) or off; the answer is the same\n"
+    "                   (docs/speculation.md)\n"
     "  --idle S         unload it when nobody has asked it for S seconds; 0: never\n"
     "  --weights-memory SIZE\n"
     "                   of each stage's weights, at most, such as 8GiB; layers beyond are read\n"
@@ -65,6 +69,7 @@ enum {
     OPTION_GOAL,
     OPTION_PRECISION,
     OPTION_ALLOW,
+    OPTION_SPECULATE,
     OPTION_IDLE,
     OPTION_JSON,
     OPTION_WEIGHTS_MEMORY,
@@ -96,6 +101,16 @@ static bool cmd_place_take_kv(const char *value, const char **kv)
     if (plan_kv_type_find(value, &type, NULL) == ERROR_NONE)
         return true;
     command_misused(&command_place, "--kv takes f16, f32, q8_0 or q4_0, not '%s'", value);
+    return false;
+}
+
+static bool cmd_place_take_speculate(const char *value, const char **speculate)
+{
+    enum speculate how;
+    *speculate = value;
+    if (speculate_find(value, &how))
+        return true;
+    command_misused(&command_place, "--speculate takes lookup or off, not '%s'", value);
     return false;
 }
 
@@ -143,6 +158,8 @@ static bool cmd_place_take_option(struct place_args *args, int option, const cha
     case OPTION_ALLOW:
         args->request.allow_precision = value;
         return option_precision(command, "--allow-precision", value, &type);
+    case OPTION_SPECULATE:
+        return cmd_place_take_speculate(value, &args->request.speculate);
     case OPTION_IDLE:
         return option_u32(command, "--idle", value, 0, UINT32_MAX - 1, &args->request.idle_s);
     case OPTION_WEIGHTS_MEMORY:
@@ -169,6 +186,7 @@ static bool cmd_place_parse(int argc, char **argv, struct place_args *args)
         {"goal", required_argument, NULL, OPTION_GOAL},
         {"precision", required_argument, NULL, OPTION_PRECISION},
         {"allow-precision", required_argument, NULL, OPTION_ALLOW},
+        {"speculate", required_argument, NULL, OPTION_SPECULATE},
         {"idle", required_argument, NULL, OPTION_IDLE},
         {"weights-memory", required_argument, NULL, OPTION_WEIGHTS_MEMORY},
         {"score-weights", required_argument, NULL, OPTION_SCORE_WEIGHTS},

@@ -77,9 +77,7 @@ static bool session_take_flash(const struct command *command, const struct optio
 static bool session_take_speculate(const struct command *command, const struct option_row *row,
                                    const char *value, void *flags)
 {
-    enum speculate *out = &((struct session_flags *)flags)->driver.speculate;
-    *out = strcmp(value, "off") == 0 ? SPECULATE_OFF : SPECULATE_LOOKUP;
-    if (*out == SPECULATE_OFF || strcmp(value, "lookup") == 0)
+    if (speculate_find(value, &((struct session_flags *)flags)->driver.speculate))
         return true;
     command_misused(command, "%s takes lookup or off, not '%s'", option_name(row), value);
     return false;

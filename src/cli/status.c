@@ -206,6 +206,16 @@ static void say_cells(struct answer *answer, yyjson_val *instance, struct buffer
 }
 
 /* What was asked for beyond the usual. */
+static void cmd_status_say_speculate(struct answer *answer, yyjson_val *instance,
+                                     struct buffer *where)
+{
+    const char *how = answer_text_if(answer, instance, "speculate");
+    if (!how)
+        return;
+    buffer_text(where, "; speculation ");
+    answer_clean(where, how);
+}
+
 static void cmd_status_say_rope(struct answer *answer, yyjson_val *instance, struct buffer *where)
 {
     yyjson_val *rope = answer_object_if(answer, instance, "rope");
@@ -231,6 +241,7 @@ static void add_instance(struct answer *answer, yyjson_val *instance, struct tab
     if (where.size)
         say_cells(answer, instance, &where);
     cmd_status_say_rope(answer, instance, &where);
+    cmd_status_say_speculate(answer, instance, &where);
     if (problem)
         buffer_printf(&where, "%s%s", where.size ? "; " : "", problem);
     uint64_t survives = 0;

@@ -17,6 +17,8 @@ struct driver_options part_options(const Cluster__Demand *demand, bool shares_ce
                                      .kv_is_chosen = demand->has_kv_type,
                                      .precision = (int)demand->precision,
                                      .precision_allowed = (int)demand->precision_allowed};
+    if (demand->speculate == SPECULATE_OFF) /* what a later version may say is as usual */
+        options.speculate = SPECULATE_OFF;
     if (demand->cells && shares_cells)
         options.cells = demand->cells;
     else

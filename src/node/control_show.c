@@ -204,6 +204,8 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
     if (instance->demand->kv_type < KV_TYPES)
         yyjson_mut_obj_add_strcpy(doc, object, "kv",
                                   plan_kv_type((enum kv_type)instance->demand->kv_type).name);
+    if (instance->demand->speculate == SPECULATE_OFF)
+        yyjson_mut_obj_add_str(doc, object, "speculate", speculate_name(SPECULATE_OFF));
     const uint32_t now = instance->current ? instance->current->precision : 0,
                    precision = now ? now : instance->demand->precision,
                    allowed = instance->demand->precision_allowed;

@@ -4,6 +4,7 @@
 #include "base/amount.h"
 #include "model/weight_type.h"
 #include "node/wish.h"
+#include "pipeline/driver.h"
 #include "placement/score.h"
 #include "plan/plan_model.h"
 
@@ -37,6 +38,17 @@ static bool control_wanted_take_kv(yyjson_val *request, struct place_demand *wan
     wanted->has_kv_type = name != NULL;
     wanted->kv_type = type;
     return ok;
+}
+
+static bool control_wanted_take_speculate(yyjson_val *request, struct place_demand *wanted,
+                                          struct error *err)
+{
+    const char *name = control_text(request, "speculate");
+    enum speculate how = SPECULATE_LOOKUP;
+    const bool ok = !name || speculate_find(name, &how);
+    wanted->has_speculate = name != NULL;
+    wanted->speculate = how;
+    return ok || !error_set(err, ERROR_INVALID, "`speculate` is lookup or off, not '%s'", name);
 }
 
 bool control_weight_type(yyjson_val *root, const char *key, uint32_t *type, struct error *err)
@@ -160,6 +172,7 @@ bool control_take_wanted(struct conversation *conversation, yyjson_val *request,
                                     .idle_ms = idle_s * 1000};
     if (control_wanted_take_goal(request, wanted, &err) &&
         control_wanted_take_kv(request, wanted, &err) &&
+        control_wanted_take_speculate(request, wanted, &err) &&
         control_weight_type(request, "precision", &wanted->precision, &err) &&
         control_weight_type(request, "allow_precision", &wanted->precision_allowed, &err) &&
         control_wanted_take_weights(request, wanted, &err) &&

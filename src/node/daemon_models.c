@@ -205,6 +205,7 @@ bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *
                        (!wanted->has_idle || wanted->idle_ms == instance->idle_ms) &&
                        (!wanted->has_goal || wanted->goal == instance->demand->goal) &&
                        (!wanted->has_kv_type || wanted->kv_type == instance->demand->kv_type) &&
+                       (!wanted->has_speculate || wanted->speculate == instance->demand->speculate) &&
                        (!wanted->precision || wanted->precision == instance->demand->precision) &&
                        (!wanted->precision_allowed ||
                         wanted->precision_allowed == instance->demand->precision_allowed));

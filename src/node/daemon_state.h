@@ -220,6 +220,8 @@ struct place_demand {
     uint32_t time_limit_s;       /* 0: as usual */
     bool has_rope;               /* else as the model's file says */
     Cluster__Rope rope;          /* as score */
+    bool has_speculate;          /* the same: lookup */
+    uint32_t speculate;          /* enum speculate */
     bool has_idle;               /* else 0: never */
     uint64_t idle_ms;
 };

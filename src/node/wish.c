@@ -2,6 +2,7 @@
 
 #include "cluster/state.h"
 #include "model/model_precision.h"
+#include "pipeline/driver.h"
 #include "placement/problem.h"
 #include "plan/plan_model.h"
 
@@ -64,6 +65,10 @@ void wish_of(const struct place_demand *wanted, const Cluster__Instance *before,
         out->has_cells = true;
         out->cells = wanted->cells;
     }
+    if (wanted && wanted->has_speculate) {
+        out->has_speculate = true;
+        out->speculate = wanted->speculate;
+    }
     if (wanted)
         wish_of_search(wanted, out);
     if (wanted)
@@ -123,6 +128,8 @@ void wish_kept_text(const struct place_demand *wanted, const Cluster__Instance *
         wish_say(out, "--goal %s", placement_goal_name((enum placement_goal)wished->goal));
     if (wished->has_kv_type && wished->kv_type < KV_TYPES && !wanted->has_kv_type)
         wish_say(out, "--kv %s", plan_kv_type((enum kv_type)wished->kv_type).name);
+    if (wished->has_speculate && wished->speculate < SPECULATE_ALWAYS && !wanted->has_speculate)
+        wish_say(out, "--speculate %s", speculate_name((enum speculate)wished->speculate));
     if (wished->cells && !wanted->cells)
         wish_say(out, "--cells %u", wished->cells);
     if (wished->precision && !wanted->precision)

@@ -38,6 +38,9 @@ enum speculate { /* how tokens are guessed that the stages then check, several a
                  SPECULATE_ALWAYS, /* whether it pays or not: for tests */
                  SPECULATE_MODES,
 };
+/* "lookup" or "off", as people say it. NULL: none of their business. */
+const char *speculate_name(enum speculate speculate);
+bool speculate_find(const char *name, enum speculate *out);
 
 struct stage_plan {        /* one stage: which layers on which device (plan.h) */
     struct device *device; /* of this process; NULL: in a lane, or far (driver_open_far) */

@@ -4,7 +4,26 @@
 #include "engine/batch_shape.h"
 #include "model/model.h"
 
+#include <string.h>
+
 enum { CONTEXT_USUAL = 4096, CONTEXT_USUAL_WHOLE = 2048, BATCH_ROWS_USUAL = 512 };
+
+const char *speculate_name(enum speculate speculate)
+{
+    return speculate == SPECULATE_LOOKUP ? "lookup" : speculate == SPECULATE_OFF ? "off" : NULL;
+}
+
+bool speculate_find(const char *name, enum speculate *out)
+{
+    static const enum speculate said[] = {SPECULATE_LOOKUP, SPECULATE_OFF};
+    for (uint32_t i = 0; i < sizeof said / sizeof *said; i++) {
+        if (strcmp(name, speculate_name(said[i])) == 0) {
+            *out = said[i];
+            return true;
+        }
+    }
+    return false;
+}
 
 /* A text that is read at once is one micro-batch. */
 static enum error_code driver_options_fit_whole(struct driver_options *options, struct error *err)

@@ -506,22 +506,25 @@ static void test_place(void **state)
     ANSWERS({"place",
              {"{\"state\":\"placing\"}\n", "{\"state\":\"loading\",\"stages\":" STAGES "}\n",
               "{\"ready\":{\"instance\":\"demo-1\",\"stages\":" STAGES "}}\n"}});
-    assert_int_equal(
-        medley("place demo -c 100 --streams 4 --cells 256 --kv q8_0 --goal mix --idle 0"), 0);
+    assert_int_equal(medley("place demo -c 100 --streams 4 --cells 256 --kv q8_0 --speculate off "
+                            "--goal mix --idle 0"),
+                     0);
     assert_string_equal(out, "demo-1 is ready: tower cuda0 layers 0-9, laptop cpu layer 10\n");
-    assert_string_equal(fake_node_heard(),
-                        "{\"do\":\"place\",\"model\":\"demo\",\"context\":100,\"streams\":4,"
-                        "\"cells\":256,\"goal\":\"mix\",\"kv\":\"q8_0\","
-                        "\"precision\":null,\"allow_precision\":null,\"idle_s\":0,"
-                        "\"weights_memory\":null,\"score_weights\":null,"
-                        "\"time_limit_s\":null}\n");
+    assert_string_equal(
+        fake_node_heard(),
+        "{\"do\":\"place\",\"model\":\"demo\",\"context\":100,\"streams\":4,"
+        "\"cells\":256,\"goal\":\"mix\",\"kv\":\"q8_0\","
+        "\"speculate\":\"off\",\"precision\":null,\"allow_precision\":null,\"idle_s\":0,"
+        "\"weights_memory\":null,\"score_weights\":null,"
+        "\"time_limit_s\":null}\n");
     EXPECT(0, "place demo --json", "\"instance\": \"demo-1\"");
     expect_heard("\"context\":null,\"streams\":null,\"cells\":null,\"goal\":null,\"kv\":null,"
-                 "\"precision\":null,\"allow_precision\":null,\"idle_s\":null");
+                 "\"speculate\":null,\"precision\":null,\"allow_precision\":null,\"idle_s\":null");
     EXPECT(0, "place demo --weights-memory 8GiB --score-weights memory=60 --time-limit 9", "ready");
     expect_heard("\"weights_memory\":\"8GiB\",\"score_weights\":\"memory=60\",\"time_limit_s\":9");
     EXPECT(0, "place demo --rope-scaling yarn --rope-scale 2", "ready");
     expect_heard("\"rope\":{\"scaling\":\"yarn\",\"scale\":2.0}");
+    EXPECT(2, "place demo --speculate much", "--speculate takes lookup or off, not 'much'");
     EXPECT(2, "place demo --rope-scaling wide", "--rope-scaling takes none, linear or yarn");
     EXPECT(2, "place demo --rope-scale 0.5", "--rope-scale takes 1 to 1024");
     EXPECT(2, "place demo --weights-memory 8apples", "--weights-memory");

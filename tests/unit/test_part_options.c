@@ -53,6 +53,17 @@ static void test_memory(void **state)
     check(16, 4096, 256, 1); /* the driver refuses it */
 }
 
+static void test_speculate(void **state)
+{
+    Cluster__Demand demand = demand_of(1, 512, 0);
+    (void)state;
+    assert_int_equal(part_options(&demand, false).speculate, SPECULATE_LOOKUP);
+    demand.speculate = SPECULATE_OFF;
+    assert_int_equal(part_options(&demand, false).speculate, SPECULATE_OFF);
+    demand.speculate = 77; /* of a later version */
+    assert_int_equal(part_options(&demand, false).speculate, SPECULATE_LOOKUP);
+}
+
 static void test_no_cells(void **state)
 {
     const Cluster__Demand demand = demand_of(3, 4096, 0);
@@ -68,6 +79,7 @@ static void test_no_cells(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory),
+                                       cmocka_unit_test(test_speculate),
                                        cmocka_unit_test(test_no_cells)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* node/wish.h: what was asked for before, and is kept. */
 #include "engine/kv_cache.h"
 #include "node/wish.h"
+#include "pipeline/driver.h"
 #include "placement/problem.h"
 
 #include <setjmp.h>
@@ -85,13 +86,17 @@ static void test_says_what_is_kept(void **state)
     assert_string_equal(text, "--context 512, --streams 2, --goal mix, --kv q8_0");
     wish_kept_text(&again, instance, text);
     assert_string_equal(text, "");
-    const struct place_demand limits = {
-        .weights_bytes = 1 << 20, .time_limit_s = 7, .has_score = true};
+    const struct place_demand limits = {.weights_bytes = 1 << 20,
+                                        .time_limit_s = 7,
+                                        .has_score = true,
+                                        .has_speculate = true,
+                                        .speculate = SPECULATE_OFF};
     instance = place(&before, &limits);
     wish_kept_text(&nothing, instance, text);
-    assert_string_equal(text, "--weights-memory 1048576, --score-weights, --time-limit 7");
+    assert_string_equal(
+        text, "--speculate off, --weights-memory 1048576, --score-weights, --time-limit 7");
     wish_kept_text(&by_hand, instance, text); /* loaded whole */
-    assert_string_equal(text, "--score-weights, --time-limit 7");
+    assert_string_equal(text, "--speculate off, --score-weights, --time-limit 7");
     Cluster__Demand out;
     wish_of(&by_hand, instance, &out);
     assert_false(out.has_weights_bytes);
