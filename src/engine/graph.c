@@ -2,6 +2,7 @@
 
 #include "gpu/product_ggml.h"
 
+#include <assert.h>
 #include <math.h>
 
 static bool is_ours(const struct graph_build *b, const struct ggml_tensor *matrix)
@@ -32,6 +33,19 @@ struct ggml_tensor *graph_linear(struct graph_build *b, struct ggml_tensor *matr
     if (matrix->type == GGML_TYPE_F16)
         ggml_prec_set_acc(y, GGML_PREC_F32);
     return bias ? ggml_add(b->ctx, y, bias) : y;
+}
+
+struct ggml_tensor *graph_linear_by_head(struct graph_build *b, struct ggml_tensor *matrices,
+                                         struct ggml_tensor *x)
+{
+    assert(matrices->ne[2] == x->ne[2]);
+    struct ggml_tensor *y =
+        is_ours(b, matrices)
+            ? product_mul_mat(b->ctx, b->source->products, matrices, rounded(b, matrices->type, x))
+            : ggml_mul_mat(b->ctx, matrices, x);
+    if (!is_ours(b, matrices))
+        ggml_prec_set_acc(y, GGML_PREC_F32);
+    return y;
 }
 
 struct ggml_tensor *graph_linear_of(struct graph_build *b, struct ggml_tensor *matrices,

@@ -105,6 +105,9 @@ struct graph_build {
 /* y = matrix . x (+ bias); `bias` may be NULL. */
 struct ggml_tensor *graph_linear(struct graph_build *b, struct ggml_tensor *matrix,
                                  struct ggml_tensor *bias, struct ggml_tensor *x);
+/* matrices [n, m, n_head], x [n, t, n_head]: [m, t, n_head], each head's of its own matrix. */
+struct ggml_tensor *graph_linear_by_head(struct graph_build *b, struct ggml_tensor *matrices,
+                                         struct ggml_tensor *x);
 /* As ggml_mul_mat_id(); `chosen` I32 [n_used, t]. */
 struct ggml_tensor *graph_linear_of(struct graph_build *b, struct ggml_tensor *matrices,
                                     struct ggml_tensor *x, struct ggml_tensor *chosen);

@@ -153,8 +153,7 @@ static struct qkv latent_absorbed(struct graph_build *b, struct ggml_tensor **w,
                                   const struct latent *l)
 {
     struct ggml_tensor *q = ggml_permute(b->ctx, l->q_plain, 0, 2, 1, 3); /* [plain, t, n_head] */
-    q = ggml_mul_mat(b->ctx, w[TENSOR_LATENT_K_UP], q);                   /* [rank, t, n_head] */
-    ggml_prec_set_acc(q, GGML_PREC_F32);
+    q = graph_linear_by_head(b, w[TENSOR_LATENT_K_UP], q);                /* [rank, t, n_head] */
     q = ggml_permute(b->ctx, q, 0, 2, 1, 3);
     struct ggml_tensor *kv = ggml_reshape_3d(b->ctx, l->kv, l->kv->ne[0], 1, l->kv->ne[1]);
     return (struct qkv){.q = ggml_concat(b->ctx, q, l->q_rotated, 0),
@@ -184,9 +183,8 @@ static struct ggml_tensor *latent_values(struct graph_build *b, struct ggml_tens
 {
     const int64_t t = all->ne[1], dv = b->h->n_latent_dim_v;
     all = ggml_reshape_3d(b->ctx, all, b->h->n_latent_kv, form->n_head, t);
-    all = ggml_permute(b->ctx, all, 0, 2, 1, 3);            /* [rank, t, n_head] */
-    all = ggml_mul_mat(b->ctx, w[TENSOR_LATENT_V_UP], all); /* [dv, t, n_head] */
-    ggml_prec_set_acc(all, GGML_PREC_F32);
+    all = ggml_permute(b->ctx, all, 0, 2, 1, 3);                    /* [rank, t, n_head] */
+    all = graph_linear_by_head(b, w[TENSOR_LATENT_V_UP], all);      /* [dv, t, n_head] */
     all = ggml_cont(b->ctx, ggml_permute(b->ctx, all, 0, 2, 1, 3)); /* [dv, n_head, t] */
     return ggml_reshape_2d(b->ctx, all, dv * form->n_head, t);
 }

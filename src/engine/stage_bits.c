@@ -31,15 +31,16 @@ static bool bits_of_unit_are_stable(const struct weight_unit *unit)
     return true;
 }
 
-/* ggml multiplies these, whatever their type (graph_attention.c), and quantised ones in other ways
- * for one row and for many. */
+/* A matrix for each head (graph_attention.c): ggml repacks none of these, and multiplies quantised
+ * ones in other ways for one row and for many. */
 static bool bits_of_latent_are_stable(const struct stage *stage)
 {
+    const struct product_kernel *ours = device_ggml_products(stage->device);
     for (uint32_t i = 0; stage->h->is_latent_absorbed && i < stage->weights.n_layers; i++) {
         const struct ggml_tensor *const ups[] = {stage->weights.layers[i][TENSOR_LATENT_K_UP],
                                                  stage->weights.layers[i][TENSOR_LATENT_V_UP]};
         for (int k = 0; k < 2; k++) {
-            if (ups[k] && ggml_is_quantized(ups[k]->type))
+            if (ups[k] && ggml_is_quantized(ups[k]->type) && !product_is_of(ours, ups[k]->type))
                 return false;
         }
     }

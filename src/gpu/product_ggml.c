@@ -155,10 +155,12 @@ static void compute_tile(const struct product_kernel *kernel, const struct produ
 
 static void multiply_share(struct ggml_tensor *out, int ith, int nth, void *kernel)
 {
-    const struct product_matrix matrix = matrix_of(out->src[0]);
+    struct product_matrix matrix = matrix_of(out->src[0]);
     struct tile tile = {.n = 0};
-    for (int64_t t = 0; t < out->ne[1]; t++) {
-        add_to_tile(&tile, row_of(out->src[1], t, 0), row_of(out, t, 0));
+    for (int64_t at = 0; at < out->ne[1] * out->ne[2]; at++) {
+        const int64_t t = at % out->ne[1], of = at / out->ne[1];
+        matrix.rows = row_of(out->src[0], 0, of);
+        add_to_tile(&tile, row_of(out->src[1], t, of), row_of(out, t, of));
         if (tile.n == PRODUCT_TILE || t + 1 == out->ne[1])
             compute_tile(kernel, &matrix, out->ne[0], ith, nth, &tile);
     }
@@ -168,9 +170,9 @@ struct ggml_tensor *product_mul_mat(struct ggml_context *ctx, const struct produ
                                     struct ggml_tensor *matrix, struct ggml_tensor *rounded)
 {
     struct ggml_tensor *sources[] = {matrix, rounded};
-    assert(rounded->ne[2] == 1);
-    return ggml_custom_4d(ctx, GGML_TYPE_F32, matrix->ne[1], rounded->ne[1], 1, 1, sources, 2,
-                          multiply_share, GGML_N_TASKS_MAX, (void *)(uintptr_t)kernel);
+    assert(rounded->ne[2] == matrix->ne[2]);
+    return ggml_custom_4d(ctx, GGML_TYPE_F32, matrix->ne[1], rounded->ne[1], rounded->ne[2], 1,
+                          sources, 2, multiply_share, GGML_N_TASKS_MAX, (void *)(uintptr_t)kernel);
 }
 
 /* The rows that expert `expert` was chosen for. */

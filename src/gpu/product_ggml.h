@@ -23,7 +23,8 @@ bool product_shares_rounding(enum ggml_type a, enum ggml_type b);
  * its rounding. The kernel stays the caller's. */
 struct ggml_tensor *product_rounded(struct ggml_context *ctx, const struct product_kernel *kernel,
                                     enum ggml_type type, struct ggml_tensor *x);
-/* matrix [n, m], rounded [n, t]: F32 [m, t], as ggml_mul_mat(). */
+/* matrix [n, m, heads], rounded [n, t, heads]: F32 [m, t, heads], each head's of its own matrix, as
+ * ggml_mul_mat(). */
 struct ggml_tensor *product_mul_mat(struct ggml_context *ctx, const struct product_kernel *kernel,
                                     struct ggml_tensor *matrix, struct ggml_tensor *rounded);
 /* matrices [n, m, experts], rounded [n, 1 or u, t], chosen I32 [u, t]: F32 [m, u, t], as

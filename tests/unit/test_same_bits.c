@@ -1,7 +1,7 @@
 /* The engine on the CPU: a row's logits have the same bits however its sequence was cut into
  * batches, whatever else was in them, and on any number of threads. A replayed reply relies on it.
- * All golden models, and of those in more/ one for each other type that has parts of 32 weights;
- * every type of cache. */
+ * All golden models, and of those in more/ one for each other type that has parts of 32 weights and
+ * one whose latents have quantised up-projections; every type of cache. */
 #include "engine/stage.h"
 #include "gpu/device_ggml.h"
 #include "gpu/gpu.h"
@@ -27,8 +27,9 @@ static struct device *cpu;
 static char *names[MODELS_MAX];
 static uint32_t n_models;
 
-static const char *const of_parts[] = {"llama-q4_1.gguf",   "llama-q5_0.gguf",   "llama-q5_1.gguf",
-                                       "llama-iq4_nl.gguf", "llama-iq4_xs.gguf", "gemma4.gguf"};
+static const char *const of_parts[] = {
+    "llama-q4_1.gguf",   "llama-q5_0.gguf", "llama-q5_1.gguf",      "llama-iq4_nl.gguf",
+    "llama-iq4_xs.gguf", "gemma4.gguf",     "deepseek2-q4_k_m.gguf"};
 
 static const char *folder(void)
 {
