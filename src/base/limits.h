@@ -186,6 +186,7 @@ enum {
     /* a running model */
     LIMIT_CONTEXT = 16 * 1024 * 1024, /* tokens of one sequence */
     LIMIT_SEQUENCES = 256,            /* KV slots of one stage */
+    LIMIT_CHECKPOINTS = 64,           /* of states, of one stage */
     LIMIT_POOL_CELLS = 1 << 30,       /* that they share */
     LIMIT_BATCH_ROWS = 8192,          /* rows of one micro-batch */
     LIMIT_QUEUED_REQUESTS = 1024,

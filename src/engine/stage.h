@@ -36,11 +36,12 @@ uint64_t kv_type_bytes(enum kv_type type, uint64_t n_values);
 struct stage_options {
     uint32_t first_layer;
     uint32_t n_layers;
-    uint32_t n_slots;  /* sequences at once */
-    uint32_t context;  /* tokens per slot */
-    uint32_t cells;    /* tokens of all slots together, rounded up to 256: a pool (kv_map.h); at
-                          least a context. 0: each slot has its own */
-    uint32_t rows_max; /* rows of one batch */
+    uint32_t n_slots;     /* sequences at once */
+    uint32_t context;     /* tokens per slot */
+    uint32_t cells;       /* tokens of all slots together, rounded up to 256: a pool (kv_map.h); at
+                             least a context. 0: each slot has its own */
+    uint32_t rows_max;    /* rows of one batch */
+    uint32_t checkpoints; /* places for states that are kept in host memory (state_checkpoint.h) */
     enum kv_type kv_type;
     enum flash_mode flash;
     bool no_repack;       /* keep the CPU's weights as stored: slower, for comparisons */
@@ -154,6 +155,22 @@ bool stage_kv_is_away(const struct stage *stage, uint32_t slot); /* a part of it
 /* With recurrent layers `length` must be all that `from` has. */
 enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
                               struct error *err);
+
+/* A slot's states at its present length are kept, and a slot goes on from there later
+ * (state_checkpoint.h). Of a stage without states, the keys and values alone are cut or copied. */
+struct stage_checkpoint {
+    uint32_t index, id; /* of the place; of what is kept there, never 0 */
+    uint32_t length;    /* tokens that it is of */
+};
+/* Nothing is kept where the slot has another length, or there is no memory. */
+void stage_checkpoint_keep(struct stage *stage, uint32_t slot,
+                           const struct stage_checkpoint *checkpoint);
+/* Slot `to` has the first tokens of slot `from`, which may be itself, and their states.
+ * ERROR_NOT_FOUND: that is not kept here; all stays as it is. */
+enum error_code stage_checkpoint_take(struct stage *stage, uint32_t from, uint32_t to,
+                                      const struct stage_checkpoint *checkpoint, struct error *err);
+/* All of them go; the bytes that are free then. */
+uint64_t stage_checkpoints_drop(struct stage *stage);
 
 /* Cells of one layer of a slot, exactly as they are: K rows, then V rows, then an indexer's keys.
  * Writing leaves the slot's

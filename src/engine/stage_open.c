@@ -238,6 +238,9 @@ static enum error_code stage_declare(struct stage *stage, struct error *err)
             &stage->state, ggml_backend_get_default_buffer_type(device_ggml_backend(stage->device)),
             h, &stage->options, err);
     if (!code)
+        code = state_checkpoints_init(&stage->checkpoints, &stage->state,
+                                      stage->options.checkpoints, err);
+    if (!code)
         code = new_scheduler(stage, err);
     stage->source.weights = &stage->weights;
     stage->source.kv = &stage->kv;
@@ -356,6 +359,8 @@ static enum error_code stage_measure_graphs(struct stage *stage, struct error *e
     weights_bytes(&stage->weights, false, &stage->memory.weights, &host);
     stage->memory.host += host;
     stage->memory.kv = kv_cache_bytes(&stage->kv) + recurrent_state_bytes(&stage->state);
+    *(ggml_backend_buft_is_host(stage->state.type) ? &stage->memory.kv : &stage->memory.host) +=
+        state_checkpoints_bytes_max(&stage->checkpoints);
     return code;
 }
 
@@ -550,6 +555,7 @@ void stage_close(struct stage *stage)
     graph_deinit(&stage->graph);
     ggml_backend_sched_free(stage->sched);
     kv_cache_deinit(&stage->kv);
+    state_checkpoints_deinit(&stage->checkpoints);
     recurrent_state_deinit(&stage->state);
     weights_deinit(&stage->weights);
     device_release(stage->device, stage->reserved_bytes);

@@ -7,6 +7,7 @@
 #include "engine/stage.h"
 #include "engine/stage_stream.h"
 #include "engine/stage_work.h"
+#include "engine/state_checkpoint.h"
 #include "engine/weights.h"
 
 #include <ggml-backend.h>
@@ -19,6 +20,7 @@ struct stage {
     struct stage_weights weights;
     struct kv_cache kv;
     struct recurrent_state state;
+    struct state_checkpoints checkpoints;
     struct graph_source source;
     struct graph_attention *attention; /* source.attention, where it is ours */
     ggml_backend_sched_t sched;

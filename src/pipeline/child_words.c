@@ -28,6 +28,8 @@ static void put_options(const struct driver_options *options, struct buffer *out
     bytes_put(out, options->no_prefix_reuse, 1);
     bytes_put(out, options->weights_max, 8);
     bytes_put(out, options->cells, 4);
+    bytes_put(out, options->checkpoints, 1);
+    bytes_put(out, options->no_checkpoints, 1);
     bytes_put(out, (uint32_t)options->precision, 1);
     bytes_put(out, (uint32_t)options->precision_allowed, 1);
     bytes_put(out, options->rope.type, 1);
@@ -213,6 +215,8 @@ static void get_options(struct bytes_reader *reader, struct driver_options *opti
     options->no_prefix_reuse = get_below(reader, 1, 1);
     options->weights_max = bytes_get(reader, 8);
     options->cells = get_below(reader, 4, LIMIT_POOL_CELLS);
+    options->checkpoints = get_below(reader, 1, LIMIT_CHECKPOINTS);
+    options->no_checkpoints = get_below(reader, 1, 1);
     options->precision = (int)get_below(reader, 1, UINT8_MAX);
     options->precision_allowed = (int)get_below(reader, 1, UINT8_MAX);
     options->rope.type = (enum rope_choice)get_below(reader, 1, ROPE_CHOOSE_YARN);

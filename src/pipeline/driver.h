@@ -63,6 +63,8 @@ struct driver_options {
     enum flash_mode flash;
     bool no_repack;
     bool no_prefix_reuse;
+    uint32_t checkpoints; /* of states, in host memory (checkpoints.h); 0: as many as are usual */
+    bool no_checkpoints;
     enum speculate speculate;
     uint64_t weights_max;  /* bytes of a stage's weights in its device's memory; 0: all. The rest is
                               streamed from the file (engine/stage.h) */

@@ -18,7 +18,7 @@ enum error_code driver_form_init(struct driver *driver, const struct model *mode
 void driver_form_opened(struct driver *driver)
 {
     pipeline_form_opened(&driver->form);
-    if (!driver->form.changes || !driver->options.cells)
+    if (!driver->form.changes || (!driver->options.cells && !driver->options.checkpoints))
         memory_watch_lacks_caches(&driver->memory);
 }
 

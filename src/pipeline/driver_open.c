@@ -75,6 +75,10 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
     driver->slots.window_cells =
         kv_window_cells(driver->slots.window, driver->options.batch_rows, driver->options.context);
     driver->slots.whole_only = hyperparameters_has_states(model_hyperparameters(model));
+    driver->slots.checkpoints.n = driver->options.checkpoints;
+    driver->may_keep_states = driver->options.checkpoints > 0;
+    for (uint32_t i = 0; i < n_stages; i++) /* of those elsewhere it is not known yet */
+        driver->may_keep_states = driver->may_keep_states && (stages[i].device || stages[i].lane);
     driver->reads_whole = model_hyperparameters(model)->reads_whole;
     driver->gives_no_logits = model_hyperparameters(model)->gives_no_logits;
     if (!code && stages[n_stages - 1].device)

@@ -72,6 +72,8 @@ struct driver {
     /* Tokens are drafted: a micro-batch has come back through stages that all have stable bits. */
     bool may_draft;
     struct speculation_costs costs;
+    /* Likewise, that all stages know checkpoints (checkpoints.h). */
+    bool may_keep_states;
     /* driver_form.h */
     struct pipeline_form form;
     bool form_is_due;
@@ -128,6 +130,10 @@ void step_unqueue(struct driver *driver, const struct sequence *sequence);
 
 void step_push_operation(struct driver *driver, struct cache_operation operation);
 bool step_operations_are_full(const struct driver *driver);
+/* `slot` begins with `length` tokens of slot `from`, maybe itself; of a checkpoint's, unless that
+ * is CHECKPOINT_NONE. */
+void step_push_prefix(struct driver *driver, uint32_t slot, uint32_t from, uint32_t length,
+                      uint32_t checkpoint);
 /* Slot and stages forget what is in it. */
 void step_empty_slot(struct driver *driver, uint32_t index);
 

@@ -56,7 +56,7 @@ void microbatch_clear(struct microbatch *microbatch)
 {
     assert(!microbatch->away);
     microbatch->n_setups = microbatch->n_operations = microbatch->n_shares = microbatch->n_rows = 0;
-    microbatch->embeddings = microbatch->has_stable_bits = false;
+    microbatch->embeddings = microbatch->has_stable_bits = microbatch->knows_checkpoints = false;
     microbatch->n_picks = microbatch->at = 0;
     microbatch->slowest_ns = 0;
     microbatch->times = (struct request_times){0};
@@ -88,6 +88,7 @@ void microbatch_send(struct microbatch *microbatch)
     microbatch->at = 0;
     microbatch->times.n_stages = microbatch->pipeline->n_stages;
     microbatch->has_stable_bits = true; /* until a stage says otherwise */
+    microbatch->knows_checkpoints = true;
     microbatch->sent_ns = microbatch->since_ns = clock_now_ns();
     microbatch_go_on(microbatch);
 }

@@ -24,12 +24,21 @@
 
 struct pipeline; /* pipeline.h */
 
-/* Done on every stage before the micro-batch's rows. */
+/* Done on every stage before the micro-batch's rows. KEEP and TAKE are of a place for states
+ * (stage_checkpoint_keep()), and only sent where all stages know them. */
+enum cache_operation_kind {
+    CACHE_CUT,  /* the slot is cut to `length` */
+    CACHE_COPY, /* it begins with `length` tokens of slot `from` */
+    CACHE_KEEP, /* its states are kept, of `length` tokens, which are all that it has */
+    CACHE_TAKE, /* it begins with `length` tokens of slot `from`, maybe itself, and kept states */
+    CACHE_OPERATION_KINDS
+};
 struct cache_operation {
+    enum cache_operation_kind kind;
     uint32_t slot;
-    uint32_t length; /* the slot is cut to this; a copy: tokens copied */
-    uint32_t from;   /* the slot that is copied */
-    bool copy;
+    uint32_t length;
+    uint32_t from;
+    uint32_t checkpoint, checkpoint_id; /* stage_checkpoint's */
 };
 
 /* The rows of one slot, which stand together. */
@@ -85,6 +94,7 @@ struct microbatch {
     /* Every stage so far gives a row the same bits in any batch (engine/stage.h): where all do,
      * tokens may be drafted. */
     bool has_stable_bits;
+    bool knows_checkpoints; /* so does every stage so far: states may be kept */
 
     float *hidden[2];      /* rows x hidden_width; a stage reads one and writes the other */
     float *outputs;        /* of the shares that are neither failed nor dropped, in their order */

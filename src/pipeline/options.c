@@ -38,6 +38,18 @@ static enum error_code driver_options_fit_whole(struct driver_options *options, 
     return ERROR_NONE;
 }
 
+/* A turn of a chat leaves two or three (checkpoints.h). All of them take no more than a sixteenth
+ * of what the weights do. */
+static uint32_t usual_checkpoints(const struct model *model, uint32_t n_slots)
+{
+    const uint32_t most = 2 * n_slots + 4;
+    uint64_t each = 0;
+    for (uint32_t i = 0; i < model_hyperparameters(model)->n_layers; i++)
+        each += sizeof(float) * hyperparameters_state_values(model_hyperparameters(model), i);
+    const uint64_t fit = each ? model_weight_bytes(model) / 16 / each : 0;
+    return fit < most ? (uint32_t)fit : most < LIMIT_CHECKPOINTS ? most : LIMIT_CHECKPOINTS;
+}
+
 enum error_code driver_options_fill(const struct driver_options *given, const struct model *model,
                                     struct driver_options *out, struct error *err)
 {
@@ -67,6 +79,13 @@ enum error_code driver_options_fill(const struct driver_options *given, const st
                          LIMIT_BATCH_ROWS);
     if (h->reads_whole && driver_options_fit_whole(out, err))
         return err->code;
+    if (!hyperparameters_has_states(h) || out->no_prefix_reuse || out->no_checkpoints)
+        out->checkpoints = 0;
+    else if (!out->checkpoints)
+        out->checkpoints = usual_checkpoints(model, out->n_slots);
+    if (out->checkpoints > LIMIT_CHECKPOINTS)
+        return error_set(err, ERROR_INVALID, "%u checkpoints; the limit is %d", out->checkpoints,
+                         LIMIT_CHECKPOINTS);
     if (out->cells)
         out->cells = kv_cells(out->cells);
     if (out->cells && out->cells < kv_cells(out->context))

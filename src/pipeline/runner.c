@@ -83,7 +83,8 @@ void runner_watch(struct runner *runner, void (*told)(void *arg, const struct me
     runner->told_arg = arg;
     runner->form.changes = true;
     pipeline_form_opened(&runner->form);
-    if (!pipeline_caches_move(&runner->pipeline)) /* which to drop, the driver knows */
+    if (!pipeline_caches_move(&runner->pipeline) &&
+        !runner->options.checkpoints) /* which to drop, the driver knows */
         memory_watch_lacks_caches(&runner->memory);
 }
 

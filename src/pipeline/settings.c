@@ -79,8 +79,9 @@ void pipeline_settings_init(struct pipeline_settings *settings, const struct mod
         .n_embd = n_embd,
         .n_carried = hyperparameters->n_carried,
         .rows = options->batch_rows,
-        .operations = 6 * options->n_slots + 4,
+        .operations = 7 * options->n_slots + 4,
         .picks = options->n_slots + OUTPUT_ALL_ROWS,
+        .checkpoints = options->checkpoints,
         .output_floats = outputs * widest,
     };
     settings->sizes = (struct microbatch_sizes){

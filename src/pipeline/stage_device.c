@@ -13,23 +13,51 @@
 
 /* ---- computing ------------------------------------------------------------------------- */
 
+static void device_stage_cut(struct pipeline_stage *stage, const struct cache_operation *operation)
+{
+    stage_kv_truncate(stage->stage, operation->slot, operation->length);
+    if (operation->length == 0)
+        stage->poisoned[operation->slot] = false;
+}
+
+/* What a slot begins with comes from another, or from a state that was kept. */
+static void device_stage_fill(struct pipeline_stage *stage, const struct cache_operation *operation)
+{
+    const struct stage_checkpoint checkpoint = {operation->checkpoint, operation->checkpoint_id,
+                                                operation->length};
+    struct error err = {0};
+    if (stage->poisoned[operation->from])
+        stage->poisoned[operation->slot] = true;
+    else if (operation->kind == CACHE_COPY)
+        stage_kv_copy(stage->stage, operation->from, operation->slot, operation->length, &err);
+    else
+        stage_checkpoint_take(stage->stage, operation->from, operation->slot, &checkpoint, &err);
+    if (!err.code)
+        return;
+    /* The sequence starts over without it when its rows come back as dropped. */
+    log_line(LOG_WARN, "pipeline", "could not reuse a prefix; computing it again: %s", err.text);
+    stage->poisoned[operation->slot] = true;
+}
+
 static void device_stage_operate(struct pipeline_stage *stage,
                                  const struct cache_operation *operation)
 {
-    if (!operation->copy) {
-        stage_kv_truncate(stage->stage, operation->slot, operation->length);
-        if (operation->length == 0)
-            stage->poisoned[operation->slot] = false;
-        return;
-    }
-    struct error err = {0};
-    if (stage->poisoned[operation->from]) {
-        stage->poisoned[operation->slot] = true;
-    } else if (stage_kv_copy(stage->stage, operation->from, operation->slot, operation->length,
-                             &err)) {
-        /* The sequence starts over without the copy when its rows come back as dropped. */
-        log_line(LOG_WARN, "pipeline", "could not copy a prefix; computing it again: %s", err.text);
-        stage->poisoned[operation->slot] = true;
+    const struct stage_checkpoint checkpoint = {operation->checkpoint, operation->checkpoint_id,
+                                                operation->length};
+    switch (operation->kind) {
+    case CACHE_CUT:
+        device_stage_cut(stage, operation);
+        break;
+    case CACHE_COPY:
+    case CACHE_TAKE:
+        device_stage_fill(stage, operation);
+        break;
+    case CACHE_KEEP:
+        if (!stage->poisoned[operation->slot])
+            stage_checkpoint_keep(stage->stage, operation->slot, &checkpoint);
+        break;
+    case CACHE_OPERATION_KINDS:
+        assert(false);
     }
 }
 
@@ -167,7 +195,8 @@ static void microbatch_tell_picker(const struct microbatch *microbatch, struct p
         picker_setup(picker, &microbatch->setups[i]);
     for (uint32_t i = 0; i < microbatch->n_operations; i++) {
         const struct cache_operation *operation = &microbatch->operations[i];
-        if (operation->copy)
+        if (operation->kind == CACHE_COPY ||
+            (operation->kind == CACHE_TAKE && operation->from != operation->slot))
             picker_copy(picker, operation->from, operation->slot, operation->length);
     }
     for (uint32_t i = 0; i < microbatch->n_rows; i++)
@@ -246,6 +275,7 @@ static void device_stage_mind_cache(const struct pipeline *pipeline, struct pipe
     }
     if (moves && atomic_load_explicit(&pipeline->drops, memory_order_relaxed))
         device_stage_drop_away(pipeline, stage);
+    stage_checkpoints_drop(stage->stage);
     const uint64_t bytes = stage_kv_give_back(stage->stage);
     if (bytes && moves)
         log_line(LOG_INFO, "memory", "%s: the KV cache takes %s less, %s of it in host memory",
@@ -258,7 +288,7 @@ static void device_stage_compute(struct microbatch *microbatch)
     struct pipeline *pipeline = microbatch->pipeline;
     struct pipeline_stage *stage = &pipeline->stages[microbatch->at];
     if (!stage->stage) {
-        microbatch->has_stable_bits = false;
+        microbatch->has_stable_bits = microbatch->knows_checkpoints = false;
         if (microbatch->at + 1 == pipeline->n_stages)
             microbatch_tell_picker(microbatch, pipeline->picker);
         device_stage_lack(microbatch, stage);
@@ -347,6 +377,7 @@ static void device_stage_run_opening(struct device_job *job)
         .no_repack = options->no_repack,
         .weights_max = own_max ? own_max : options->weights_max,
         .precision = options->precision,
+        .checkpoints = options->checkpoints,
         .stop = options->stop,
     };
     opening->code =

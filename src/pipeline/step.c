@@ -124,6 +124,72 @@ void step_empty_slot(struct driver *driver, uint32_t index)
     slot->epoch++;
 }
 
+void step_push_prefix(struct driver *driver, uint32_t slot, uint32_t from, uint32_t length,
+                      uint32_t checkpoint)
+{
+    struct cache_operation operation = {.kind = from == slot ? CACHE_CUT : CACHE_COPY,
+                                        .slot = slot,
+                                        .from = from,
+                                        .length = length};
+    driver->slots.slots[slot].taken = 0;
+    if (checkpoint != CHECKPOINT_NONE) {
+        struct checkpoint *at = &driver->slots.checkpoints.list[checkpoint];
+        assert(at->length == length && driver->may_keep_states);
+        at->used = driver->n_sent + 1;
+        driver->slots.slots[slot].taken = at->id;
+        operation.kind = CACHE_TAKE;
+        operation.checkpoint = checkpoint;
+        operation.checkpoint_id = at->id;
+    }
+    step_push_operation(driver, operation);
+}
+
+/* Where states of it are to be kept. */
+static void step_note_text(struct driver *driver, const struct sequence *sequence,
+                           const struct slot_choice *choice)
+{
+    struct slot *slot = &driver->slots.slots[choice->slot];
+    slot->text = (struct checkpoint_text){.n_prompt = sequence->request.n_prompt};
+    if (choice->checkpoint == CHECKPOINT_NONE)
+        slot->text.n_begun = slot->n_placed;
+    if (choice->common >= slot->n_placed + CHECKPOINT_APART)
+        slot->text.branch = choice->common;
+}
+
+static bool step_keeps_states(const struct driver *driver, const struct slot *slot)
+{
+    return driver->may_keep_states && slot->sequence && !sequence_wants_rows(slot->sequence) &&
+           !atomic_load_explicit(&driver->pipeline.gives_back, memory_order_relaxed);
+}
+
+/* Before the next rows of the slot. */
+static void step_keep_state(struct driver *driver, uint32_t index)
+{
+    struct slot_table *table = &driver->slots;
+    const struct slot *slot = &table->slots[index];
+    if (!step_keeps_states(driver, slot) || slot->broken ||
+        !checkpoint_is_due(&table->checkpoints, &slot->text, index, slot->n_placed))
+        return;
+    const uint32_t at =
+        checkpoint_add(&table->checkpoints, index, slot->n_placed, driver->n_sent + 1);
+    step_push_operation(driver,
+                        (struct cache_operation){.kind = CACHE_KEEP,
+                                                 .slot = index,
+                                                 .length = slot->n_placed,
+                                                 .checkpoint = at,
+                                                 .checkpoint_id = table->checkpoints.list[at].id});
+}
+
+/* Rows of the slot that are to be computed before a state is kept. */
+static uint32_t step_rows_to_state(const struct driver *driver, const struct slot *slot,
+                                   uint32_t waiting)
+{
+    if (!waiting || !step_keeps_states(driver, slot))
+        return waiting;
+    const uint32_t rows = checkpoint_next(&slot->text, slot->n_placed) - slot->n_placed;
+    return rows < waiting ? rows : waiting;
+}
+
 static void step_occupy(struct driver *driver, struct sequence *sequence,
                         const struct slot_choice *choice)
 {
@@ -133,15 +199,11 @@ static void step_occupy(struct driver *driver, struct sequence *sequence,
     if (choice->keep == 0) {
         step_empty_slot(driver, choice->slot);
     } else if (choice->keep < slot->n_placed) {
-        step_push_operation(driver,
-                            (struct cache_operation){.slot = choice->slot, .length = choice->keep});
+        step_push_prefix(driver, choice->slot, choice->slot, choice->keep, choice->checkpoint);
         slot_table_cut(&driver->slots, choice->slot, choice->keep);
     }
     if (choice->copy) {
-        step_push_operation(driver, (struct cache_operation){.slot = choice->slot,
-                                                             .from = choice->copy_from,
-                                                             .length = choice->copy,
-                                                             .copy = true});
+        step_push_prefix(driver, choice->slot, choice->copy_from, choice->copy, choice->checkpoint);
         slot_table_copy(&driver->slots, choice->copy_from, choice->slot, choice->copy);
     }
     if (sequence->request.n_predict)
@@ -154,16 +216,17 @@ static void step_occupy(struct driver *driver, struct sequence *sequence,
     slot->n_known = sequence->request.n_prompt;
     slot->sequence = sequence;
     slot->served = driver->n_sent;
+    step_note_text(driver, sequence, choice);
     sequence->slot = choice->slot;
     sequence->cached = slot->n_placed;
     sequence->admitted_ns = clock_now_ns();
 }
 
-/* An admission takes two operations at most; two a slot are kept back for sequences that start over
- * and for slots that are given back. */
+/* An admission takes two operations at most; three a slot are kept back for sequences that start
+ * over, for slots that are given back, and for states that are kept. */
 bool step_operations_are_full(const struct driver *driver)
 {
-    return driver->n_operations + 2 + 2 * driver->slots.n_slots > driver->pipeline.shape.operations;
+    return driver->n_operations + 2 + 3 * driver->slots.n_slots > driver->pipeline.shape.operations;
 }
 
 static void step_admit(struct driver *driver)
@@ -182,6 +245,8 @@ static void step_admit(struct driver *driver)
                                sequence->request.cache_key, &choice))
             return;
         choice.copy = slot_table_copyable(&driver->slots, choice.copy);
+        if (!choice.copy && !choice.keep)
+            choice.checkpoint = CHECKPOINT_NONE;
         if (step_cells_is_coming(driver, sequence, reuses ? sequence->request.n_prompt - 1 : 0,
                                  &choice) ||
             !step_cells_admit(driver, sequence, &choice))
@@ -217,7 +282,7 @@ static uint32_t step_describe(const struct driver *driver, struct schedule_item 
         /* more are placed than known while a draft is under way */
         uint32_t waiting = slot->n_known > slot->n_placed ? slot->n_known - slot->n_placed : 0;
         items[n] = (struct schedule_item){
-            .waiting = waiting,
+            .waiting = step_rows_to_state(driver, slot, waiting),
             .decoding = slot->sequence->generated && waiting <= 1,
             .embeddings = slot->sequence->request.embeddings,
             .whole = driver->reads_whole,
@@ -292,9 +357,11 @@ static bool step_form(struct driver *driver, struct microbatch *microbatch)
     microbatch->embeddings = schedule.embeddings;
     struct step_draft drafts[LIMIT_SEQUENCES];
     step_draft(driver, &schedule, slots, limits.rows, drafts);
-    for (uint32_t i = 0; i < schedule.n_shares; i++)
+    for (uint32_t i = 0; i < schedule.n_shares; i++) {
+        step_keep_state(driver, slots[schedule.shares[i].item]);
         step_add_share(driver, microbatch, slots[schedule.shares[i].item], &drafts[i],
                        schedule.shares[i].rows + drafts[i].n_tokens);
+    }
     assert(microbatch->n_rows <= driver->options.batch_rows);
     memcpy(microbatch->operations, driver->operations,
            driver->n_operations * sizeof *driver->operations);

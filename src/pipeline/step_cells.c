@@ -96,11 +96,12 @@ bool step_cells_admit(struct driver *driver, const struct sequence *sequence,
 bool step_cells_is_coming(const struct driver *driver, const struct sequence *sequence,
                           uint32_t reusable, const struct slot_choice *choice)
 {
-    uint32_t source;
+    uint32_t source, checkpoint;
     if (!slot_table_is_pool(&driver->slots))
         return false;
-    const uint32_t coming = slot_table_source(&driver->slots, SLOT_NONE, sequence->request.prompt,
-                                              reusable, sequence->request.cache_key, true, &source);
+    const uint32_t coming =
+        slot_table_source(&driver->slots, SLOT_NONE, sequence->request.prompt, reusable,
+                          sequence->request.cache_key, true, &source, &checkpoint);
     /* only whole extents are shared */
     return coming / KV_PADDING > (choice->keep + choice->copy) / KV_PADDING;
 }
@@ -125,19 +126,16 @@ static bool cells_resume_one(struct driver *driver, uint32_t index)
     struct slot *slot = &table->slots[index];
     struct slot_choice choice = {.slot = index};
     const bool reuses = !driver->options.no_prefix_reuse && !sequence_wants_rows(slot->sequence);
-    const uint32_t prefix = reuses
-                                ? slot_table_source(table, index, slot->tokens, slot->n_known - 1,
-                                                    slot->cache_key, false, &choice.copy_from)
-                                : 0;
+    const uint32_t prefix =
+        reuses ? slot_table_source(table, index, slot->tokens, slot->n_known - 1, slot->cache_key,
+                                   false, &choice.copy_from, &choice.checkpoint)
+               : 0;
     assert(slot->sequence && !slot->n_placed);
     choice.copy = slot_table_copyable(table, prefix);
     if (!cells_are_likely(driver, slot->sequence, slot->n_known, &choice))
         return false;
     if (choice.copy) {
-        step_push_operation(driver, (struct cache_operation){.slot = index,
-                                                             .from = choice.copy_from,
-                                                             .length = choice.copy,
-                                                             .copy = true});
+        step_push_prefix(driver, index, choice.copy_from, choice.copy, choice.checkpoint);
         slot_table_copy(table, choice.copy_from, index, choice.copy);
     }
     slot->parked = false;
@@ -238,6 +236,8 @@ void step_cells_give_back(struct driver *driver)
     const bool keeps = !terms.drops && pipeline_caches_all_move(&driver->pipeline);
     uint32_t index;
     pipeline_give_back(&driver->pipeline, &terms);
+    if (terms.gives_back) /* the stages drop theirs */
+        slot_table_forget_checkpoints(&driver->slots);
     if (!terms.gives_back || keeps || !slot_table_is_pool(&driver->slots))
         return;
     while (!step_operations_are_full(driver) && (index = cells_idle(&driver->slots)) != SLOT_NONE)

@@ -16,7 +16,9 @@ static void step_start_over(struct driver *driver, struct sequence *sequence)
 {
     struct slot *slot = &driver->slots.slots[sequence->slot];
     slot->broken = true;
+    slot_table_forget_taken(&driver->slots, sequence->slot);
     step_empty_slot(driver, sequence->slot);
+    slot->text.n_begun = 0;
     sequence->cached = 0;
 }
 
@@ -187,6 +189,9 @@ void step_complete(struct driver *driver, struct microbatch *microbatch)
     assert(driver->n_in_flight && microbatch->at == driver->pipeline.n_stages);
     step_measure(driver, microbatch);
     step_draft_learn(driver, microbatch);
+    driver->may_keep_states = microbatch->knows_checkpoints && driver->slots.checkpoints.n;
+    if (!driver->may_keep_states)
+        slot_table_forget_checkpoints(&driver->slots);
     if (microbatch->error.code == ERROR_NO_MEMORY)
         memory_watch_failed(&driver->memory);
     else if (microbatch->was_short)

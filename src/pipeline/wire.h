@@ -9,7 +9,8 @@
  *   setups      how tokens are chosen from now on in a slot; where the header's flag says so, each
  *               with where its answer begins (4) and the source of its grammar: kind (1; 0: none),
  *               annotate (1), size (4), text
- *   operations  on the KV cache
+ *   operations  on the KV cache; where the header's flag says so, each with its kind (1), its place
+ *               (1) and its id (4)
  *   shares      the rows of one slot: where they stand, what is wanted, whether they failed on the
  *               way; where the header's flag says so, each with how many of its rows are drafted
  * (2) and how many tokens were picked (2; 0 before the last stage) tokens      of the shares' rows,
@@ -44,6 +45,7 @@ struct wire_shape {
     uint32_t n_stages, n_slots, context, n_vocab, n_embd;
     uint32_t n_carried; /* values of a hidden row beside n_embd (model/architecture.h) */
     uint32_t rows, operations, picks; /* of one micro-batch, at most */
+    uint32_t checkpoints;             /* places for states */
     uint64_t output_floats;
 };
 

@@ -6,13 +6,16 @@
 
 enum { WIRE_MAGIC = 0x31424c4d }; /* "MLB1" */
 /* STABLE_BITS: every stage so far gives a row the same bits in any batch. A peer that does not know
- * the flag leaves it out; the driver then drafts nothing, so no older peer meets DRAFTS. */
+ * the flag leaves it out; the driver then drafts nothing, so no older peer meets DRAFTS.
+ * KNOWS_CHECKPOINTS and CHECKPOINTS, operations on those, are the same. */
 enum {
     WIRE_EMBEDDINGS = 1,
     WIRE_TIMES = 2,
     WIRE_GRAMMARS = 4,
     WIRE_DRAFTS = 8,
-    WIRE_STABLE_BITS = 16
+    WIRE_STABLE_BITS = 16,
+    WIRE_KNOWS_CHECKPOINTS = 32,
+    WIRE_CHECKPOINTS = 64
 };
 enum { WIRE_SHARE_PICK = 1, WIRE_SHARE_ROWS = 2, WIRE_SHARE_FAILED = 4, WIRE_SHARE_DROPPED = 8 };
 

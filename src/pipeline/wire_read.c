@@ -123,19 +123,39 @@ static enum error_code wire_read_grammar(struct bytes_reader *reader,
     return source.kind ? constraint_note(&source, &setup->constraint, err) : ERROR_NONE;
 }
 
-static enum error_code wire_read_operation(struct bytes_reader *reader,
+/* What only operations on kept states have. */
+static bool wire_read_checkpoint(struct bytes_reader *reader, const struct wire_shape *shape,
+                                 struct cache_operation *operation)
+{
+    const uint32_t kind = (uint32_t)bytes_get(reader, 1);
+    operation->checkpoint = (uint32_t)bytes_get(reader, 1);
+    operation->checkpoint_id = bytes_get_u32(reader);
+    const bool has_source = kind == CACHE_COPY || kind == CACHE_TAKE,
+               is_of_state = kind == CACHE_KEEP || kind == CACHE_TAKE;
+    if (kind >= CACHE_OPERATION_KINDS || has_source != (operation->kind == CACHE_COPY) ||
+        (is_of_state && (operation->checkpoint >= shape->checkpoints || !operation->checkpoint_id ||
+                         !operation->length)))
+        return false;
+    operation->kind = (enum cache_operation_kind)kind;
+    return true;
+}
+
+static enum error_code wire_read_operation(struct bytes_reader *reader, bool has_checkpoints,
                                            const struct wire_shape *shape,
                                            struct cache_operation *operation, struct error *err)
 {
-    operation->slot = bytes_get_u32(reader);
-    operation->length = bytes_get_u32(reader);
-    operation->from = bytes_get_u32(reader);
-    operation->copy = operation->from != UINT32_MAX;
-    if (!operation->copy)
+    *operation = (struct cache_operation){.slot = bytes_get_u32(reader),
+                                          .length = bytes_get_u32(reader),
+                                          .from = bytes_get_u32(reader)};
+    operation->kind = operation->from != UINT32_MAX ? CACHE_COPY : CACHE_CUT;
+    if (has_checkpoints && !wire_read_checkpoint(reader, shape, operation))
+        return error_set(err, ERROR_INVALID, "state %u of slot %u; there are %u places",
+                         operation->checkpoint, operation->slot, shape->checkpoints);
+    if (operation->from == UINT32_MAX)
         operation->from = 0;
     if (operation->slot >= shape->n_slots || operation->from >= shape->n_slots ||
         operation->length > shape->context ||
-        (operation->copy && operation->from == operation->slot))
+        (operation->kind == CACHE_COPY && operation->from == operation->slot))
         return error_set(
             err, ERROR_INVALID, "%u tokens of slot %u to slot %u; there are %u slots of %u",
             operation->length, operation->from, operation->slot, shape->n_slots, shape->context);
@@ -351,7 +371,8 @@ static enum error_code wire_read_changes(struct bytes_reader *reader,
             code = wire_read_grammar(reader, shape, &microbatch->setups[i], &room, err);
     }
     for (uint32_t i = 0; !code && i < header->n_operations; i++)
-        code = wire_read_operation(reader, shape, &microbatch->operations[i], err);
+        code = wire_read_operation(reader, header->flags & WIRE_CHECKPOINTS, shape,
+                                   &microbatch->operations[i], err);
     microbatch->n_setups = header->n_setups;
     microbatch->n_operations = header->n_operations;
     return code;
@@ -379,6 +400,7 @@ enum error_code wire_read(const void *bytes, size_t size, const struct wire_shap
         microbatch->at = header.at;
         microbatch->slowest_ns = header.slowest_ns;
         microbatch->has_stable_bits = header.flags & WIRE_STABLE_BITS;
+        microbatch->knows_checkpoints = header.flags & WIRE_KNOWS_CHECKPOINTS;
         wire_read_error(&reader, &header, &microbatch->error);
         wire_skip_padding(&reader, size);
         if (header.at)
@@ -469,6 +491,8 @@ enum error_code wire_read_back(const void *bytes, size_t size, const struct wire
             microbatch->slowest_ns = header.slowest_ns;
         microbatch->has_stable_bits =
             microbatch->has_stable_bits && header.flags & WIRE_STABLE_BITS;
+        microbatch->knows_checkpoints =
+            microbatch->knows_checkpoints && header.flags & WIRE_KNOWS_CHECKPOINTS;
         wire_read_error(&reader, &header, &microbatch->error);
         wire_skip_padding(&reader, size);
         if (behind)

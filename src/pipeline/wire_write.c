@@ -20,11 +20,36 @@ static bool wire_shares_have_drafts(const struct microbatch *microbatch)
     return i < microbatch->n_shares;
 }
 
+static bool wire_keeps_states(const struct microbatch *microbatch)
+{
+    for (uint32_t i = 0; i < microbatch->n_operations; i++) {
+        const enum cache_operation_kind kind = microbatch->operations[i].kind;
+        if (kind == CACHE_KEEP || kind == CACHE_TAKE)
+            return true;
+    }
+    return false;
+}
+
+static void wire_write_operation(const struct cache_operation *operation, bool has_checkpoints,
+                                 struct buffer *out)
+{
+    const bool has_source = operation->kind == CACHE_COPY || operation->kind == CACHE_TAKE;
+    bytes_put(out, operation->slot, 4);
+    bytes_put(out, operation->length, 4);
+    bytes_put(out, has_source ? operation->from : UINT32_MAX, 4);
+    if (has_checkpoints) {
+        bytes_put(out, operation->kind, 1);
+        bytes_put(out, operation->checkpoint, 1);
+        bytes_put(out, operation->checkpoint_id, 4);
+    }
+}
+
 static void wire_write_header(const struct microbatch *microbatch, const struct wire_route *route,
                               enum activation_type type, bool behind, size_t error_bytes,
                               struct buffer *out)
 {
-    const bool has_grammars = !behind && wire_setups_have_grammars(microbatch);
+    const bool has_grammars = !behind && wire_setups_have_grammars(microbatch),
+               has_checkpoints = !behind && wire_keeps_states(microbatch);
     bytes_put(out, WIRE_MAGIC, 4);
     bytes_put(out, microbatch->at, 4);
     bytes_put(out, route->instance, 8);
@@ -41,7 +66,9 @@ static void wire_write_header(const struct microbatch *microbatch, const struct 
                   (microbatch->times.n_stages ? WIRE_TIMES : 0U) |
                   (has_grammars ? WIRE_GRAMMARS : 0U) |
                   (wire_shares_have_drafts(microbatch) ? WIRE_DRAFTS : 0U) |
-                  (microbatch->has_stable_bits ? WIRE_STABLE_BITS : 0U),
+                  (microbatch->has_stable_bits ? WIRE_STABLE_BITS : 0U) |
+                  (microbatch->knows_checkpoints ? WIRE_KNOWS_CHECKPOINTS : 0U) |
+                  (has_checkpoints ? WIRE_CHECKPOINTS : 0U),
               1);
     bytes_put(out, error_bytes ? microbatch->error.code : 0, 2);
     bytes_put(out, error_bytes, 4);
@@ -133,7 +160,7 @@ enum { /* what wire_write_setup(), wire_write_share(), wire_write_pick() and an 
        SETUP_BYTES = 57 + 8 * LIMIT_LOGIT_BIAS + 10,
        SHARE_BYTES = 29,
        PICK_BYTES = 12 + 8 * LIMIT_TOP_LOGPROBS,
-       OPERATION_BYTES = 12,
+       OPERATION_BYTES = 18,
 };
 
 uint64_t wire_bytes_max(const struct wire_shape *shape)
@@ -175,12 +202,9 @@ void wire_write(const struct microbatch *microbatch, const struct wire_route *ro
         if (has_grammars)
             wire_write_grammar(&microbatch->setups[i], out);
     }
-    for (uint32_t i = 0; i < microbatch->n_operations && !behind; i++) {
-        const struct cache_operation *operation = &microbatch->operations[i];
-        bytes_put(out, operation->slot, 4);
-        bytes_put(out, operation->length, 4);
-        bytes_put(out, operation->copy ? operation->from : UINT32_MAX, 4);
-    }
+    const bool has_checkpoints = wire_keeps_states(microbatch);
+    for (uint32_t i = 0; i < microbatch->n_operations && !behind; i++)
+        wire_write_operation(&microbatch->operations[i], has_checkpoints, out);
     const bool has_drafts = wire_shares_have_drafts(microbatch);
     for (uint32_t i = 0; i < microbatch->n_shares; i++)
         wire_write_share(&microbatch->shares[i], has_drafts, out);

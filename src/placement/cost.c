@@ -242,11 +242,17 @@ uint64_t placement_kv_bytes(const struct placement_layer *layer,
     return layer->kv_bytes_per_token * (is_ring ? most : each) * demand->streams;
 }
 
+uint64_t placement_state_bytes(const struct placement_layer *layer,
+                               const struct placement_demand *demand)
+{
+    return layer->state_bytes * ((uint64_t)demand->streams + demand->checkpoints);
+}
+
 static uint64_t stored_bytes(const struct placement_problem *problem,
                              const struct placement_layer *layer)
 {
     return weight_bytes(problem, layer) + placement_kv_bytes(layer, &problem->demand) +
-           layer->state_bytes * problem->demand.streams;
+           placement_state_bytes(layer, &problem->demand);
 }
 
 uint64_t placement_layer_bytes(const struct placement_problem *problem, uint32_t layer)

@@ -105,6 +105,9 @@ double placement_back_s(const struct placement_problem *problem, uint32_t from, 
 /* Of a layer's KV cache. */
 uint64_t placement_kv_bytes(const struct placement_layer *layer,
                             const struct placement_demand *demand);
+/* Of its states, those that are kept with them. */
+uint64_t placement_state_bytes(const struct placement_layer *layer,
+                               const struct placement_demand *demand);
 uint64_t placement_layer_bytes(const struct placement_problem *problem, uint32_t layer);
 uint64_t placement_stage_bytes(const struct placement_problem *problem,
                                const struct placement_stage *stage);

@@ -57,7 +57,8 @@ static enum error_code check_layer(const struct placement_problem *problem,
     if (layer->kv_bytes_per_token > PLACEMENT_BYTES_MAX / (tokens + 1))
         return error_set(err, ERROR_INVALID, "the KV cache of %llu tokens is beyond 2^50 bytes",
                          (unsigned long long)tokens);
-    if (layer->state_bytes > PLACEMENT_BYTES_MAX / ((uint64_t)problem->demand.streams + 1))
+    if (layer->state_bytes >
+        PLACEMENT_BYTES_MAX / ((uint64_t)problem->demand.streams + problem->demand.checkpoints + 1))
         return error_set(err, ERROR_INVALID, "the states of %u streams are beyond 2^50 bytes",
                          problem->demand.streams);
     return ERROR_NONE;

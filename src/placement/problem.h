@@ -120,6 +120,7 @@ struct placement_demand {
     uint32_t cells;         /* tokens of all streams together, who share them; 0: each has a context
                              */
     uint32_t streams;       /* 1 … LIMIT_SEQUENCES */
+    uint32_t checkpoints;   /* states that are kept beside those of the streams */
     uint32_t micro_batches; /* not for latency; never more than streams; 0: as many as streams */
     double
         busy; /* of the mix: 0 … 1, the part of the time that all streams are busy; else one is */

@@ -203,6 +203,7 @@ struct placement_demand plan_demand(const struct driver_options *options)
         .context_tokens = kv_cells(options->context),
         .cells = options->cells,
         .streams = options->n_slots,
+        .checkpoints = options->checkpoints,
         .chunk_tokens = options->batch_rows,
         .weights_max = options->weights_max,
     };

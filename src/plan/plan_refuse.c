@@ -45,7 +45,7 @@ static void say_parts(const struct placement_problem *problem, struct buffer *ou
     double weights = 0, kv = 0;
     for (uint32_t i = 0; i < model->n_layers; i++)
         kv += (double)placement_kv_bytes(&model->layers[i], &problem->demand) +
-              (double)model->layers[i].state_bytes * problem->demand.streams;
+              (double)placement_state_bytes(&model->layers[i], &problem->demand);
     for (uint32_t i = 0; i < model->n_layers; i++)
         weights += (double)placement_layer_bytes(problem, i);
     weights -= kv + (double)(model->compute_input_bytes + model->compute_output_bytes);

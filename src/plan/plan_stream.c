@@ -39,7 +39,7 @@ static uint64_t fixed_bytes(const struct placement_problem *problem)
     uint64_t kv = 0;
     for (uint32_t i = 0; i < model->n_layers; i++)
         kv += placement_kv_bytes(&model->layers[i], &problem->demand) +
-              model->layers[i].state_bytes * problem->demand.streams;
+              placement_state_bytes(&model->layers[i], &problem->demand);
     return kv + model->compute_bytes + model->compute_input_bytes + model->compute_output_bytes;
 }
 

@@ -16,6 +16,7 @@ static const struct wire_shape SHAPE = {
     .n_embd = 32,
     .rows = 20,
     .operations = 20,
+    .checkpoints = 5,
     .picks = 8,
     .output_floats = 8 * 50,
 };

@@ -41,6 +41,8 @@ struct fake_faults {
     uint64_t seed;
 };
 void fake_set_faults(struct fake_faults faults);
+/* Stages that are opened from now on have a state beside keys and values. */
+void fake_set_states(bool has);
 void fake_fail_next(uint32_t layer); /* the next forward of the stage with that layer fails, once */
 void fake_set_memory(uint32_t rows); /* forwards of more rows find no memory; UINT32_MAX: all do */
 /* Bytes of a device; a stage takes 1000 a layer for its weights, 250 at any other precision, or
@@ -67,6 +69,7 @@ struct fake_trace {
     uint32_t rows_max, outputs_max,
         decode_rows_max; /* of one batch; a decode row is one that is alone in its slot */
     uint32_t copies;
+    uint32_t takes; /* of states that were kept */
 };
 struct fake_trace fake_trace(void);
 void fake_trace_clear(void);

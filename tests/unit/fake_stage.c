@@ -18,7 +18,14 @@ struct model {
     struct hyperparameters hyperparameters;
 };
 
+struct toy_checkpoint {
+    uint32_t id, length;
+    uint64_t states[FAKE_LAYERS];
+};
+
 struct stage {
+    bool has_states;
+    struct toy_checkpoint checkpoints[LIMIT_CHECKPOINTS];
     struct device *device;
     struct stage_options options;
     uint32_t *lengths; /* by slot */
@@ -33,7 +40,7 @@ static struct fake_faults faults;
 static struct fake_trace trace;
 static int64_t fail_layer = -1;
 static bool is_blocked;
-static atomic_bool caches_move;
+static atomic_bool caches_move, has_states;
 static atomic_uint caches_away;
 static atomic_uint stages_open, holds_open, n_given_back;
 static atomic_bool bits_differ;
@@ -51,6 +58,7 @@ const struct model *fake_model(void)
     pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < FAKE_LAYERS; i++)
         model.hyperparameters.layers[i].kv_layer = i; /* each has keys and values of its own */
+    model.hyperparameters.recurrent.n_head = atomic_load(&has_states);
     pthread_mutex_unlock(&lock);
     return &model;
 }
@@ -250,6 +258,7 @@ enum error_code stage_open(struct device *device, const struct model *model,
         goto no_memory;
     *stage =
         (struct stage){.device = device, .options = *options, .lengths = lengths, .states = states};
+    stage->has_states = atomic_load(&has_states);
     if (options->cells &&
         kv_map_init(&stage->map, options->n_slots, options->context, options->cells, NULL))
         goto no_memory;
@@ -405,8 +414,11 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
         return error_set(err, ERROR_NO_MEMORY, "the toy has no room");
     if (stage_is_first(stage))
         note(batch, n_alone);
-    if (must_fail(stage))
+    if (must_fail(stage)) {
+        for (uint32_t i = 0; i < batch->n_rows && stage->has_states; i++)
+            stage->lengths[batch->rows[i].slot] = 0;
         return error_set(err, ERROR_DEVICE, "the toy fell down");
+    }
     if (!goes_on(stage, batch))
         return error_set(err, ERROR_INVALID, "the toy knows nothing of what is before this");
     for (uint32_t i = 0; i < batch->n_rows; i++) {
@@ -453,7 +465,7 @@ void stage_kv_truncate(struct stage *stage, uint32_t slot, uint32_t length)
 {
     assert(fake_device_current() == stage->device && slot < stage->options.n_slots);
     if (length < stage->lengths[slot])
-        stage->lengths[slot] = length;
+        stage->lengths[slot] = stage->has_states ? 0 : length;
     if (stage->options.cells)
         kv_map_cut(&stage->map, slot, stage->lengths[slot]);
 }
@@ -501,8 +513,8 @@ uint64_t stage_kv_bytes_away(const struct stage *stage)
     return 0;
 }
 
-enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
-                              struct error *err)
+static enum error_code toy_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
+                                struct error *err)
 {
     assert(fake_device_current() == stage->device && from < stage->options.n_slots &&
            to < stage->options.n_slots);
@@ -526,6 +538,66 @@ enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, u
     trace.copies += stage_is_first(stage);
     pthread_mutex_unlock(&lock);
     return ERROR_NONE;
+}
+
+enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
+                              struct error *err)
+{
+    if (stage->has_states && length != stage->lengths[from])
+        return error_set(err, ERROR_INVALID, "the toy's state is of another length");
+    return toy_copy(stage, from, to, length, err);
+}
+
+/* ---- states that are kept ------------------------------------------------------------- */
+
+void fake_set_states(bool has)
+{
+    atomic_store(&has_states, has);
+}
+
+void stage_checkpoint_keep(struct stage *stage, uint32_t slot,
+                           const struct stage_checkpoint *checkpoint)
+{
+    assert(fake_device_current() == stage->device && slot < stage->options.n_slots);
+    assert(checkpoint->index < stage->options.checkpoints && checkpoint->id && checkpoint->length);
+    assert(stage->has_states);
+    struct toy_checkpoint *kept = &stage->checkpoints[checkpoint->index];
+    *kept = (struct toy_checkpoint){0};
+    if (stage->lengths[slot] != checkpoint->length)
+        return;
+    kept->id = checkpoint->id;
+    kept->length = checkpoint->length;
+    for (uint32_t layer = 0; layer < stage->options.n_layers; layer++)
+        kept->states[layer] = *state_at(stage, layer, slot, kept->length - 1);
+}
+
+enum error_code stage_checkpoint_take(struct stage *stage, uint32_t from, uint32_t to,
+                                      const struct stage_checkpoint *checkpoint, struct error *err)
+{
+    const struct toy_checkpoint *kept = &stage->checkpoints[checkpoint->index];
+    const uint32_t length = checkpoint->length;
+    assert(fake_device_current() == stage->device && checkpoint->id && length);
+    if (kept->id != checkpoint->id || kept->length != length || length > stage->lengths[from])
+        return error_set(err, ERROR_NOT_FOUND, "the toy has not kept that");
+    const enum error_code code = from == to ? ERROR_NONE : toy_copy(stage, from, to, length, err);
+    if (code)
+        return code;
+    stage->lengths[to] = length;
+    if (stage->options.cells && from == to)
+        kv_map_cut(&stage->map, to, length);
+    for (uint32_t layer = 0; layer < stage->options.n_layers; layer++)
+        *state_at(stage, layer, to, length - 1) = kept->states[layer];
+    pthread_mutex_lock(&lock);
+    trace.takes += stage_is_first(stage);
+    pthread_mutex_unlock(&lock);
+    return ERROR_NONE;
+}
+
+uint64_t stage_checkpoints_drop(struct stage *stage)
+{
+    assert(fake_device_current() == stage->device);
+    memset(stage->checkpoints, 0, sizeof stage->checkpoints);
+    return 0;
 }
 
 struct stage_pin *stage_pin(const struct stage *stage, uint32_t first_layer, uint32_t n_layers)

@@ -31,7 +31,7 @@ struct scenario {
     bool cancelled[CLIENTS_MAX];
 };
 
-static uint64_t n_parked, n_drafted, n_accepted; /* in all scenarios */
+static uint64_t n_parked, n_drafted, n_accepted, n_taken; /* in all scenarios */
 
 static uint32_t draw(struct scenario *scenario, uint32_t below)
 {
@@ -63,6 +63,11 @@ static void open_world(struct scenario *scenario)
         options.cells = scenario->context + draw(scenario, 3 * KV_PADDING);
         scenario->predict = 400;
     }
+    const bool has_states = chance(scenario, 40);
+    fake_set_states(has_states);
+    options.checkpoints = 1 + draw(scenario, 12);
+    if (has_states && !options.cells) /* states are kept of longer texts */
+        options.context = scenario->context = 200 + draw(scenario, 300);
     static const char *const splits[] = {"1", "01", "10", "012", "0110", "1201", "0123"};
     scenario->is_far = chance(scenario, 40);
     if (scenario->is_far)
@@ -147,6 +152,8 @@ static void check(struct scenario *scenario, bool may_fail)
     assert_int_equal(stats.requests_total, scenario->n_clients);
     assert_int_equal(stats.parked, 0);
     n_parked += stats.parked_total;
+    n_taken += fake_trace().takes;
+    fake_trace_clear();
     n_drafted += stats.drafted_tokens_total;
     n_accepted += stats.accepted_tokens_total;
 }
@@ -205,6 +212,7 @@ static void run_all(uint64_t salt, uint32_t cancel_percent, bool faults)
     }
     seed_under_way = 0;
     fake_set_repeats(0);
+    fake_set_states(false);
 }
 
 static void test_undisturbed(void **state)
@@ -213,6 +221,7 @@ static void test_undisturbed(void **state)
     run_all(1, 0, false);
     /* else the pools, and the drafts, were no test */
     assert_true(n_parked > 0 || getenv("MEDLEY_SEEDS"));
+    assert_true(n_taken > 8 || getenv("MEDLEY_SEEDS"));
     assert_true((n_accepted > 1000 && n_drafted - n_accepted > 1000) || getenv("MEDLEY_SEEDS"));
 }
 

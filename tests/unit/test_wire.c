@@ -23,6 +23,7 @@ static const struct wire_shape SHAPE = {
     .n_embd = 32,
     .rows = 20,
     .operations = 20,
+    .checkpoints = 5,
     .picks = 8,
     .output_floats = 8 * 50,
 };
@@ -78,7 +79,14 @@ static void fill(struct microbatch *microbatch, uint32_t at)
     microbatch->operations[microbatch->n_operations++] =
         (struct cache_operation){.slot = 0, .length = 9};
     microbatch->operations[microbatch->n_operations++] =
-        (struct cache_operation){.slot = 1, .from = 2, .length = 30, .copy = true};
+        (struct cache_operation){.slot = 1, .from = 2, .length = 30, .kind = CACHE_COPY};
+    if (at == 2) { /* others are as an older version knows them */
+        microbatch->operations[microbatch->n_operations++] = (struct cache_operation){
+            .kind = CACHE_KEEP, .slot = 2, .length = 40, .checkpoint = 4, .checkpoint_id = 77};
+        microbatch->operations[microbatch->n_operations++] = (struct cache_operation){
+            .kind = CACHE_TAKE, .slot = 0, .length = 9, .checkpoint = 1, .checkpoint_id = 76};
+        microbatch->knows_checkpoints = true;
+    }
     add_share(microbatch, 0, 9, 6, false, false);
     add_share(microbatch, 2, 40, 1, true, false);
     add_share(microbatch, 1, 30, 3, true, true);
@@ -145,8 +153,10 @@ static void test_round_trip(void **state)
             assert_int_equal(got.at, at);
             assert_same_shares(&sent, &got);
             assert_same_rows(&sent, &got);
-            assert_int_equal(got.n_operations, 2);
-            assert_memory_equal(got.operations, sent.operations, 2 * sizeof *sent.operations);
+            assert_int_equal(got.n_operations, sent.n_operations);
+            assert_int_equal(got.knows_checkpoints, sent.knows_checkpoints);
+            assert_memory_equal(got.operations, sent.operations,
+                                sent.n_operations * sizeof *sent.operations);
             assert_int_equal(got.n_setups, 1);
             assert_int_equal(got.setups[0].params.seed, sent.setups[0].params.seed);
             assert_memory_equal(got.setups[0].biases, sent.setups[0].biases,
