@@ -50,6 +50,15 @@ struct connection *connections_overdue(const struct connections *connections, ui
     return NULL;
 }
 
+bool connections_has_new(const struct connections *connections)
+{
+    for (const struct connection *at = connections->first; at; at = at->next) {
+        if (at->head_by_ns)
+            return true;
+    }
+    return false;
+}
+
 enum connections_room connections_room_for(const struct connections *connections,
                                            const struct api_client *client,
                                            struct connection **victim)

@@ -67,6 +67,9 @@ struct connection *connections_oldest(const struct connections *connections);
 /* One that has not sent its first request in time; NULL: none. */
 struct connection *connections_overdue(const struct connections *connections, uint64_t now_ns);
 
+/* Whether one has been accepted and has not sent its first request. */
+bool connections_has_new(const struct connections *connections);
+
 void connections_add(struct connections *connections, struct connection *connection);
 void connections_remove(struct connections *connections, struct connection *connection);
 /* From now on it is busy, or waits anew. */

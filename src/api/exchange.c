@@ -227,17 +227,19 @@ static void refuse_route(struct exchange *exchange)
 void exchange_ready(struct exchange *exchange)
 {
     struct api_error err;
+    const bool is_stopping = exchange->server->stopping;
     if (exchange->state != EXCHANGE_BODY)
         return;
+    exchange->close_after |= is_stopping;
     exchange_set_state(exchange, EXCHANGE_WORKING);
     lws_set_timer_usecs(exchange->wsi, LWS_SET_TIMER_USEC_CANCEL);
     lws_set_timeout(exchange->wsi, NO_PENDING_TIMEOUT, 0);
     if (exchange->body.failed) {
         api_error_set(&err, 503, "server_error", "no_memory", "not enough memory for the request");
         exchange_fail(exchange, &err);
-    } else if (exchange->server->stopping) {
+    } else if (is_stopping &&
+               !(route_computes(exchange->route) && server_answers_last(exchange->server))) {
         api_error_set(&err, 503, "server_error", "stopping", "the server is stopping");
-        exchange->close_after = true;
         exchange_fail(exchange, &err);
     } else if (exchange->method == METHOD_OPTIONS && exchange->allow[0]) {
         struct buffer nothing = {0};

@@ -83,6 +83,8 @@ struct api_server {
     struct loop_watch *loop_watch;
 };
 
+/* While it stops: what came in just before is answered still. */
+bool server_answers_last(const struct api_server *server);
 /* A job begins or ends: what a stop waits for. */
 void server_job_begin(struct api_server *server);
 void server_job_end(struct api_server *server);

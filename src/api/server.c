@@ -34,6 +34,7 @@ enum {
     KEEPALIVE_S = 75,
     WATCH_MS = 10, /* while stopping */
     STOP_GRACE_S = 10,
+    STOP_LAST_MS = 1000, /* for what was on its way when stopping began */
     WAITING_MS = 5 * 1000,
 };
 
@@ -81,6 +82,11 @@ static void watch_again(struct api_server *server)
     lws_sul_schedule(server->lws, 0, &server->timer->entry, server_watch, WATCH_MS * LWS_US_PER_MS);
 }
 
+bool server_answers_last(const struct api_server *server)
+{
+    return clock_now_ns() - server->stop_ns < STOP_LAST_MS * UINT64_C(1000000);
+}
+
 /* While stopping: whether what was under way has ended. */
 static void server_watch(lws_sorted_usec_list_t *entry)
 {
@@ -88,7 +94,8 @@ static void server_watch(lws_sorted_usec_list_t *entry)
     const bool is_late = clock_now_ns() - server->stop_ns > STOP_GRACE_S * UINT64_C(1000000000);
     if (is_late)
         abort_all(server);
-    if (!server->exchanges && !server->n_jobs && (!server->n_ways || is_late))
+    const bool waits = server_answers_last(server) && connections_has_new(&server->connections);
+    if (!waits && !server->exchanges && !server->n_jobs && (!server->n_ways || is_late))
         server->stopped(server->stopped_arg);
     else
         watch_again(server);

@@ -15,6 +15,7 @@ import time
 
 MEDLEY, MODEL = sys.argv[1:3]
 UNIT = "medley.service"
+USER = "ann"
 DROP_IN = "/run/systemd/system/medley.service.d/quick.conf"
 
 
@@ -26,8 +27,9 @@ def run(*words, ok=True):
 
 
 def journal():
-    return subprocess.run(["journalctl", "--unit", UNIT, "--no-pager", "-n", "40"],
-                          capture_output=True, text=True).stdout
+    return subprocess.run(["journalctl", "--no-pager", "-n", "40", f"UNIT={UNIT}", "+",
+                           f"_SYSTEMD_UNIT={UNIT}", "+", f"_SYSTEMD_USER_UNIT={UNIT}", "+",
+                           f"USER_UNIT={UNIT}"], capture_output=True, text=True).stdout
 
 
 def shown(name):
@@ -171,10 +173,54 @@ def remove():
           "there is no service" in run(MEDLEY, "service", "remove", ok=False))
 
 
+def as_user(*words, ok=True):
+    """A command of a person without a session: as by ssh, with what pam_systemd would set."""
+    user = run("id", "-u", USER).strip()
+    return run("setpriv", "--reuid", USER, "--regid", USER, "--init-groups", "--no-new-privs", "env",
+               "-i", "PATH=/usr/bin:/bin", f"HOME=/home/{USER}", f"XDG_RUNTIME_DIR=/run/user/{user}",
+               *words, ok=ok)
+
+
+def user_shown(name):
+    return as_user("systemctl", "--user", "show", "--value", "--property", name, UNIT).strip()
+
+
+def of_a_user():
+    run("useradd", "--create-home", USER)
+    run("loginctl", "enable-linger", USER)
+    check("a user lingers, and a systemd runs for them", "yes" in run(
+        "loginctl", "show-user", USER, "--property", "Linger"))
+    wait_for("their systemd answers", 30, lambda: "running" in as_user(
+        "systemctl", "--user", "is-system-running", "--wait", ok=False))
+    as_user(MEDLEY, "service", "install", "--user", "--", "--model", MODEL, "--new",
+            "--no-discovery")
+    check("their service is installed, without root", user_shown("ActiveState") == "active")
+    check("it is enabled", as_user("systemctl", "--user", "is-enabled", UNIT).strip() == "enabled")
+    owner = run("stat", "-c", "%U", f"/proc/{user_shown('MainPID')}").strip()
+    check("it runs as them", owner == USER)
+    wait_for("it has its model", 60, models)
+    check("it generates", complete(models()[0]) == 200)
+    check("their commands find its node", "127.0.0.1:8080" in as_user(MEDLEY, "status"))
+    pid = user_shown("MainPID")
+    as_user("systemctl", "--user", "reload", UNIT)
+    check("it was reloaded", user_shown("MainPID") == pid)
+    run("systemctl", "restart", f"user@{run('id', '-u', USER).strip()}.service")
+    wait_for("it begins with their systemd, without a login", 30,
+             lambda: user_shown("ActiveState") == "active" and user_shown("MainPID") != pid)
+    os.kill(int(user_shown("MainPID")), signal.SIGKILL)
+    wait_for("it is back after kill -9", 30, lambda: user_shown("NRestarts") == "1" and
+             user_shown("ActiveState") == "active")
+    check("it came back after kill -9, and begins without a login", ask()[0] == 200)
+    as_user(MEDLEY, "service", "remove", "--user")
+    check("removed, and its state kept", user_shown("ActiveState") == "inactive" and
+          not os.path.exists(f"/home/{USER}/.config/systemd/user/{UNIT}") and
+          os.path.exists(f"/home/{USER}/.local/state/medley/identity"))
+
+
 def main():
     run("systemctl", "is-system-running", "--wait", ok=False)
     for step in (install, security, reload, nothing_refused_while_it_restarts, comes_back, changes,
-                 remove):
+                 remove, of_a_user):
         step()
     print("all as it should be")
 

@@ -6,6 +6,7 @@
 
 verb_service_check() {
   [ "$(id -u)" = 0 ] || die "service-check needs root: it makes namespaces and mounts"
+  build_targets=(src/cli/medley)
   build_release
   local lower=${root:-/} work
   work=$(mktemp -d "$repo/build/service.XXXXXX")
