@@ -74,18 +74,25 @@ static uint32_t product_smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Rows of the matrix from `first` on, fewer than a sheaf has at its end: the last one stands for
- * what is missing. */
+/* n rows of the matrix from `first` on, fewer at its end: the last one stands for what is missing.
+ * How many there are. */
+static uint32_t product_rows_of(const struct product_matrix *matrix, uint32_t n, uint32_t first,
+                                uint32_t end, const uint8_t **rows)
+{
+    const uint32_t n_rows = product_smaller(end - first, n);
+    for (uint32_t c = 0; c < n; c++)
+        rows[c] = (const uint8_t *)matrix->rows +
+                  matrix->row_bytes * (first + product_smaller(c, n_rows - 1));
+    return n_rows;
+}
+
 static void compute_sheaf(const struct product_kernel *kernel, const struct product_matrix *matrix,
                           const struct product_block *const *x, float *const *y, uint32_t n,
                           uint32_t first, uint32_t end)
 {
     const uint8_t *rows[PRODUCT_SHEAF_MAX];
     float results[PRODUCT_TILE][PRODUCT_SHEAF_MAX];
-    const uint32_t n_rows = product_smaller(end - first, kernel->n_rows);
-    for (uint32_t c = 0; c < kernel->n_rows; c++)
-        rows[c] = (const uint8_t *)matrix->rows +
-                  matrix->row_bytes * (first + product_smaller(c, n_rows - 1));
+    const uint32_t n_rows = product_rows_of(matrix, kernel->n_rows, first, end, rows);
     if (is_of_parts(matrix->type))
         kernel->part_sheaf(matrix->type, rows, matrix->n_columns / PRODUCT_PART, x, n, results);
     else
@@ -96,23 +103,20 @@ static void compute_sheaf(const struct product_kernel *kernel, const struct prod
     }
 }
 
-static float compute_row(const struct product_kernel *kernel, const struct product_matrix *matrix,
-                         uint32_t row, const struct product_block *x)
-{
-    const uint8_t *at = (const uint8_t *)matrix->rows + matrix->row_bytes * row;
-    return is_of_parts(matrix->type)
-               ? kernel->part_row(matrix->type, at, matrix->n_columns / PRODUCT_PART, x)
-               : kernel->row(matrix->type, at, matrix->n_columns / PRODUCT_BLOCK, x);
-}
-
-/* A few rows x: each row of the matrix from its begin to its end, as memory likes it. */
+/* A few rows x: rows of the matrix from their begin to their end, as memory likes it. */
 static void compute_rows(const struct product_kernel *kernel, const struct product_matrix *matrix,
                          const struct product_block *const *x, float *const *y, uint32_t n,
                          uint32_t first, uint32_t end)
 {
-    for (uint32_t r = first; r < end; r++) {
-        for (uint32_t i = 0; i < n; i++)
-            y[i][r] = compute_row(kernel, matrix, r, x[i]);
+    const uint8_t *rows[PRODUCT_SHEAF_MAX];
+    const uint32_t n_rows = product_rows_of(matrix, PRODUCT_SHEAF_MAX, first, end, rows);
+    for (uint32_t i = 0; i < n; i++) {
+        if (is_of_parts(matrix->type))
+            kernel->part_row(matrix->type, rows, n_rows, matrix->n_columns / PRODUCT_PART, x[i],
+                             y[i] + first);
+        else
+            kernel->row(matrix->type, rows, n_rows, matrix->n_columns / PRODUCT_BLOCK, x[i],
+                        y[i] + first);
     }
 }
 
@@ -122,7 +126,8 @@ void product_compute(const struct product_kernel *kernel, const struct product_m
 {
     assert(n <= PRODUCT_TILE && matrix->n_columns % product_columns_of(matrix->type) == 0);
     if (n <= (is_of_parts(matrix->type) ? kernel->few_of_parts : kernel->few)) {
-        compute_rows(kernel, matrix, x, y, n, first, end);
+        for (uint32_t row = first; row < end; row += PRODUCT_SHEAF_MAX)
+            compute_rows(kernel, matrix, x, y, n, row, end);
         return;
     }
     for (uint32_t row = first; row < end; row += kernel->n_rows)

@@ -1,8 +1,9 @@
 /* The kernel for x86 processors with AVX-512 (F, BW, VL) and its VNNI. Compiled for these alone. */
-#define PRODUCT_OWN_SHEAVES
+#define PRODUCT_OWN_BODIES
 #include "kernels/product_avx512.h"
 
 #include "kernels/product_panel_vnni.h"
+#include "kernels/product_row_vnni.h"
 #include "kernels/product_sheaf_vnni.h"
 
 static int product_vnni_works(void)
@@ -18,7 +19,7 @@ const struct product_kernel product_kernel_avx512_vnni = {"avx512-vnni",
                                                           1,
                                                           product_vnni_works,
                                                           round_row,
-                                                          product_kernel_row,
+                                                          product_vnni_row,
                                                           ROWS,
                                                           product_vnni_sheaf,
                                                           part_kernel_round,

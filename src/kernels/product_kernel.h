@@ -21,17 +21,17 @@ struct product_kernel {
     uint32_t few, few_of_parts; /* rows x, at most, for which sheaves are not worth unpacking */
     int (*works)(void);         /* on this processor */
     void (*round)(const float *x, uint32_t n_blocks, struct product_block *out);
-    /* `row` times x. */
-    float (*row)(enum product_type type, const uint8_t *row, uint32_t n_blocks,
-                 const struct product_block *x);
+    /* y[c] = rows[c] times x, for n_rows <= PRODUCT_SHEAF_MAX rows of the matrix. */
+    void (*row)(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
+                uint32_t n_blocks, const struct product_block *x, float *y);
     /* y[i][c] = rows[c] times x[i], for the n_rows rows of a sheaf and n <= PRODUCT_TILE rows x. */
     uint32_t n_rows;
     void (*sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_blocks,
                   const struct product_block *const *x, uint32_t n, float (*y)[PRODUCT_SHEAF_MAX]);
     /* The same for types of parts, rows of n_parts. */
     void (*part_round)(const float *x, uint32_t n_parts, bool by_block, struct product_block *out);
-    float (*part_row)(enum product_type type, const uint8_t *row, uint32_t n_parts,
-                      const struct product_block *x);
+    void (*part_row)(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
+                     uint32_t n_parts, const struct product_block *x, float *y);
     void (*part_sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,
                        const struct product_block *const *x, uint32_t n,
                        float (*y)[PRODUCT_SHEAF_MAX]);

@@ -14,7 +14,7 @@
  *                                               m sums of the 16 groups
  *     void ints_add_up(const ints sums[8], eight_ints *all)
  *                                               all of each
- *   for many, unless PRODUCT_OWN_SHEAVES says that the kernel has a body of its own for them
+ *   for many, unless PRODUCT_OWN_BODIES says that the kernel has bodies of its own
  *     ROWS                                      of a sheaf: 8 or 16
  *     row_ints, row_floats                      ROWS of int32_t, of floats
  *     void turn_column(const uint8_t *rows, size_t row_step, uint8_t *to, size_t step)
@@ -188,18 +188,17 @@ static const struct form q2 = {84, 80, 82, true, false, unpack_q2},
     CASE(Q5_K, q5)                                                                                 \
     CASE(Q6_K, q6)
 
-static float product_kernel_row(enum product_type type, const uint8_t *from, uint32_t n_blocks,
-                                const struct product_block *x)
+#if !defined(PRODUCT_OWN_BODIES)
+static void product_kernel_row(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
+                               uint32_t n_blocks, const struct product_block *x, float *y)
 {
 #define BLOCK_CASE(name, form)                                                                     \
-    if (type == PRODUCT_##name)                                                                    \
-        return multiply_row(&form, from, n_blocks, x);
+    for (uint32_t c = 0; type == PRODUCT_##name && c < n_rows; c++)                                \
+        y[c] = multiply_row(&form, rows[c], n_blocks, x);
     BLOCK_TYPES(BLOCK_CASE)
 #undef BLOCK_CASE
-    return 0;
 }
 
-#if !defined(PRODUCT_OWN_SHEAVES)
 static void product_kernel_sheaf(enum product_type type, const uint8_t *const *rows,
                                  uint32_t n_blocks, const struct product_block *const *x,
                                  uint32_t n, float (*y)[PRODUCT_SHEAF_MAX])

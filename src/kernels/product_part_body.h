@@ -242,7 +242,7 @@ ALWAYS_INLINE void part_multiply_panel(bool is_wide, bool has_m, uint32_t n,
     UNROLL for (uint32_t k = 0; k < n; k++) y[k] = all[k];
 }
 
-#if !defined(PRODUCT_OWN_SHEAVES)
+#if !defined(PRODUCT_OWN_BODIES)
 /* For each kind of form and number of rows x, so that registers hold all. */
 #define PART_PANEL(name, is_wide, has_m, n)                                                        \
     static __attribute__((noinline)) void name(const struct panel *panel,                          \
@@ -339,18 +339,17 @@ static const struct part_form mxfp4 = {
     CASE(IQ4_XS, iq4xs)                                                                            \
     CASE(MXFP4, mxfp4)
 
-static float part_kernel_row(enum product_type type, const uint8_t *row, uint32_t n_parts,
-                             const struct product_block *x)
+static void part_kernel_row(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
+                            uint32_t n_parts, const struct product_block *x, float *y)
 {
 #define PART_CASE(name, form)                                                                      \
-    if (type == PRODUCT_##name)                                                                    \
-        return part_multiply_row(&form, row, n_parts, x);
+    for (uint32_t c = 0; type == PRODUCT_##name && c < n_rows; c++)                                \
+        y[c] = part_multiply_row(&form, rows[c], n_parts, x);
     PART_TYPES(PART_CASE)
 #undef PART_CASE
-    return 0;
 }
 
-#if !defined(PRODUCT_OWN_SHEAVES)
+#if !defined(PRODUCT_OWN_BODIES)
 static void part_kernel_sheaf(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,
                               const struct product_block *const *x, uint32_t n,
                               float (*y)[PRODUCT_SHEAF_MAX])

@@ -1,0 +1,325 @@
+/* Products of K-quants with one row on processors with AVX-512 VNNI: the arithmetic of product.h, a
+ * row of the matrix from its begin to its end, 64 weights at a time.
+ *
+ * Weights have no sign here, so vpdpbusd multiplies them. Sums of four products fit 16 bits (63
+ * times 127 times 4 at most), so two vectors of them are packed into one, and vpdpwssd multiplies
+ * those with their groups' scales. A byte that has weights of two groups of 32 is put into both
+ * halves of a vector, which shift by different counts: so weights come in the order that x has. */
+#pragma once
+
+#include "kernels/product_kernel.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+struct row_sums { /* of a block */
+    __m512i products;
+    __m256i offsets;
+};
+
+struct row_form { /* constants where code is made for it */
+    uint32_t bytes, d_at, dmin_at;
+    bool has_dmin;         /* else offsets count in d, */
+    uint32_t offset_shift; /* as a scale moved so far to the left */
+    void (*multiply)(const uint8_t *block, const struct product_block *x, struct row_sums *out);
+};
+
+/* ---- a block --------------------------------------------------------------------------------- */
+
+ALWAYS_INLINE __m512i row_twice(const uint8_t *from)
+{
+    return _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)from));
+}
+
+/* 64-bit numbers of the lower and of the upper half. */
+ALWAYS_INLINE __m512i row_halves(int64_t lower, int64_t upper)
+{
+    return _mm512_set_epi64(upper, upper, upper, upper, lower, lower, lower, lower);
+}
+
+/* The bits `mask` of each byte, after its half was moved to the right by so many. */
+ALWAYS_INLINE __m512i row_bits(__m512i twice, int lower, int upper, int mask)
+{
+    return _mm512_and_si512(_mm512_srlv_epi64(twice, row_halves(lower, upper)),
+                            _mm512_set1_epi8((char)mask));
+}
+
+/* Weights and bits `from` (lower half) and `from` + 1 (upper half) of each byte as their bit
+ * `to`. */
+ALWAYS_INLINE __m512i row_with_bit(__m512i weights, __m512i twice, int from, int to)
+{
+    const __m512i moved =
+        _mm512_rolv_epi64(twice, row_halves((to - from) & 63, (to - from - 1) & 63));
+    return _mm512_ternarylogic_epi64(weights, moved, _mm512_set1_epi8((char)(1 << to)), 0xf8);
+}
+
+ALWAYS_INLINE __m512i row_dot(__m512i weights, const int8_t *q)
+{
+    return _mm512_dpbusd_epi32(_mm512_setzero_si512(), weights, _mm512_loadu_si512(q));
+}
+
+/* dots[i] are sums of four products of weights 64 i to 64 i + 63; scales[i] stand as the packed
+ * sums of dots[2 i] and dots[2 i + 1] do. */
+ALWAYS_INLINE __m512i row_scaled(const __m512i dots[4], const __m512i scales[2])
+{
+    const __m512i first = _mm512_packs_epi32(dots[0], dots[1]),
+                  second = _mm512_packs_epi32(dots[2], dots[3]);
+    return _mm512_dpwssd_epi32(_mm512_madd_epi16(first, scales[0]), second, scales[1]);
+}
+
+/* Q4_K, Q5_K: [s0 s1 s2 s3 m0 m1 m2 m3 s4 s5 s6 s7 m4 m5 m6 m7], bytes. `head` are 4 bytes of d and
+ * dmin, then a, b and c: s0 = a & 63, m0 = b & 63, s4 = c & 15 | (a >> 6) << 4, ... */
+ALWAYS_INLINE __m128i row_six_bits(__m128i head)
+{
+    const __m128i ab = _mm_shuffle_epi32(head, 0x99);
+    const __m128i c = _mm_srlv_epi32(_mm_shuffle_epi32(head, 0xff), _mm_setr_epi32(32, 32, 0, 4));
+    const __m128i most = _mm_and_si128(_mm_srlv_epi64(ab, _mm_set_epi64x(2, 0)),
+                                       _mm_set_epi64x(0x3030303030303030, 0x3f3f3f3f3f3f3f3f));
+    return _mm_ternarylogic_epi64(most, c, _mm_set1_epi8(15), 0xf8);
+}
+
+/* Each of 16 bits, of groups of 32: four times the lower one of two and four times of the next two,
+ * in 16 bytes, as packing leaves them. */
+ALWAYS_INLINE void row_scale_fours(__m128i six_bits, __m512i out[2])
+{
+    const __m512i all = _mm512_broadcast_i32x4(six_bits);
+    const int64_t z = (int64_t)0x8000800080008000, each = 0x0001000100010001;
+    const __m512i order = _mm512_set_epi64(z + 3 * each, z + each, z + 3 * each, z + each,
+                                           z + 2 * each, z, z + 2 * each, z);
+    out[0] = _mm512_shuffle_epi8(all, order);
+    out[1] = _mm512_shuffle_epi8(all, _mm512_add_epi8(order, _mm512_set1_epi16(8)));
+}
+
+/* Sums of 32 are of two groups of 16. */
+ALWAYS_INLINE __m256i row_offset_pairs(__m128i six_bits, const int16_t *sums)
+{
+    const __m256i order =
+        _mm256_setr_epi8(4, -1, 4, -1, 5, -1, 5, -1, 6, -1, 6, -1, 7, -1, 7, -1, 12, -1, 12, -1, 13,
+                         -1, 13, -1, 14, -1, 14, -1, 15, -1, 15, -1);
+    return _mm256_madd_epi16(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(six_bits), order),
+                             _mm256_loadu_si256((const void *)sums));
+}
+
+ALWAYS_INLINE void row_multiply_q4(const uint8_t *block, const struct product_block *x,
+                                   struct row_sums *out)
+{
+    const __m128i six_bits = row_six_bits(_mm_loadu_si128((const void *)block));
+    __m512i dots[4], scales[2];
+    UNROLL for (uint32_t j = 0; j < 4; j++) dots[j] =
+        row_dot(row_bits(row_twice(block + 16 + 32 * j), 0, 4, 15), x->values + 64 * j);
+    row_scale_fours(six_bits, scales);
+    out->products = row_scaled(dots, scales);
+    out->offsets = row_offset_pairs(six_bits, x->sums);
+}
+
+ALWAYS_INLINE void row_multiply_q5(const uint8_t *block, const struct product_block *x,
+                                   struct row_sums *out)
+{
+    const __m128i six_bits = row_six_bits(_mm_loadu_si128((const void *)block));
+    const __m512i fifth = row_twice(block + 16);
+    __m512i dots[4], scales[2];
+    UNROLL for (int j = 0; j < 4; j++)
+    {
+        const __m512i low = row_bits(row_twice(block + 48 + 32 * j), 0, 4, 15);
+        dots[j] = row_dot(row_with_bit(low, fifth, 2 * j, 4), x->values + 64 * j);
+    }
+    row_scale_fours(six_bits, scales);
+    out->products = row_scaled(dots, scales);
+    out->offsets = row_offset_pairs(six_bits, x->sums);
+}
+
+/* Scales of 16 groups of 16: of groups i and i + 4 four times each, in 16 bytes. */
+ALWAYS_INLINE void row_scale_sixteens(__m256i scales, __m512i out[2])
+{
+    const int64_t each = 0x0001000100010001;
+    const __m512i order =
+        _mm512_set_epi64(7 * each, 3 * each, 6 * each, 2 * each, 5 * each, each, 4 * each, 0);
+    const __m512i all = _mm512_castsi256_si512(scales);
+    out[0] = _mm512_permutexvar_epi16(order, all);
+    out[1] = _mm512_permutexvar_epi16(_mm512_add_epi16(order, _mm512_set1_epi16(8)), all);
+}
+
+ALWAYS_INLINE __m256i row_offset_groups(__m256i offsets, const int16_t *sums)
+{
+    return _mm256_madd_epi16(offsets, _mm256_loadu_si256((const void *)sums));
+}
+
+ALWAYS_INLINE void row_multiply_q6(const uint8_t *block, const struct product_block *x,
+                                   struct row_sums *out)
+{
+    const __m256i of_groups = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)(block + 192)));
+    const __m512i four = _mm512_set1_epi8(15), two = _mm512_set1_epi8(48);
+    __m512i dots[4], scales[2];
+    UNROLL for (uint32_t j = 0; j < 2; j++)
+    {
+        const __m512i low = _mm512_loadu_si512(block + 64 * j),
+                      high = row_twice(block + 128 + 32 * j);
+        const __m512i first = _mm512_and_si512(_mm512_sllv_epi64(high, row_halves(4, 2)), two),
+                      second = _mm512_and_si512(_mm512_srlv_epi64(high, row_halves(0, 2)), two);
+        dots[2 * j] =
+            row_dot(_mm512_ternarylogic_epi64(first, low, four, 0xf8), x->values + 128 * j);
+        dots[2 * j + 1] =
+            row_dot(_mm512_ternarylogic_epi64(second, _mm512_srli_epi64(low, 4), four, 0xf8),
+                    x->values + 128 * j + 64);
+    }
+    row_scale_sixteens(of_groups, scales);
+    out->products = row_scaled(dots, scales);
+    out->offsets = row_offset_groups(of_groups, x->sums);
+}
+
+ALWAYS_INLINE void row_multiply_q2(const uint8_t *block, const struct product_block *x,
+                                   struct row_sums *out)
+{
+    const __m256i both = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)block));
+    __m512i dots[4], scales[2];
+    UNROLL for (int j = 0; j < 4; j++) dots[j] =
+        row_dot(row_bits(row_twice(block + 16 + j / 2 * 32), j % 2 * 4, j % 2 * 4 + 2, 3),
+                x->values + 64 * j);
+    row_scale_sixteens(_mm256_and_si256(both, _mm256_set1_epi16(15)), scales);
+    out->products = row_scaled(dots, scales);
+    out->offsets = row_offset_groups(_mm256_srli_epi16(both, 4), x->sums);
+}
+
+/* Scales of 6 bits, less 32: the lower four of groups g and g + 8 in byte g of 8, the upper two of
+ * groups g, g + 4, g + 8 and g + 12 in byte g of the four behind. */
+ALWAYS_INLINE __m256i row_scales_q3(const uint8_t *block)
+{
+    const __m128i last = _mm_loadu_si128((const void *)(block + 94)); /* two of weights, d behind */
+    const __m128i low =
+        _mm_shuffle_epi8(last, _mm_setr_epi8(2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 5, 6, 7, 8, 9));
+    const __m128i high = _mm_shuffle_epi8(
+        last, _mm_setr_epi8(10, 11, 12, 13, 10, 11, 12, 13, 10, 11, 12, 13, 10, 11, 12, 13));
+    const __m128i two =
+        _mm_and_si128(_mm_rolv_epi32(high, _mm_setr_epi32(4, 2, 0, 30)), _mm_set1_epi8(48));
+    const __m128i all = _mm_ternarylogic_epi64(two, _mm_srlv_epi64(low, _mm_set_epi64x(4, 0)),
+                                               _mm_set1_epi8(15), 0xf8);
+    return _mm256_cvtepi8_epi16(_mm_sub_epi8(all, _mm_set1_epi8(32)));
+}
+
+ALWAYS_INLINE void row_multiply_q3(const uint8_t *block, const struct product_block *x,
+                                   struct row_sums *out)
+{
+    const __m256i of_groups = row_scales_q3(block);
+    const __m512i third = row_twice(block);
+    __m512i dots[4], scales[2];
+    UNROLL for (int j = 0; j < 4; j++)
+    {
+        const __m512i low =
+            row_bits(row_twice(block + 32 + j / 2 * 32), j % 2 * 4, j % 2 * 4 + 2, 3);
+        dots[j] = row_dot(row_with_bit(low, third, 2 * j, 2), x->values + 64 * j);
+    }
+    row_scale_sixteens(of_groups, scales);
+    out->products = row_scaled(dots, scales);
+    out->offsets = row_offset_groups(of_groups, x->sums);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+enum {
+    ROW_LOT = 8, /* blocks whose sums are added up together */
+    /* Bytes that are fetched early: one line of a block, so that the processor goes on behind the
+     * end of a page. All lines, or to the first cache, took a tenth longer on an EPYC. */
+    ROW_AHEAD = 2048,
+};
+
+struct row_lot { /* what n blocks add to their row's y */
+    float products[ROW_LOT], offsets[ROW_LOT];
+    float factors[ROW_LOT][4]; /* d e, dmin e */
+    uint32_t n;
+};
+
+/* Through memory: a compiler that sees the vector takes its numbers out one after the other, which
+ * takes longer. */
+ALWAYS_INLINE void row_store(float to[ROW_LOT], eight_ints x)
+{
+    _mm256_storeu_ps(to, _mm256_cvtepi32_ps((__m256i)x));
+    __asm__ volatile("" : "+m"(*(float(*)[ROW_LOT])to));
+}
+
+ALWAYS_INLINE float row_add(const struct row_form *form, const struct row_lot *lot, uint32_t i,
+                            float y)
+{
+    y += lot->factors[i][0] * lot->products[i];
+    if (form->has_dmin)
+        y += -lot->factors[i][1] * lot->offsets[i];
+    return y;
+}
+
+/* n <= ROW_LOT blocks to `out`. Meanwhile the lot before is added to y, one block after the other:
+ * each of these sums waits for the one before, and there is work while they do. */
+ALWAYS_INLINE float row_multiply_lot(const struct row_form *form, const uint8_t *block, uint32_t n,
+                                     const struct product_block *x, const struct row_lot *before,
+                                     struct row_lot *out, float y)
+{
+    __m512i products[ROW_LOT];
+    __m256i offsets[ROW_LOT];
+    eight_ints all, less;
+    UNROLL for (uint32_t i = 0; i < ROW_LOT; i++)
+    {
+        products[i] = _mm512_setzero_si512(), offsets[i] = _mm256_setzero_si256();
+        if (i < before->n)
+            y = row_add(form, before, i, y);
+        if (i >= n)
+            continue;
+        const uint8_t *at = block + i * form->bytes;
+        struct row_sums sums;
+        __builtin_prefetch(at + ROW_AHEAD, 0, 2);
+        form->multiply(at, &x[i], &sums);
+        products[i] = sums.products, offsets[i] = sums.offsets;
+        const __m128i d =
+            form->has_dmin ? _mm_loadu_si32(at + form->d_at) : _mm_loadu_si16(at + form->d_at);
+        _mm_storeu_ps(out->factors[i], _mm_mul_ps(_mm_cvtph_ps(d), _mm_set1_ps(x[i].scale)));
+    }
+    ints_add_up(products, &all);
+    part_add_up(offsets, &less);
+    if (!form->has_dmin)
+        all -= less << (int)form->offset_shift;
+    row_store(out->products, all);
+    if (form->has_dmin)
+        row_store(out->offsets, less);
+    out->n = n;
+    return y;
+}
+
+ALWAYS_INLINE void row_multiply(const struct row_form *form, const uint8_t *const *rows,
+                                uint32_t n_rows, uint32_t n_blocks, const struct product_block *x,
+                                float *out)
+{
+    struct row_lot lots[2];
+    uint32_t which = 0;
+    float y = 0;
+    lots[1].n = 0;
+    for (uint32_t c = 0; c < n_rows; c++) {
+        for (uint32_t b = 0; b < n_blocks; b += ROW_LOT, which ^= 1) {
+            const uint32_t n = n_blocks - b < ROW_LOT ? n_blocks - b : ROW_LOT;
+            const uint8_t *block = rows[c] + (size_t)b * form->bytes;
+            y = n == ROW_LOT
+                    ? row_multiply_lot(form, block, ROW_LOT, x + b, &lots[which ^ 1], &lots[which],
+                                       y)
+                    : row_multiply_lot(form, block, n, x + b, &lots[which ^ 1], &lots[which], y);
+            if (b == 0 && c > 0)
+                out[c - 1] = y;
+            if (b == 0)
+                y = 0;
+        }
+    }
+    for (uint32_t i = 0; i < lots[which ^ 1].n; i++)
+        y = row_add(form, &lots[which ^ 1], i, y);
+    out[n_rows - 1] = y;
+}
+
+static const struct row_form row_q2 = {84, 80, 82, true, 0, row_multiply_q2},
+                             row_q3 = {110, 108, 0, false, 2, row_multiply_q3},
+                             row_q4 = {144, 0, 2, true, 0, row_multiply_q4},
+                             row_q5 = {176, 0, 2, true, 0, row_multiply_q5},
+                             row_q6 = {210, 208, 0, false, 5, row_multiply_q6};
+
+static void product_vnni_row(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
+                             uint32_t n_blocks, const struct product_block *x, float *y)
+{
+#define ROW_CASE(name, form)                                                                       \
+    if (type == PRODUCT_##name)                                                                    \
+        row_multiply(&row_##form, rows, n_rows, n_blocks, x, y);
+    BLOCK_TYPES(ROW_CASE)
+#undef ROW_CASE
+}
