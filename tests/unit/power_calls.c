@@ -35,6 +35,8 @@ int __wrap_renameat2(int from_folder, const char *from, int to_folder, const cha
 int __wrap_rename(const char *from, const char *to);
 int __wrap_open64(const char *path, int flags, ...);
 int __wrap_openat64(int folder, const char *name, int flags, ...);
+int __wrap___open64_2(const char *path, int flags);
+int __wrap___openat64_2(int folder, const char *name, int flags);
 int __wrap_fstat64(int fd, struct stat *out);
 int __wrap_fchmod(int fd, mode_t mode);
 ssize_t __wrap_pread64(int fd, void *bytes, size_t size, off_t at);
@@ -153,6 +155,17 @@ int __wrap_openat64(int folder, const char *name, int flags, ...)
     va_end(arguments);
     return folder == FOLDER_FD ? open_named(name, flags)
                                : __real_openat64(folder, name, flags, mode);
+}
+
+/* What a call without a mode becomes where the compiler fortifies it (clang does). */
+int __wrap___open64_2(const char *path, int flags)
+{
+    return __wrap_open64(path, flags);
+}
+
+int __wrap___openat64_2(int folder, const char *name, int flags)
+{
+    return __wrap_openat64(folder, name, flags);
 }
 
 int __wrap_fstat64(int fd, struct stat *out)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints the share of lines that tests reached, room by room (src/ROOM), from what gcovr wrote with
---json-summary. Fails when a room is below its floor.
+"""Prints the share of lines that tests reached, room by room (src/ROOM), from what `llvm-cov export
+-summary-only` wrote. Fails when a room is below its floor.
 
     coverage_rooms.py SUMMARY [--floors tools/coverage-floors.txt]
 
@@ -17,18 +17,20 @@ import json
 import pathlib
 import sys
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 Room = collections.namedtuple("Room", "covered total")
 
 
 def rooms_of(summary):
-    """{name: Room} of a summary in gcovr's form."""
+    """{name: Room} of a summary in llvm-cov's form."""
     counts = collections.defaultdict(lambda: [0, 0])
-    for file in summary["files"]:
-        folders = pathlib.PurePosixPath(file["filename"]).parts
+    for file in (file for part in summary["data"] for file in part["files"]):
+        path = pathlib.Path(file["filename"])
+        folders = path.relative_to(ROOT).parts if path.is_relative_to(ROOT) else ()
         if len(folders) < 3 or folders[0] != "src":
             continue
-        counts[folders[1]][0] += file["line_covered"]
-        counts[folders[1]][1] += file["line_total"]
+        counts[folders[1]][0] += file["summary"]["lines"]["covered"]
+        counts[folders[1]][1] += file["summary"]["lines"]["count"]
     return {name: Room(*both) for name, both in counts.items() if both[1]}
 
 
@@ -60,7 +62,7 @@ def complaints_of(rooms, floors):
     for name, floor in sorted(floors.items()):
         room = rooms.get(name)
         if not room:
-            yield f"{name}: has a floor, but gcovr saw no line of src/{name}"
+            yield f"{name}: has a floor, but there is no line of src/{name}"
         elif 100 * room.covered < floor * room.total:
             yield f"{name}: {percent_text(room)} % of its lines are reached; its floor is {floor} %"
 
@@ -76,11 +78,13 @@ def show(rooms, floors, out):
 
 def self_test():
     def file(name, covered, total):
-        return {"filename": name, "line_covered": covered, "line_total": total}
+        return {"filename": str(ROOT / name),
+                "summary": {"lines": {"covered": covered, "count": total}}}
 
-    rooms = rooms_of({"files": [file("src/base/a.c", 1, 2), file("src/base/b/c.c", 1, 1),
-                                file("src/node/n.c", 9999, 10000), file("src/empty/e.h", 0, 0),
-                                file("tests/unit/t.c", 5, 5), file("src/top.c", 5, 5)]})
+    rooms = rooms_of({"data": [{"files": [
+        file("src/base/a.c", 1, 2), file("src/base/b/c.c", 1, 1), file("src/node/n.c", 9999, 10000),
+        file("src/empty/e.h", 0, 0), file("tests/unit/t.c", 5, 5), file("src/top.c", 5, 5),
+        file("/usr/include/src/room/x.h", 5, 5)]}]})
     assert rooms == {"base": Room(2, 3), "node": Room(9999, 10000)}, rooms
     assert percent_text(rooms["base"]) == "66.6" and percent_text(rooms["node"]) == "99.9"
     out = io.StringIO()
@@ -101,9 +105,8 @@ def self_test():
             continue
         raise AssertionError(f"'{bad}' was taken for floors")
 
-    root = pathlib.Path(__file__).resolve().parents[2]
-    for room in floors_of((root / "tools/coverage-floors.txt").read_text(encoding="utf-8")):
-        assert (root / "src" / room).is_dir(), f"tools/coverage-floors.txt: no room src/{room}"
+    for room in floors_of((ROOT / "tools/coverage-floors.txt").read_text(encoding="utf-8")):
+        assert (ROOT / "src" / room).is_dir(), f"tools/coverage-floors.txt: no room src/{room}"
 
 
 def main():
@@ -116,7 +119,7 @@ def main():
         self_test()
         return 0
     if not options.summary:
-        parser.error("which summary? gcovr --json-summary writes it")
+        parser.error("which summary? llvm-cov export -summary-only writes it")
     try:
         rooms = rooms_of(json.loads(options.summary.read_text(encoding="utf-8")))
         floors = floors_of(options.floors.read_text(encoding="utf-8")) if options.floors else {}
@@ -125,6 +128,8 @@ def main():
     if not rooms:
         return f"coverage_rooms: {options.summary} has no line of src/"
     show(rooms, floors, sys.stdout)
+    whole = Room(sum(r.covered for r in rooms.values()), sum(r.total for r in rooms.values()))
+    print(f"{percent_text(whole)} % of {whole.total:,} lines")
     complaints = list(complaints_of(rooms, floors))
     for complaint in complaints:
         print(complaint)

@@ -87,18 +87,38 @@ verb_test() {
     --again "${again_logs[@]}"
 }
 
+# clang's counters lie in a file that each process maps, not in its memory. So they also count in
+# those that a signal or _exit() ends, and those that the sandbox keeps from every file. The file's
+# name is in the program: the environment is not handed on to them. One a program, for all its runs.
+coverage_build() {
+  local counters="-fprofile-instr-generate=$repo/build/coverage/counts/%c%m.profraw"
+  build_in coverage --native-file tools/dev/clang.ini -Doptimization=1 \
+    "-Dc_args=-w $counters -fcoverage-mapping -mllvm -runtime-counter-relocation" \
+    "-Dc_link_args=$counters"
+}
+
+# Of the objects, not only of a program: which lacks what nothing in it calls.
+coverage_report() { # FOLDER -> summary.json, index.html
+  local build=build/coverage counted
+  mapfile -t counted < <(find $build/src/cli/medley.p $build/libmedley.a.p $build/src/kernels \
+    -name '*.o' -printf '-object\n%p\n')
+  find $build/counts -name '*.profraw' >"$1/counts.txt"
+  inside llvm-profdata merge --sparse -f "$1/counts.txt" -o "$1/all.profdata" &&
+    inside llvm-cov export -summary-only -instr-profile "$1/all.profdata" "${counted[@]:1}" \
+      >"$1/summary.json" &&
+    inside llvm-cov show -format=html -output-dir "$1" -instr-profile "$1/all.profdata" \
+      "${counted[@]:1}" -sources "$repo/src"
+}
+
 verb_coverage() {
   env_prepare
   npm_prepare
-  build_in coverage -Doptimization=0 -Db_coverage=true
+  coverage_build || return 1
   local test_logs=() again_logs=() report=build/coverage/report floors=()
-  find build/coverage -name '*.gcda' -delete # what earlier runs counted
+  rm -rf build/coverage/counts # what earlier runs counted
   run_tests coverage "$@" || say "some tests failed; the report counts what they reached"
   mkdir -p $report
-  inside gcovr --root "$repo" --filter "$repo/src/" --object-directory build/coverage \
-    --exclude-directories '.*/(tests|bench|examples)$' -j "$(nproc)" \
-    --gcov-ignore-parse-errors --print-summary --txt - \
-    --json-summary $report/summary.json --html-details $report/index.html
+  coverage_report $report
   say "the lines themselves: $report/index.html"
   say "room by room (with all tests: against tools/coverage-floors.txt)"
   [ $# != 0 ] || floors=(--floors tools/coverage-floors.txt) # floors are the whole suite's
