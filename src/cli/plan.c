@@ -491,11 +491,11 @@ static enum error_code cmd_plan_answer(const struct plan_args *args, const struc
     if (!code)
         code = cmd_plan_print(&report, args, err);
     const bool fits_not = !code && report.outcome == ERROR_NOT_FOUND;
-    if (fits_not && !cost.is_converted && args->here && !args->sim && !args->json &&
+    const bool may_stream = fits_not && (!cost.is_converted || !options->precision_allowed);
+    if (may_stream && args->here && !args->sim && !args->json &&
         !args->not_here) /* no disk has its layers yet */
         cmd_plan_say_stream(&report, model);
-    else if (fits_not && (!cost.is_converted || !options->precision_allowed) && !args->here &&
-             !args->json)
+    else if (may_stream && !args->here && !args->json)
         cmd_plan_say_stream_placed(&report, &devices->cluster);
     *status = !code && report.outcome ? EXIT_FAILED : EXIT_OK;
     report_deinit(&report);

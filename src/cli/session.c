@@ -3,6 +3,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/size_text.h"
 #include "cli/model_given.h"
 #include "cli/notice.h"
 #include "cli/options.h"
@@ -309,6 +310,33 @@ static void session_share_cells(const struct session *session, const struct sess
         driver->n_slots = flags->slots_shared;
 }
 
+/* Layers that are streamed would be converted for every batch: they are converted once, into a file
+ * of that type. Not ones that may become of another type while it runs. */
+static bool session_may_convert(const struct session *session, const struct session_flags *flags)
+{
+    return flags->driver.precision && !flags->driver.precision_allowed &&
+           model_is_smaller_at(session->model, flags->driver.precision, 0);
+}
+
+static enum error_code session_convert(struct session *session, const struct session_flags *flags,
+                                       struct error *err)
+{
+    const char *type = model_precision_name(flags->driver.precision);
+    struct version_file *smaller = &session->smaller;
+    enum error_code code = version_file_open(session->model, flags->driver.precision, smaller, err);
+    if (!code)
+        code = model_stretch(smaller->model, &flags->rope, err);
+    if (code)
+        return error_wrap(err, "layers as %s, to stream them", type);
+    if (smaller->bytes)
+        log_line(LOG_WARN, "plan", "converted to %s once, to stream it: %s in %.1f s, kept in %s",
+                 type, size_text(smaller->bytes).text, smaller->took_s,
+                 shelf_model_path(smaller->kept));
+    else
+        log_line(LOG_INFO, "plan", "streams %s, converted before", shelf_model_path(smaller->kept));
+    return ERROR_NONE;
+}
+
 static enum error_code session_load(struct session *session, const struct session_flags *flags,
                                     struct error *err)
 {
@@ -317,7 +345,7 @@ static enum error_code session_load(struct session *session, const struct sessio
     enum error_code code = selection_make(session->gpu, flags->devices, as_given, &selection, err);
     if (code)
         return code;
-    struct driver_options driver = flags->driver;
+    struct driver_options driver = flags->driver, asked = flags->driver;
     const struct plan_request request = {
         .devices = selection.devices,
         .n_devices = selection.n_devices,
@@ -326,11 +354,21 @@ static enum error_code session_load(struct session *session, const struct sessio
         .may_stream = !flags->sim_file || flags->driver.weights_max,
         .limit_s = flags->plan_limit_s,
         .weights = flags->weights,
-        .options = &flags->driver,
+        .options = &asked,
         .context_wished = library_defaults_context(session->defaults.json.data),
     };
-    const uint64_t start_ns = clock_now_ns();
-    code = plan_make_context(&session->plan, session->model, &request, &driver.context, err);
+    const struct model *model = session->model;
+    uint64_t start_ns = clock_now_ns();
+    code = plan_make_context(&session->plan, model, &request, &driver.context, err);
+    if (code == ERROR_NOT_FOUND && request.may_stream && session_may_convert(session, flags)) {
+        code = session_convert(session, flags, err);
+        model = session->smaller.model;
+        asked.precision = driver.precision = 0;
+        driver.context = flags->driver.context;
+        start_ns = clock_now_ns();
+        if (!code)
+            code = plan_make_context(&session->plan, model, &request, &driver.context, err);
+    }
     if (!code) {
         log_plan(&session->plan, clock_now_ns() - start_ns);
         session_say_stream(&session->plan);
@@ -343,7 +381,7 @@ static enum error_code session_load(struct session *session, const struct sessio
     session->context = driver.context;
     if (!code) {
         session_share_cells(session, flags, &driver);
-        code = driver_open(session->model, session->plan.stages, session->plan.n_stages, &driver,
+        code = driver_open(model, session->plan.stages, session->plan.n_stages, &driver,
                            &session->driver, err);
     }
     if (!code) {
@@ -456,6 +494,7 @@ void session_close(struct session *session)
         tokenizer_close(session->tokenizer);
     token_list_deinit(&session->stop_tokens);
     library_defaults_deinit(&session->defaults);
+    version_file_close(&session->smaller);
     if (session->model)
         model_close(session->model);
     *session = (struct session){0};

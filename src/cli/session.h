@@ -18,6 +18,7 @@
 #include "model/tokenizer.h"
 #include "pipeline/driver_generator.h"
 #include "plan/plan.h"
+#include "weights/version_file.h"
 
 #include "base/limits.h"
 
@@ -63,6 +64,7 @@ struct session {
     struct driver *driver;               /* NULL: the cluster has it, and what follows is empty */
     struct driver_generator of_driver;   /* so a session does not move once it is open */
     struct heat *heat;                   /* NULL: not governed */
+    struct version_file smaller; /* what is streamed where --precision and too little memory meet */
     struct plan plan;                 /* which layers are where, and what is to be expected of it */
     struct remote *remote;            /* NULL: this process has the driver */
     struct library_defaults defaults; /* with takes_defaults; num_ctx counts already */

@@ -20,6 +20,7 @@
 #include "placing/placing.h"
 #include "trust/credentials.h"
 #include "trust/identity_files.h"
+#include "weights/version_file.h"
 #include "weights/weights.h"
 
 #include <stdio.h>
@@ -184,6 +185,7 @@ static void on_weights_changed(void *self)
 
 static enum error_code open_weights(struct daemon *daemon, struct error *err)
 {
+    version_limit_tell(daemon->folder, daemon->options.models_max_bytes);
     return weights_open(&(struct weights_options){.loop = daemon->loop,
                                                   .mesh = daemon->mesh,
                                                   .folder = daemon->folder,

@@ -74,7 +74,7 @@ static void run_adopt(struct weights_job *job)
             part_set_add(&found->has, i);
     }
     if (!code && !found->model && !found->is_dead && part_set_has(&found->has, MANIFEST_HEADER))
-        weights_shelved_open_header(found);
+        weights_shelved_open_header(found, NULL);
     for (uint32_t i = 0; i < adopting->n_paths && !code && !is_taken; i++)
         unlink(adopting->paths[i]);
 }

@@ -1,18 +1,12 @@
 /* A version of which the original is here: its parts are converted into its own file, once, so that
- * its layers can be streamed from there. On as many threads as there are processors, as when
- * weights are converted while they are loaded. */
+ * its layers can be streamed from there. */
 #include "weights/weights_state.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/model_precision.h"
-
-#include <pthread.h>
-#include <string.h>
-#include <unistd.h>
-
-enum { CONVERTING_THREADS_MAX = 64 };
+#include "weights/converting.h"
 
 struct weights_converting {
     struct weights_job job;
@@ -22,82 +16,29 @@ struct weights_converting {
     const struct model *smaller;
     uint32_t *parts, n_parts;
     uint64_t bytes, begun_ns;
-    pthread_mutex_t lock; /* of what follows, and of job.err */
-    uint32_t next;        /* of parts */
-    uint64_t next_offset; /* in it */
 };
 
-struct converting_chunk {
-    uint32_t part, size;
-    uint64_t offset;
-};
-
-static bool converting_take(struct weights_converting *converting, struct converting_chunk *out)
+static bool weights_converting_goes_on(void *arg)
 {
-    const struct manifest *manifest = &converting->entry->version->converted.manifest;
-    pthread_mutex_lock(&converting->lock);
-    const bool taken = converting->next < converting->n_parts && !converting->job.err.code &&
-                       !weights_is_closing(converting->job.weights);
-    if (taken) {
-        const uint32_t part = converting->parts[converting->next];
-        const uint64_t left = manifest->parts[part].size - converting->next_offset;
-        out->part = part;
-        out->offset = converting->next_offset;
-        out->size =
-            left < LIMIT_CONVERTED_CHUNK_BYTES ? (uint32_t)left : LIMIT_CONVERTED_CHUNK_BYTES;
-        converting->next_offset += out->size;
-        if (out->size == left) {
-            converting->next++;
-            converting->next_offset = 0;
-        }
-    }
-    pthread_mutex_unlock(&converting->lock);
-    return taken;
-}
-
-static void *converting_run(void *arg)
-{
-    struct weights_converting *converting = arg;
-    uint8_t *bytes = mem_new_array(LIMIT_CONVERTED_CHUNK_BYTES, 1);
-    struct converting_chunk chunk;
-    struct error err = {0};
-    enum error_code code = bytes ? ERROR_NONE : error_set(&err, ERROR_NO_MEMORY, "out of memory");
-    while (!code && converting_take(converting, &chunk)) {
-        code = converted_read(&converting->source, converting->smaller, chunk.part, chunk.offset,
-                              chunk.size, bytes, &err);
-        if (!code)
-            code = shelf_model_write(converting->entry->here.shelf, chunk.part, chunk.offset, bytes,
-                                     chunk.size, &err);
-    }
-    mem_free(bytes);
-    pthread_mutex_lock(&converting->lock);
-    if (code && !converting->job.err.code)
-        converting->job.err = err;
-    pthread_mutex_unlock(&converting->lock);
-    return NULL;
+    return !weights_is_closing(arg);
 }
 
 static void run_converting(struct weights_job *job)
 {
     struct weights_converting *converting = (struct weights_converting *)job;
-    pthread_t threads[CONVERTING_THREADS_MAX];
-    const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t n = 0;
-    while (n < CONVERTING_THREADS_MAX && n + 1 < (uint32_t)(online > 0 ? online : 1) &&
-           pthread_create(&threads[n], NULL, converting_run, converting) == 0)
-        n++;
-    converting_run(converting);
-    while (n)
-        pthread_join(threads[--n], NULL);
-    if (!job->err.code && !weight_source_is_unchanged(&converting->source))
-        error_set(&job->err, ERROR_INVALID, "the model's file has changed");
-    if (!job->err.code && weights_is_closing(job->weights))
+    const struct converting work = {.source = &converting->source,
+                                    .smaller = converting->smaller,
+                                    .out = converting->entry->here.shelf,
+                                    .parts = converting->parts,
+                                    .n_parts = converting->n_parts,
+                                    .goes_on = weights_converting_goes_on,
+                                    .arg = job->weights};
+    if (converting_write(&work, &job->err) == ERROR_CANCELLED)
         error_set(&job->err, ERROR_CANCELLED, "this node is stopping");
 }
 
 static void converting_free(struct weights_converting *converting)
 {
-    pthread_mutex_destroy(&converting->lock);
     part_set_deinit(&converting->has);
     mem_free(converting->parts);
     mem_free(converting);
@@ -186,7 +127,6 @@ bool weights_version_converts(struct weights_entry *entry)
     struct weights_converting *converting = mem_new(sizeof *converting);
     if (!converting)
         return false;
-    pthread_mutex_init(&converting->lock, NULL);
     converting->entry = entry;
     converting->parts = mem_new_array(n_parts, sizeof *converting->parts);
     if (!converting->parts || !converting_find_source(converting)) {

@@ -19,13 +19,16 @@ void weights_shelved_close(struct weights_shelved *shelved)
     *shelved = (struct weights_shelved){0};
 }
 
-void weights_shelved_open_header(struct weights_shelved *shelved)
+enum error_code weights_shelved_open_header(struct weights_shelved *shelved, struct error *err)
 {
-    struct error err = {0};
-    if (!model_open(shelf_model_path(shelved->shelf), &shelved->model, &err))
-        return;
-    shelved->is_dead = true;
-    log_line(LOG_WARN, "weights", "cannot use a fetched model: %s", err.text);
+    struct error own;
+    err = err ? err : &own;
+    const enum error_code code = model_open(shelf_model_path(shelved->shelf), &shelved->model, err);
+    shelved->is_dead = code == ERROR_INVALID || code == ERROR_UNSUPPORTED;
+    if (code)
+        log_line(LOG_WARN, "weights", "cannot use a fetched model%s: %s",
+                 shelved->is_dead ? "" : " now", err->text);
+    return code;
 }
 
 static enum error_code copy_has(struct weights_shelved *shelved, struct error *err)
@@ -56,7 +59,7 @@ enum error_code weights_shelved_open(struct shelf *shelf, const struct digest *i
     if (!code)
         code = copy_has(out, err);
     if (!code && part_set_has(&out->has, MANIFEST_HEADER))
-        weights_shelved_open_header(out);
+        weights_shelved_open_header(out, NULL);
     if (code)
         weights_shelved_close(out);
     return code;
@@ -246,6 +249,52 @@ void weights_shelf_reserve(struct weights_entry *entry)
     weights_lane_add(entry->weights, &reserve->job);
 }
 
+/* ---- a header that could not be opened for want of memory ------------------------------------ */
+
+struct opening {
+    struct weights_job job;
+    struct weights_entry *entry;
+    struct weights_shelved opened; /* the entry's shelf, and the model that is opened here */
+};
+
+static void run_opening(struct weights_job *job)
+{
+    weights_shelved_open_header(&((struct opening *)job)->opened, &job->err);
+}
+
+static void opening_done(struct weights_job *job)
+{
+    struct opening *opening = (struct opening *)job;
+    struct weights_entry *entry = opening->entry;
+    const struct error err = job->err;
+    entry->is_busy = false;
+    entry->here.model = opening->opened.model;
+    entry->here.is_dead = opening->opened.is_dead;
+    mem_free(opening);
+    if (weights_is_closing(entry->weights))
+        return;
+    if (err.code)
+        weights_step_failed(entry, &err); /* which is tried again after a while */
+    else
+        weights_step(entry);
+}
+
+void weights_shelf_open_header(struct weights_entry *entry)
+{
+    struct opening *opening = mem_new(sizeof *opening);
+    if (!opening) {
+        weights_step_failed(entry, &(struct error){ERROR_NO_MEMORY, "out of memory"});
+        return;
+    }
+    opening->entry = entry;
+    opening->opened.shelf = entry->here.shelf;
+    opening->job.run = run_opening;
+    opening->job.done = opening_done;
+    opening->job.must_run = true;
+    entry->is_busy = true;
+    weights_lane_add(entry->weights, &opening->job);
+}
+
 /* ---- recording what is verified -------------------------------------------------------------- */
 
 struct keep {
@@ -264,7 +313,7 @@ static void run_keep(struct weights_job *job)
     if (keep->n_parts)
         shelf_model_keep(shelf, keep->parts, keep->n_parts, &job->err);
     if (!job->err.code && keep->opens_header)
-        weights_shelved_open_header(&keep->opened);
+        weights_shelved_open_header(&keep->opened, NULL);
     if (keep->trim)
         shelf_model_trim(shelf, NULL);
 }

@@ -56,7 +56,7 @@ struct weights_shelved { /* zeroed: not on the shelf, or not opened */
     struct shelf_model *shelf;
     struct weight_source source;
     struct part_set has; /* the loop's copy: kept parts */
-    struct model *model; /* NULL: the header is not there */
+    struct model *model; /* NULL: the header is not there, or could not be opened yet */
     bool is_dead;        /* the header is there and is no model that this version can use */
 };
 void weights_shelved_close(struct weights_shelved *shelved);
@@ -65,7 +65,8 @@ void weights_shelved_close(struct weights_shelved *shelved);
 enum error_code weights_shelved_open(struct shelf *shelf, const struct digest *id,
                                      const struct buffer *bytes, struct weights_shelved *out,
                                      struct error *err);
-void weights_shelved_open_header(struct weights_shelved *shelved); /* which is kept */
+/* The header, which is kept. What lacks memory, or the disk, may be tried again: it is not dead. */
+enum error_code weights_shelved_open_header(struct weights_shelved *shelved, struct error *err);
 
 struct weights_write { /* a chunk on its way to the shelf */
     struct weights_job job;
@@ -95,6 +96,7 @@ void weights_shelf_look(struct weights_entry *entry, struct buffer *manifest);
 void weights_shelf_look_at_all(struct weights *weights);
 /* Room for the entry's fetching.wanted; then weights_fetch_begin(). */
 void weights_shelf_reserve(struct weights_entry *entry);
+void weights_shelf_open_header(struct weights_entry *entry); /* once more, then a step */
 /* Records what is verified and, `trim`, gives back what else was taken. */
 void weights_shelf_keep(struct weights_entry *entry, bool trim);
 

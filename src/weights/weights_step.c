@@ -127,6 +127,8 @@ static void fetch_missing(struct weights_entry *entry)
     part_set_deinit(&fetching->wanted);
     if (find_missing(entry, &fetching->wanted, &err))
         weights_step_failed(entry, &err);
+    else if (part_set_has(&entry->here.has, MANIFEST_HEADER) && !entry->here.model)
+        weights_shelf_open_header(entry); /* which layers there are is in it */
     else if (part_set_count(&fetching->wanted))
         weights_shelf_reserve(entry);
     else

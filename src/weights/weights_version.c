@@ -156,7 +156,7 @@ static void run_version_header(struct weights_job *job)
     if (!code)
         code = shelf_model_keep(shelf, &part, 1, &job->err);
     if (!code)
-        weights_shelved_open_header(&put->opened);
+        weights_shelved_open_header(&put->opened, NULL);
 }
 
 static void version_header_done(struct weights_job *job)

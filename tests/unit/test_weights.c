@@ -1,6 +1,9 @@
 /* Weights that a node fetches from others: from whom, how many bytes, and what goes wrong on the
  * way; closing in the middle. Nodes in this process, over links. */
 #include "base/limits.h"
+#include "base/mem.h"
+#include "model/model.h"
+#include "weights/weights_state.h"
 #include "weights_hosts.h"
 
 #include <setjmp.h>
@@ -113,6 +116,28 @@ static void test_a_fetch_goes_on_after_a_restart(void **state)
                 bytes_of(&all) - before.verified_bytes);
     check_bytes(&hosts[0], 0, n_layers);
     part_set_deinit(&all);
+    world_close(2);
+}
+
+/* Its header could not be opened for want of memory: it is tried again when layers are wanted. */
+static void test_a_header_is_opened_once_more(void **state)
+{
+    (void)state;
+    world_open(2);
+    connect_hosts(0, 1);
+    add_demo(&hosts[0]);
+    fetch_layers(&hosts[1], 0, 1);
+    struct weights_entry *entry = weights_find(hosts[1].weights, &demo_id);
+    mem_fail_nth(1);
+    struct weights_shelved opened = {.shelf = entry->here.shelf};
+    assert_int_equal(weights_shelved_open_header(&opened, NULL), ERROR_NO_MEMORY);
+    mem_fail_nth(0);
+    assert_false(opened.is_dead);
+    assert_null(opened.model);
+    model_close(entry->here.model);
+    entry->here.model = NULL;
+    fetch_layers(&hosts[1], 0, n_layers);
+    assert_non_null(entry->here.model);
     world_close(2);
 }
 
@@ -275,6 +300,7 @@ int main(void)
         cmocka_unit_test(test_receivers_give_what_they_have),
         cmocka_unit_test(test_parts_travel_on_while_they_come),
         cmocka_unit_test(test_a_fetch_goes_on_after_a_restart),
+        cmocka_unit_test(test_a_header_is_opened_once_more),
         cmocka_unit_test(test_a_holder_leaves),
         cmocka_unit_test(test_a_holder_lies),
         cmocka_unit_test(test_all_holders_lie),
