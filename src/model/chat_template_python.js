@@ -69,6 +69,25 @@ Object.defineProperty(StringValue.prototype, "builtins", {
   },
 });
 
+// append() of a list: transformers' sandbox refuses it, llama.cpp takes it, and templates that were
+// made for GGUF files collect tools with it.
+const listBuiltins = Object.getOwnPropertyDescriptor(ArrayValue.prototype, "builtins")?.get;
+Object.defineProperty(ArrayValue.prototype, "builtins", {
+  get() {
+    this._builtins ??= new Map([
+      ...(listBuiltins?.call(this) ?? []),
+      ["length", valueOf(this.value.length)],
+      ["append", new FunctionValue((args) => {
+        this.value.push(args[0]);
+        this._builtins = undefined;
+        return valueOf(null);
+      })],
+    ]);
+    return this._builtins;
+  },
+  set() {},
+});
+
 // The text of a list or an object is Python's repr(), not JSON.
 const ESCAPES = { "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 const reprString = (s) => {
@@ -178,10 +197,25 @@ const renamed = (filter, name) =>
     : name === "default" ? { type: "CallExpression", callee: { type: "Identifier", value: name }, args: [] }
     : { type: "Identifier", value: name };
 
+// Filters that the package lacks: (the operand) => value; undefined: not of such an operand.
+const FILTERS = {
+  fromjson: (operand) => operand instanceof StringValue ? valueOf(JSON.parse(operand.value)) : undefined,
+  sum: (operand) => operand instanceof ArrayValue && operand.value.every(isNumber)
+    ? valueOf(operand.value.reduce((sum, item) => sum + Number(item.value), 0)) : undefined,
+};
+
 const applyFilter = Interpreter.prototype.applyFilter;
 Interpreter.prototype.applyFilter = function (operand, filter, environment) {
   const name = filter.type === "CallExpression" ? filter.callee.value : filter.value;
   if (SYNONYMS[name]) return this.applyFilter(operand, renamed(filter, SYNONYMS[name]), environment);
+  const own = FILTERS[name]?.(operand);
+  if (own) return own;
+  if (operand instanceof ArrayValue && name === "map" && filter.args?.[0]?.type === "StringLiteral") {
+    const [{ value }, ...args] = filter.args;
+    const callee = { type: "Identifier", value };
+    const each = args.length ? { type: "CallExpression", callee, args } : callee;
+    return new ArrayValue(operand.value.map((item) => this.applyFilter(item, each, environment)));
+  }
   if (operand instanceof StringValue && name === "trim" && filter.type === "CallExpression")
     return operand.builtins.get("strip").value(this.evaluateArguments(filter.args, environment)[0], environment);
   if (operand instanceof UndefinedValue && TEXT_FILTERS.has(name)) operand = new StringValue("");

@@ -174,6 +174,10 @@ static void test_python_s_jinja_is_followed(void **state)
           "missing|d('e') }} {{ "
           "'xax'|trim('x') }}",
           NO_MESSAGES, "Abc def Abc Def a, b ['a', 'b'] ['a/b', 'c'] 1 2 bcab True 0 e a");
+    check("{% set a = [] %}{% set _ = a.append('x') %}{% set _ = a.append(1) %}{{ a }}{{ "
+          "a|length }} {{ ['a', 'b']|map('upper')|list }} {{ ['xax']|map('trim', 'x')|join }} {{ "
+          "[1, 2.5]|sum }} {% for k, v in '{\"x\": [1]}'|fromjson|items %}{{ k }}{{ v }}{% endfor %}",
+          NO_MESSAGES, "['x', 1]2 ['A', 'B'] a 3.5 x[1]");
     check("{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ "
           "f(100)|length }}",
           NO_MESSAGES, "193");
