@@ -108,7 +108,8 @@ static const struct pretokenizer_rule rules[] = {
      PRE_IGNORE_MERGES | PRE_ADD_BOS,
      {{SPLIT_CLASSES, LLAMA3("{1,3}")}}},
     {"dbrx smaug-bpe", 0, {{SPLIT_CLASSES, LLAMA3("{1,3}")}}},
-    {"glm4 chatglm-bpe", PRE_NO_BOS, {{SPLIT_CLASSES, LLAMA3("{1,3}")}}},
+    {"chatglm-bpe", PRE_NO_BOS, {{SPLIT_CLASSES, LLAMA3("{1,3}")}}},
+    {"glm4 glm5", PRE_NO_BOS | PRE_IGNORE_MERGES, {{SPLIT_CLASSES, LLAMA3("{1,3}")}}},
     {"stablelm2 megrez", 0, {{SPLIT_CLASSES, LLAMA3("")}}},
     {"qwen2 deepseek-r1-qwen kormo f2llmv2 hunyuan solar-open grok-2",
      PRE_KEEP_SPACES,
@@ -226,7 +227,7 @@ static const struct pretokenizer_rule rules[] = {
     {"gemma4 granite-embed-multi-311m",
      PRE_RAW_UTF8 | PRE_WHOLE_NEWLINES | PRE_ALWAYS_BOS,
      {{SPLIT_CLASSES, "[^\\n]+|\\n+"}}},
-    {"sarvam-moe", PRE_RAW_UTF8 | PRE_KEEP_SPACES, {{SPLIT_CLASSES, "[^\\n]+|\\n+"}}},
+    {"sarvam-moe mmbert", PRE_RAW_UTF8 | PRE_KEEP_SPACES, {{SPLIT_CLASSES, "[^\\n]+|\\n+"}}},
 };
 
 static bool has_name(const char *names, const char *name, size_t size)

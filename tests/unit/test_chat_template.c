@@ -174,13 +174,69 @@ static void test_python_s_jinja_is_followed(void **state)
           "missing|d('e') }} {{ "
           "'xax'|trim('x') }}",
           NO_MESSAGES, "Abc def Abc Def a, b ['a', 'b'] ['a/b', 'c'] 1 2 bcab True 0 e a");
-    check("{% set a = [] %}{% set _ = a.append('x') %}{% set _ = a.append(1) %}{{ a }}{{ "
-          "a|length }} {{ ['a', 'b']|map('upper')|list }} {{ ['xax']|map('trim', 'x')|join }} {{ "
-          "[1, 2.5]|sum }} {% for k, v in '{\"x\": [1]}'|fromjson|items %}{{ k }}{{ v }}{% endfor %}",
-          NO_MESSAGES, "['x', 1]2 ['A', 'B'] a 3.5 x[1]");
+    check(
+        "{% set a = [] %}{% set _ = a.append('x') %}{% set _ = a.append(1) %}{{ a }}{{ "
+        "a|length }} {{ ['a', 'b']|map('upper')|list }} {{ ['xax']|map('trim', 'x')|join }} {{ "
+        "[1, 2.5]|sum }} {% for k, v in '{\"x\": [1]}'|fromjson|items %}{{ k }}{{ v }}{% endfor %}",
+        NO_MESSAGES, "['x', 1]2 ['A', 'B'] a 3.5 x[1]");
     check("{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ "
           "f(100)|length }}",
           NO_MESSAGES, "193");
+}
+
+/* What the families that came last do; expected texts are Jinja 3.1.6's, but for append(). */
+static void test_constructs_of_late_families(void **state)
+{
+    (void)state;
+    static const char talk[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", "
+        "\"content\": \"<think>\\nhm\\n</think>\\n\\nyes\", \"tool_calls\": [{\"id\": \"a\", "
+        "\"function\": {\"name\": \"f\", \"arguments\": {\"x\": 1, \"t\": \"é\"}}}]}, {\"role\": "
+        "\"tool\", \"content\": \"5\"}], \"tools\": [{\"function\": {\"name\": \"f\", "
+        "\"parameters\": {\"b\": {\"type\": [\"string\", \"null\"]}, \"a\": {\"type\": "
+        "\"number\"}}}}]}";
+    /* Kimi K3 */
+    check(
+        "{%- macro open(tag, attrs=[]) -%}{{- '<' + tag -}}{%- for a in attrs -%}{{- ' ' + a[0] + "
+        "'=' + a[1]|string|replace('&', '&amp;') -}}{%- endfor -%}{{- '>' -}}{%- endmacro -%}{{ "
+        "open('m', [('role', 'a&b'), ('i', 3)]) }}{{ open('x') }}"
+        "{%- macro sorted(v) -%}{%- if v is mapping -%}{{- '{' -}}{%- for k, i in v|dictsort -%}"
+        "{{- ',' if not loop.first -}}{{- k|tojson(ensure_ascii=false) -}}:{{- sorted(i) -}}{%- "
+        "endfor -%}{{- '}' -}}{%- elif v is string or v is number -%}{{- "
+        "v|tojson(ensure_ascii=false) -}}{%- else -%}[{%- for i in v -%}{{- ',' if not loop.first "
+        "-}}{{- sorted(i) -}}{%- endfor -%}]{%- endif -%}{%- endmacro -%}{{ sorted(tools) }}"
+        "{%- for m in messages[1:] -%}{%- if m.role == 'tool' -%}{%- break -%}{%- endif -%}"
+        "{{ m.get('name', 'none') }}{%- endfor -%}",
+        talk,
+        "<m role=a&amp;b i=3><x>[{\"function\":{\"name\":\"f\",\"parameters\":{\"a\":{\"type\":"
+        "\"number\"},\"b\":{\"type\":[\"string\",\"null\"]}}}}]none");
+    /* Gemma 4 */
+    check("{%- for k, v in tools[0]['function']['parameters']|dictsort -%}{{ k }}:{%- if v['type'] "
+          "is string -%}{{ v['type']|upper }}{%- else -%}{{ v['type']|map('upper')|list|join('/') "
+          "}}{%- endif -%}{{ ',' if not loop.last }}{%- endfor -%}",
+          talk, "a:NUMBER,b:STRING/NULL");
+    check("{%- set ns = namespace(r='') -%}{%- for part in 'a<|channel>b<channel|>c'"
+          ".split('<channel|>') -%}{%- set ns.r = ns.r + (part.split('<|channel>')[0] if "
+          "'<|channel>' in part else part) -%}{%- endfor -%}{{ ns.r|trim }}{{ 'x' if not "
+          "enable_thinking | default(false) }}",
+          talk, "acx");
+    /* DeepSeek V3.2 */
+    check(
+        "{%- set t = namespace(value=[]) -%}{%- for m in messages -%}{%- if "
+        "m.get('tool_calls') -%}{%- set _ = t.value.append(m.tool_calls[0].function.name) -%}{%- "
+        "endif -%}{%- endfor -%}{{ t.value|join }}{%- for i in range(messages|length - 1, -1, -1) "
+        "-%}{{ messages[i].role[0] }}{%- endfor -%}{%- for k, v in "
+        "messages[1].tool_calls[0].function.arguments.items() -%} {{ k }}={{ v if v is string "
+        "else (v | tojson(ensure_ascii=False)) }}{%- endfor -%}",
+        talk, "ftaux=1t=é");
+    /* Step, MiMo and others after Qwen 3 */
+    check(
+        "{%- for m in messages[::-1] -%}{{ (messages|length - 1) - loop.index0 }}{%- endfor -%}"
+        "{%- set c = messages[1].content -%}{{ c.split('</think>')[0].rstrip('\\n').split("
+        "'<think>')[-1].lstrip('\\n') }}|{{ c.split('</think>')[-1].lstrip('\\n') }}|{%- for k, v "
+        "in '{\"a\": [1, \"é\"]}'|fromjson|items -%}{{ k }}={{ v | tojson(ensure_ascii=False) | "
+        "safe }}{%- endfor -%}",
+        talk, "210hm|yes|a=[1, \"é\"]");
 }
 
 static void test_half_a_character_becomes_a_replacement(void **state)
@@ -519,6 +575,7 @@ int main(void)
         cmocka_unit_test(test_blocks_are_trimmed_as_in_transformers),
         cmocka_unit_test(test_variables_are_those_of_transformers),
         cmocka_unit_test(test_python_s_jinja_is_followed),
+        cmocka_unit_test(test_constructs_of_late_families),
         cmocka_unit_test(test_half_a_character_becomes_a_replacement),
         cmocka_unit_test(test_strftime_now_tells_the_date),
         cmocka_unit_test(test_without_a_template_the_rendering_is_plain),

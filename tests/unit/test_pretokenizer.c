@@ -218,6 +218,17 @@ static void test_names_belong_to_one_rule(void **state)
 }
 
 /* Every regex must take a long run of anything in linear time. */
+/* GLM 4 cuts as chatglm-bpe does, and then looks for the whole word first (found by
+ * tests/golden/tokenizers/pre.py). */
+static void test_glm_looks_up_whole_words(void **state)
+{
+    (void)state;
+    const struct pretokenizer_rule *glm4 = pretokenizer_rule_find("glm4", 4);
+    assert_true(glm4->flags & PRE_IGNORE_MERGES);
+    assert_ptr_equal(pretokenizer_rule_find("glm5", 4), glm4);
+    assert_false(pretokenizer_rule_find("chatglm-bpe", 11)->flags & PRE_IGNORE_MERGES);
+}
+
 static void test_long_runs(void **state)
 {
     enum { RUN_BYTES = 1 << 17 };
@@ -317,6 +328,7 @@ int main(void)
         cmocka_unit_test(test_rules_cut_as_expected),
         cmocka_unit_test(test_every_rule_compiles_and_keeps_all_bytes),
         cmocka_unit_test(test_names_belong_to_one_rule),
+        cmocka_unit_test(test_glm_looks_up_whole_words),
         cmocka_unit_test(test_long_runs),
         cmocka_unit_test(test_running_out_of_memory),
         cmocka_unit_test(test_byte_alphabet),
