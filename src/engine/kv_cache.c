@@ -339,6 +339,7 @@ static void kv_rows_set(const struct kv_cache *kv, uint32_t layer, int part, siz
 
 void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out)
 {
+    layer = kv->sources[layer];
     const uint64_t all = kv_layer_row_bytes(kv, layer), n = run->n_rows;
     for (uint32_t at = 0; all && at < n;) {
         const struct kv_piece piece = kv_piece_at(kv, layer, run, at);
@@ -355,6 +356,7 @@ void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_ru
 
 void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in)
 {
+    layer = kv->sources[layer];
     const uint64_t all = kv_layer_row_bytes(kv, layer), n = run->n_rows;
     const uint32_t cells = kv_cache_is_ring(kv, layer) ? kv->window_cells : kv->cells;
     for (uint32_t at = n > cells ? run->n_rows - cells : 0; all && at < n;) {

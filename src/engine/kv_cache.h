@@ -100,8 +100,7 @@ bool kv_cache_can_go_on(const struct kv_cache *kv, uint32_t slot);
 
 /* Cells of one layer, counted from this cache's first, as bytes: K rows, then V rows, then an
  * indexer's, then zeros where other layers have wider rows. What a windowed layer would have
- * written over is not written.
- */
+ * written over is not written. Of a layer that sees another's: that one's, or the copy here. */
 void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out);
 void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in);
 /* Positions 0 .. length - 1 of a slot; of windowed layers all that they have. In a pool, whole

@@ -262,9 +262,6 @@ static enum error_code check_run(const struct stage *stage, const struct kv_run 
                                  uint32_t length, struct error *err)
 {
     const struct stage_options *options = &stage->options;
-    if (hyperparameters_shares_kv(stage->h))
-        return error_set(err, ERROR_UNSUPPORTED,
-                         "caches of a model whose layers share keys and values are not moved");
     if (run->layer < options->first_layer ||
         run->layer - options->first_layer >= options->n_layers || run->slot >= options->n_slots ||
         (stage_run_is_state(stage, run) && !run->n_rows))

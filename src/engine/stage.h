@@ -189,8 +189,8 @@ enum {
     RECURRENT_HEAD_BYTES = 24, /* before a packed state */
     KV_STATE_ROW_BYTES = 64,   /* of a row, where no layer has wider ones */
 };
-/* K and V of one cell of the widest layer of the stage; where the model has states, of the model,
- * so that a state has as many rows on every stage. Never 0. */
+/* K and V of one cell of the widest layer of the stage; where the model has states, or layers that
+ * see another's, of the model, so that rows are as long on every stage. Never 0. */
 uint64_t stage_kv_row_bytes(const struct stage *stage);
 static inline uint64_t kv_state_rows(uint64_t state_bytes, uint64_t row_bytes)
 {

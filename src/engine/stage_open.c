@@ -216,7 +216,9 @@ static uint64_t stage_row_bytes_min(const struct stage *stage)
         const uint64_t bytes = kv_type_bytes(stage->options.kv_type, n);
         most = bytes > most ? bytes : most;
     }
-    return hyperparameters_has_states(stage->h) ? most : 0;
+    const bool may_lack_the_widest =
+        hyperparameters_has_states(stage->h) || hyperparameters_shares_kv(stage->h);
+    return may_lack_the_widest ? most : 0;
 }
 
 static enum error_code stage_declare(struct stage *stage, struct error *err)

@@ -22,14 +22,35 @@ bool handover_drives(const struct handover_part *part)
     return part->of.n_stages && handover_is_here(part, 0);
 }
 
-struct handover_span handover_span(const struct handover_part *part, uint32_t layer,
+static uint32_t handover_seen(const struct handover_part *part, uint32_t layer)
+{
+    return part->sees[layer] ? part->sees[layer] - 1 : layer;
+}
+
+/* Of the stage that it is in, a layer before it has what it sees. */
+static bool handover_is_there(const struct handover_part *part, const struct handover_placement *to,
+                              uint32_t layer)
+{
+    uint32_t first = layer;
+    for (uint32_t i = 0; i < to->n_stages && part->sees[layer]; i++) {
+        const struct handover_stage *stage = &to->stages[i];
+        if (layer >= stage->first_layer && layer - stage->first_layer < stage->n_layers)
+            first = stage->first_layer;
+    }
+    while (first < layer && handover_seen(part, first) != handover_seen(part, layer))
+        first++;
+    return first < layer;
+}
+
+struct handover_span handover_span(const struct handover_part *part,
+                                   const struct handover_placement *to, uint32_t layer,
                                    uint32_t n_tokens)
 {
     if (layer >= LIMIT_LAYERS)
         return (struct handover_span){0, n_tokens};
     if (part->is_recurrent[layer]) /* not known: rows that nobody has, rather than none */
         return (struct handover_span){0, part->state_rows ? part->state_rows : UINT32_MAX};
-    if (part->is_bare[layer])
+    if (part->is_bare[layer] || handover_is_there(part, to, layer))
         return (struct handover_span){0};
     const bool is_windowed = part->is_windowed[layer];
     return (struct handover_span){is_windowed ? kv_window_start(part->window, n_tokens) : 0,

@@ -71,6 +71,7 @@ struct handover_part {
     bool is_windowed[LIMIT_LAYERS];
     bool is_recurrent[LIMIT_LAYERS]; /* it keeps a state, handed over as `state_rows` rows */
     bool is_bare[LIMIT_LAYERS];      /* it keeps nothing, and hands nothing over */
+    uint32_t sees[LIMIT_LAYERS];     /* 1 + the layer whose keys and values it sees; 0: its own */
     uint32_t state_rows;             /* 0: not known yet */
     bool is_loaded;                  /* and serves, or could */
     bool is_current;                 /* the state says that this placement serves */
@@ -79,8 +80,9 @@ struct handover_part {
 };
 bool handover_is_here(const struct handover_part *part, uint32_t stage);
 bool handover_drives(const struct handover_part *part); /* stage 0 is here */
-/* Which rows of a slot a layer of the model hands over: of windowed layers those that what comes
- * next may see; of a recurrent one its state's, whatever the slot's length. */
+/* Which rows of a slot a layer of the model hands over to the placement `to`: of windowed layers
+ * those that what comes next may see; of a recurrent one its state's, whatever the slot's length;
+ * of layers of one stage that see the same, the first one's alone. */
 struct handover_span {
     uint32_t first, end;
 };
@@ -88,7 +90,8 @@ static inline uint32_t handover_span_rows(struct handover_span span)
 {
     return span.end - span.first;
 }
-struct handover_span handover_span(const struct handover_part *part, uint32_t layer,
+struct handover_span handover_span(const struct handover_part *part,
+                                   const struct handover_placement *to, uint32_t layer,
                                    uint32_t n_tokens);
 
 /* A copy of what an old driver offered. */

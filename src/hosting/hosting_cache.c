@@ -60,6 +60,7 @@ static void part_sync(struct part *part)
     cache->window = h->window;
     for (uint32_t i = 0; i < h->n_layers; i++) {
         cache->is_windowed[i] = hyperparameters_layer_windowed(h, i);
+        cache->sees[i] = h->layers[i].kv_layer != i ? h->layers[i].kv_layer + 1 : 0;
         cache->is_recurrent[i] = hyperparameters_state_values(h, i) > 0;
         /* of other models nodes of version 1.1 send and await rows of zeros for these */
         cache->is_bare[i] = hyperparameters_has_states(h) && h->layers[i].has_no_mixer;
@@ -137,10 +138,8 @@ void part_expect(struct part *part, const Cluster__Placement *next)
 bool part_hand_over(struct part *part, const Cluster__Placement *next)
 {
     struct handover_placement to;
-    /* shared caches do not travel: the new driver computes its requests again, to the same text */
     const bool may = part->life.state == PART_READY && !part->reach.is_waiting &&
-                     part->life.has_served && state_is_ready(next) &&
-                     !hyperparameters_shares_kv(model_hyperparameters(part->model));
+                     part->life.has_served && state_is_ready(next);
     if (!part_read_next(part, next, &to))
         return false;
     part_sync(part);

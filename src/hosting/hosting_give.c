@@ -186,7 +186,8 @@ static double give_copy_s(const struct cache_give *give, const struct give_costs
             const uint64_t rate =
                 costs->link_bytes_per_s(costs->self, comes_here ? stage->node_id : heir);
             slowest = rate && (!slowest || rate < slowest) ? rate : slowest;
-            n_rows += handover_span_rows(handover_span(part, stage->first_layer + k, n_tokens));
+            n_rows += handover_span_rows(
+                handover_span(part, &give->next, stage->first_layer + k, n_tokens));
         }
     }
     return slowest ? (double)(n_rows * part->row_bytes[0]) / (double)slowest : 0;
@@ -304,7 +305,8 @@ static bool give_find_rows(struct cache_give *give, struct kv_run *out)
             for (; give->slot < give->offer->n_slots; give->slot++, give->row = 0) {
                 const struct cached_slot *slot = &give->offer->slots[give->slot];
                 const uint32_t layer = stage->first_layer + give->layer;
-                const struct handover_span span = handover_span(part, layer, slot->n_tokens);
+                const struct handover_span span =
+                    handover_span(part, &give->next, layer, slot->n_tokens);
                 assert(give->row <= span.end);
                 give->row = give->row < span.first ? span.first : give->row;
                 if (give->row == span.end)

@@ -271,7 +271,7 @@ static uint64_t take_count_rows(const struct handover_part *part, uint32_t n_tok
     for (uint32_t i = 0; i < part->of.n_stages; i++) {
         const uint32_t first = part->of.stages[i].first_layer;
         for (uint32_t k = 0; handover_is_here(part, i) && k < take_n_layers(part, i); k++)
-            n += handover_span_rows(handover_span(part, first + k, n_tokens));
+            n += handover_span_rows(handover_span(part, &part->of, first + k, n_tokens));
     }
     return n;
 }
@@ -287,7 +287,8 @@ static bool take_fits(struct cache_take *take, const struct cache_message *messa
     if (layer == UINT32_MAX || slot == take->offer->n_slots)
         return false;
     const uint32_t n_tokens = take->offer->slots[slot].n_tokens;
-    const struct handover_span span = handover_span(take->part, run->layer, n_tokens);
+    const struct handover_span span =
+        handover_span(take->part, &take->part->of, run->layer, n_tokens);
     uint32_t *got = &take->got[(size_t)layer * take->offer->n_slots + slot];
     assert(*got <= span.end);
     const uint32_t next = *got < span.first ? span.first : *got, left = span.end - next;

@@ -448,12 +448,30 @@ static void test_memory_that_lacks_ends_it_and_nothing_else(void **state)
 
 #define TEST(of) cmocka_unit_test_setup_teardown(of, open_pair, close_pair)
 
+/* Layers 1, 3 and 4 see 1; 2 and 5 see 2. A stage needs each once. */
+static void test_a_stage_is_given_what_its_layers_share_once(void **state)
+{
+    (void)state;
+    static struct handover_part part = {.sees = {[3] = 2, [4] = 2, [5] = 3}};
+    static struct handover_placement to = {
+        .n_stages = 2,
+        .stages = {{.first_layer = 0, .n_layers = 3}, {.first_layer = 3, .n_layers = 3}}};
+    static const uint32_t apart[] = {9, 9, 9, 9, 0, 9}, together[] = {9, 9, 9, 0, 0, 0};
+    for (uint32_t i = 0; i < 6; i++)
+        assert_int_equal(handover_span_rows(handover_span(&part, &to, i, 9)), apart[i]);
+    to.n_stages = 1;
+    to.stages[0].n_layers = 6;
+    for (uint32_t i = 0; i < 6; i++)
+        assert_int_equal(handover_span_rows(handover_span(&part, &to, i, 9)), together[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_all_rows_of_all_layers_are_taken_over),
         TEST(test_windowed_layers_hand_over_their_window),
         TEST(test_states_go_over_whole),
+        TEST(test_a_stage_is_given_what_its_layers_share_once),
         TEST(test_states_that_do_not_fit_are_computed_anew),
         TEST(test_slots_that_are_computed_sooner_stay),
         TEST(test_a_slot_within_the_window_goes_over_whole),

@@ -160,27 +160,9 @@ static void test_counted_as_taken(void **state)
     }
 }
 
-static void test_shared_caches_stay(void **state)
-{
-    (void)state;
-    struct model *model = open_more("gemma4");
-    struct stage *stage = open_whole(model);
-    float out[VOCAB_MAX];
-    char cell[CELL_MAX];
-    struct error err = {0};
-    feed(stage, 1, 1, out);
-    assert_true(stage_kv_row_bytes(stage) <= sizeof cell);
-    assert_int_equal(stage_kv_read(stage, &(struct kv_run){0, 1, 0, 1}, cell, &err),
-                     ERROR_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "share keys and values are not moved"));
-    stage_close(stage);
-    model_close(model);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_index_keys_go_over),
-                                       cmocka_unit_test(test_counted_as_taken),
-                                       cmocka_unit_test(test_shared_caches_stay)};
+                                       cmocka_unit_test(test_counted_as_taken)};
     return cmocka_run_group_tests(tests, open_device, close_device);
 }
