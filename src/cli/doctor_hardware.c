@@ -245,9 +245,13 @@ int doctor_hardware_run(const struct command *command, uint32_t seconds, const c
     gpu_registry_path(registry, sizeof registry);
     const struct gpu_options wanted = {
         .registry = registry, .prober = "/proc/self/exe", .verify = true};
-    struct gpu *gpu;
-    struct error err;
-    if (gpu_open(&wanted, &gpu, &err))
+    struct gpu *gpu = NULL;
+    struct error err = {0};
+    if (path && access(path, F_OK) == 0) /* said before the minute, not after it */
+        error_set(&err, ERROR_INVALID, "%s exists: the report goes into a new file", path);
+    else
+        err.code = gpu_open(&wanted, &gpu, &err);
+    if (err.code)
         return command_fail(command, &err);
     yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
     yyjson_mut_val *root = yyjson_mut_obj(doc);

@@ -1,0 +1,97 @@
+/* `medley render`, `tokenize` and `detokenize` as a user starts them: what they print, and what
+ * they say of wrong words, wrong input and files that are not there. */
+#include "shell_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MODEL "\"$MEDLEY_ROOT/models/demo.gguf\""
+#define HELLO "printf '[{\"role\": \"user\", \"content\": \"Hello\"}]' | "
+
+static void expect_exactly(const char *line, const char *text)
+{
+    const char *out;
+    assert_int_equal(shell_run(line, &out), 0);
+    assert_string_equal(out, text);
+}
+
+static void a_template_in_a_file_is_rendered(void **state)
+{
+    (void)state;
+    assert_int_equal(system("printf '%s' '{{ bos_token }}{% for m in messages %}[{{ m.role }}]"
+                            "{{ m.content }}{% endfor %}{{ tools }}"
+                            "{% if add_generation_prompt %}>{% endif %}' >template"),
+                     0);
+    expect_exactly(HELLO "\"$MEDLEY\" render --template template", "[user]Hello");
+    expect_exactly(HELLO "\"$MEDLEY\" render --template template --add-generation-prompt",
+                   "[user]Hello>");
+    expect_exactly("printf '{\"messages\": [], \"tools\": 1}' | "
+                   "\"$MEDLEY\" render --template template",
+                   "1");
+    assert_int_equal(system("printf '[]' >tools"), 0);
+    expect_exactly(HELLO "\"$MEDLEY\" render --template template --tools tools", "[user]Hello[]");
+}
+
+static void render_says_what_is_wrong(void **state)
+{
+    (void)state;
+    shell_expect(2, HELLO "\"$MEDLEY\" render", "medley render");
+    shell_expect(2, HELLO "\"$MEDLEY\" render --nonsense", "nonsense");
+    shell_expect(1, HELLO "\"$MEDLEY\" render --template nothing", "nothing");
+    shell_expect(1, HELLO "\"$MEDLEY\" render nothing.gguf", "nothing.gguf");
+    shell_expect(2, "echo '[' | \"$MEDLEY\" render --template template",
+                 "standard input is not JSON");
+    shell_expect(2, "echo 7 | \"$MEDLEY\" render --template template",
+                 "neither a JSON array of messages nor an object");
+    shell_expect(2,
+                 "echo '{}' >tools && " HELLO "\"$MEDLEY\" render --template template "
+                 "--tools tools",
+                 "not a JSON array of tools");
+    shell_expect(2, "echo '{% if %}' >wrong && " HELLO "\"$MEDLEY\" render --template wrong",
+                 "medley render");
+    shell_expect(1, HELLO "\"$MEDLEY\" render --template template >/dev/full", "standard output");
+}
+
+static void a_text_becomes_tokens_and_a_text_again(void **state)
+{
+    (void)state;
+    expect_exactly("printf 'One fine day' | \"$MEDLEY\" tokenize " MODEL
+                   " | \"$MEDLEY\" detokenize " MODEL,
+                   "One fine day");
+    expect_exactly("printf '' | \"$MEDLEY\" tokenize " MODEL, "[]\n");
+    expect_exactly("echo '[]' | \"$MEDLEY\" detokenize " MODEL " --pieces", "");
+}
+
+static void tokens_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    shell_expect(2, "\"$MEDLEY\" tokenize </dev/null", "one model file is needed, not 0");
+    shell_expect(2, "\"$MEDLEY\" tokenize --nonsense " MODEL " </dev/null", "wrong options");
+    shell_expect(2, "\"$MEDLEY\" detokenize a b </dev/null", "one model file is needed, not 2");
+    shell_expect(1, "\"$MEDLEY\" tokenize nothing.gguf </dev/null", "nothing.gguf");
+    shell_expect(2, "echo '[1,' | \"$MEDLEY\" detokenize " MODEL, "standard input is not JSON");
+    shell_expect(2, "echo '{}' | \"$MEDLEY\" detokenize " MODEL, "not a JSON array of tokens");
+    shell_expect(2, "echo '[1, -1]' | \"$MEDLEY\" detokenize " MODEL, "element 1 is not a token");
+    shell_expect(2, "echo '[99999999]' | \"$MEDLEY\" detokenize " MODEL,
+                 "element 0 is not a token");
+    shell_expect(2, "echo '[1.5]' | \"$MEDLEY\" detokenize " MODEL, "must be an integer");
+    shell_expect(1, "echo hello | \"$MEDLEY\" tokenize " MODEL " >/dev/full", "standard output");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_template_in_a_file_is_rendered),
+        cmocka_unit_test(render_says_what_is_wrong),
+        cmocka_unit_test(a_text_becomes_tokens_and_a_text_again),
+        cmocka_unit_test(tokens_that_are_none_are_refused),
+    };
+    return cmocka_run_group_tests(tests, shell_open, shell_close);
+}
