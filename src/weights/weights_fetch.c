@@ -314,7 +314,8 @@ void weights_fetch_chunk(struct weights_peer *peer, const struct fetch_message *
     else
         ask.entry = NULL;
     if (take == FETCH_WRITE && ask.entry->version &&
-        !weights_version_note(ask.entry, where.part, where.offset, &message->chunk.digest)) {
+        !weights_version_note(ask.entry, where.part, where.offset, where.size,
+                              &message->chunk.digest)) {
         const struct error none = {ERROR_NO_MEMORY, "out of memory while fetching"};
         weights_step_failed(ask.entry, &none);
         take = FETCH_IGNORE;

@@ -183,6 +183,8 @@ bool weights_layers_are_here(struct weights_entry *entry, uint32_t first_layer, 
 void weights_step_failed(struct weights_entry *entry,
                          const struct error *why); /* the fetch ends with a problem */
 void weights_step_tick(struct weights_entry *entry, uint64_t now_ns);
+/* What is under way is given up without a problem; what is verified stays. */
+void weights_step_end(struct weights_entry *entry);
 
 /* The entry's fetching.wanted, for which there is room. */
 void weights_fetch_begin(struct weights_entry *entry);
@@ -215,6 +217,11 @@ struct weights_version {
     bool is_making;         /* `converted`, by a job */
     uint64_t failed_ns;     /* the original is taken for a while from then on; 0: it did not fail */
     struct digest **chunks; /* of each part that is on its way, or NULL: what their senders said */
+    double own_rate;        /* version_own_rate() */
+    uint64_t came_bytes,
+        came_ns;       /* converted by others; when the first of it came; 0: nothing did */
+    bool was_weighed;  /* against fetching it as stored, which … */
+    bool is_as_stored; /* … is sooner */
 };
 enum { WEIGHTS_VERSION_MINOR = 2 }; /* of links: its nodes convert for others */
 void weights_versions_free(struct weights *weights);
@@ -228,7 +235,10 @@ bool weights_version_puts_header(struct weights_entry *entry);
 bool weights_version_converts(struct weights_entry *entry);
 /* What the sender said of a chunk. False: memory. */
 bool weights_version_note(struct weights_entry *entry, uint32_t part, uint64_t offset,
-                          const struct digest *digest);
+                          uint32_t size, const struct digest *digest);
+/* Once, when enough has come to know how fast it comes: whether the original comes sooner. Then its
+ * fetch is ended, and the owner asks for the original. */
+void weights_version_weigh(struct weights_entry *entry, uint64_t now_ns);
 /* What was said of all of the part's chunks, the caller's to free; NULL: the manifest has its
  * digest. */
 struct digest *weights_version_take_chunks(struct weights_entry *entry, uint32_t part);

@@ -107,6 +107,14 @@ void weights_step_failed(struct weights_entry *entry, const struct error *why)
     set_problem(entry, why);
 }
 
+void weights_step_end(struct weights_entry *entry)
+{
+    weights_fetch_stop(entry);
+    if (entry->here.shelf)
+        weights_shelf_keep(entry, true);
+    end_wanting(entry);
+}
+
 /* The first who says that it has the model decides what the manifest's size is taken for. */
 static void weights_step_search(struct weights_entry *entry)
 {
@@ -174,6 +182,7 @@ void weights_step_tick(struct weights_entry *entry, uint64_t now_ns)
 {
     struct weights_fetching *fetching = &entry->fetching;
     weights_fetch_pump(entry);
+    weights_version_weigh(entry, now_ns);
     look_at_search(entry, now_ns);
     uint64_t keep_ns = fetching->kept_ns + LIMIT_WEIGHTS_KEEP_MS * 1000000ull;
     if (fetching->n_unkept && now_ns >= keep_ns)

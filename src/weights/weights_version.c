@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/model_precision.h"
+#include "topology/link.h"
+#include "weights/version_weigh.h"
 
 #include <string.h>
 
@@ -74,6 +76,7 @@ static void run_version_make(struct weights_job *job)
     if (!converted_init(&version->converted, making->manifest, making->model, version->type,
                         &job->err))
         manifest_identity(&version->converted.manifest, &making->id, &job->err);
+    version->own_rate = version_own_rate(version->type);
 }
 
 static void version_make_done(struct weights_job *job)
@@ -207,7 +210,7 @@ static uint64_t version_chunks(const struct manifest_part *part)
 }
 
 bool weights_version_note(struct weights_entry *entry, uint32_t part, uint64_t offset,
-                          const struct digest *digest)
+                          uint32_t size, const struct digest *digest)
 {
     struct weights_version *version = entry->version;
     const struct manifest_part *whole = &version->converted.manifest.parts[part];
@@ -217,7 +220,71 @@ bool weights_version_note(struct weights_entry *entry, uint32_t part, uint64_t o
     if (!version->chunks[part])
         return false;
     version->chunks[part][offset / LIMIT_CONVERTED_CHUNK_BYTES] = *digest;
+    version->came_ns = version->came_ns ? version->came_ns : clock_now_ns();
+    version->came_bytes += size;
     return true;
+}
+
+/* ---- against fetching it as stored ----------------------------------------------------------- */
+
+/* Bytes a second of the fastest link to who has more of the original than its header; 0: not
+ * known. */
+static double version_link_rate(const struct weights_entry *original)
+{
+    double most = 0;
+    for (const struct weights_holder *holder = original->holders; holder; holder = holder->next) {
+        if (!holder->peer || part_set_count(&holder->has) <= 1)
+            continue;
+        const struct topology_link measured = link_measured(holder->peer->link);
+        const struct reading rate = topology_link_bandwidth(&measured);
+        if (rate.valid && rate.value > most)
+            most = rate.value;
+    }
+    return most;
+}
+
+static void version_add_bytes(const struct weights_entry *entry, struct version_rates *rates)
+{
+    struct weights_entry *original = entry->version->original;
+    const struct weights_file *file = weights_file_of(original);
+    const struct manifest *stored =
+        file ? &file->manifest : shelf_model_manifest(original->here.shelf);
+    const struct manifest *smaller = &entry->version->converted.manifest;
+    for (uint32_t i = 0; i < smaller->n_parts; i++) {
+        if (!part_set_has(&entry->fetching.wanted, i))
+            continue;
+        rates->stored_bytes += stored->parts[i].size;
+        rates->made_bytes += smaller->parts[i].size;
+    }
+    const uint64_t came = entry->version->came_bytes;
+    rates->smaller_bytes = rates->made_bytes > came ? rates->made_bytes - came : 0;
+}
+
+void weights_version_weigh(struct weights_entry *entry, uint64_t now_ns)
+{
+    struct weights_version *version = entry->version;
+    char name[DIGEST_TEXT];
+    if (!version || !entry->fetching.fetch || version->was_weighed ||
+        version->came_bytes < VERSION_WEIGH_BYTES || now_ns <= version->came_ns)
+        return;
+    const uint64_t timed = version->came_bytes - LIMIT_CONVERTED_CHUNK_BYTES; /* less the first */
+    struct version_rates rates = {.came = (double)timed * 1e9 / (double)(now_ns - version->came_ns),
+                                  .link = version_link_rate(version->original),
+                                  .own = version->own_rate};
+    if (!rates.link)
+        return; /* it is measured soon */
+    version_add_bytes(entry, &rates);
+    const struct version_times times = version_weigh(&rates);
+    version->was_weighed = true;
+    version->is_as_stored = times.is_stored_sooner;
+    log_line(LOG_INFO, "weights",
+             "model %.12s comes as %s at %.1f MB/s, %.1f s more; the link can do %.1f MB/s and "
+             "this machine converts %.1f MB/s, %.1f s as stored: %s",
+             digest_text(&version->original->id, name), model_precision_name(version->type),
+             rates.came / 1e6, times.smaller_s, rates.link / 1e6, rates.own / 1e6, times.stored_s,
+             version->is_as_stored ? "fetched as stored" : "going on");
+    if (version->is_as_stored)
+        weights_step_end(entry);
 }
 
 struct digest *weights_version_take_chunks(struct weights_entry *entry, uint32_t part)
@@ -307,6 +374,8 @@ enum worker_weights weights_have_at(struct weights *weights, const struct digest
     if (!precision.type || stored == WORKER_FETCHES || version_has_failed(version) ||
         (stored == WORKER_HAS_ALL && !precision.is_streamed))
         return stored;
+    if (version && version->is_as_stored && stored != WORKER_HAS_ALL)
+        return stored;
     return version_have(weights, model, version, first_layer, n_layers);
 }
 
@@ -318,7 +387,9 @@ void weights_fetch_at(struct weights *weights, const struct digest *model,
     struct weights_entry *original = weights_find(weights, model);
     if (weights_is_closing(weights))
         return;
-    if (!precision.type || version_has_failed(version)) {
+    if (!precision.type || version_has_failed(version) ||
+        (version && version->is_as_stored &&
+         !weights_layers_are_here(original, first_layer, n_layers))) {
         weights_fetch(weights, model, first_layer, n_layers);
     } else if (!original || !weights_opened(original)) {
         weights_fetch(weights, model, 0, 0);
