@@ -14,7 +14,7 @@ static void work_add(struct layer_cost *sum, struct layer_cost more)
     sum->bytes_per_token += more.bytes_per_token;
     sum->flops_per_token += more.flops_per_token;
     sum->flops_per_token_per_context += more.flops_per_token_per_context;
-    sum->kv_elements_per_token += more.kv_elements_per_token;
+    sum->kv_elements_per_token += more.kv_elements_per_token + more.kv_elements_seen; /* read */
     sum->state_bytes += more.state_bytes;
 }
 
@@ -22,7 +22,8 @@ static void work_add_windowed(struct stage_cost *out, const struct layer_cost *l
                               enum kv_type type)
 {
     out->windowed_flops_per_context += layer->flops_per_token_per_context;
-    out->windowed_kv_bytes += kv_type_bytes(type, layer->kv_elements_per_token);
+    out->windowed_kv_bytes +=
+        kv_type_bytes(type, layer->kv_elements_per_token + layer->kv_elements_seen);
 }
 
 void stage_cost_read(const struct model *model, const struct stage_options *options,

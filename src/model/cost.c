@@ -30,18 +30,6 @@ static void add_weights(struct layer_cost *cost, const struct model *model, enum
     cost->flops_per_token += more.flops_per_token;
 }
 
-/* Of the layers that see the keys and values of one earlier, the first has a copy of them where a
- * stage begins with it or between the two. */
-static bool model_caches_kv(const struct hyperparameters *h, uint32_t layer)
-{
-    const uint32_t seen = h->layers[layer].kv_layer;
-    for (uint32_t i = seen + 1; i < layer; i++) {
-        if (h->layers[i].kv_layer == seen)
-            return false;
-    }
-    return true;
-}
-
 struct layer_cost model_layer_cost(const struct model *model, uint32_t layer)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
@@ -54,10 +42,8 @@ struct layer_cost model_layer_cost(const struct model *model, uint32_t layer)
     const struct layer_form *form = &h->layers[layer];
     if (form->n_head_kv)
         cost.flops_per_token_per_context = 2 * (uint64_t)form->n_head * (form->dim_k + form->dim_v);
-    cost.kv_elements_per_token =
-        model_caches_kv(h, layer)
-            ? (uint64_t)form->n_head_kv * (form->dim_k + (h->is_latent_absorbed ? 0 : form->dim_v))
-            : 0;
+    *(form->kv_layer == layer ? &cost.kv_elements_per_token : &cost.kv_elements_seen) =
+        (uint64_t)form->n_head_kv * (form->dim_k + (h->is_latent_absorbed ? 0 : form->dim_v));
     if (form->has_indexer) {
         cost.flops_per_token_per_context += 2 * (uint64_t)h->indexer.n_head * h->indexer.dim;
         cost.kv_elements_per_token += h->indexer.dim;

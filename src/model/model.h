@@ -61,6 +61,8 @@ struct layer_cost {
     uint64_t flops_per_token;
     uint64_t flops_per_token_per_context; /* add this times the tokens already there */
     uint64_t kv_elements_per_token;
+    uint64_t kv_elements_seen; /* instead, of an earlier layer: the first that sees it has a copy in
+                                  a stage that begins behind that layer */
     uint64_t state_bytes; /* of a layer with a state, for each sequence whatever its length; a token
                              reads and writes them */
 };

@@ -232,7 +232,7 @@ static uint64_t weight_bytes(const struct placement_problem *problem,
     return bytes;
 }
 
-uint64_t placement_kv_bytes(const struct placement_layer *layer,
+static uint64_t cache_bytes(const struct placement_layer *layer,
                             const struct placement_demand *demand)
 {
     const uint64_t most = layer->kv_tokens_max, each = demand->context_tokens;
@@ -240,6 +240,27 @@ uint64_t placement_kv_bytes(const struct placement_layer *layer,
     if (demand->cells && !is_ring)
         return layer->kv_bytes_per_token * demand->cells;
     return layer->kv_bytes_per_token * (is_ring ? most : each) * demand->streams;
+}
+
+uint64_t placement_kv_bytes(const struct placement_layer *layer,
+                            const struct placement_demand *demand)
+{
+    return layer->kv_seen ? 0 : cache_bytes(layer, demand);
+}
+
+uint64_t placement_copy_bytes(const struct placement_problem *problem, uint32_t first, uint32_t end)
+{
+    const struct placement_layer *layers = problem->model.layers;
+    uint64_t bytes = 0;
+    for (uint32_t i = first; i < end; i++) {
+        uint32_t before = first;
+        if (!layers[i].kv_seen || layers[i].kv_seen > first)
+            continue; /* its own, or in this stage */
+        while (before < i && layers[before].kv_seen != layers[i].kv_seen)
+            before++;
+        bytes += before == i ? cache_bytes(&layers[i], &problem->demand) : 0;
+    }
+    return bytes;
 }
 
 uint64_t placement_state_bytes(const struct placement_layer *layer,
@@ -270,7 +291,9 @@ uint64_t placement_stage_bytes(const struct placement_problem *problem,
                                const struct placement_stage *stage)
 {
     const struct placement_model *model = &problem->model;
-    uint64_t bytes = model->compute_bytes;
+    uint64_t bytes =
+        model->compute_bytes +
+        placement_copy_bytes(problem, stage->first_layer, stage->first_layer + stage->n_layers);
     for (uint32_t i = 0; i < stage->n_layers; i++)
         bytes += placement_layer_bytes(problem, stage->first_layer + i);
     return stage->n_layers == model->n_layers ? bytes - model->tied_bytes : bytes;

@@ -102,9 +102,13 @@ double placement_back_s(const struct placement_problem *problem, uint32_t from, 
 
 /* Bytes of a layer (with embedding or head where it has them, without compute buffers), and of a
  * stage. */
-/* Of a layer's KV cache. */
+/* Of a layer's own KV cache. */
 uint64_t placement_kv_bytes(const struct placement_layer *layer,
                             const struct placement_demand *demand);
+/* Of the copies that the layers `first` to `end` - 1, as a stage, have of caches of earlier layers;
+ * those of a stage are counted with it, not with a layer. */
+uint64_t placement_copy_bytes(const struct placement_problem *problem, uint32_t first,
+                              uint32_t end);
 /* Of its states, those that are kept with them. */
 uint64_t placement_state_bytes(const struct placement_layer *layer,
                                const struct placement_demand *demand);

@@ -94,6 +94,8 @@ static enum error_code check_model(const struct placement_problem *problem, stru
     for (uint32_t i = 0; i < model->n_layers; i++) {
         if (check_layer(problem, &model->layers[i], err))
             return error_wrap(err, "layer %u", i);
+        if (model->layers[i].kv_seen > i)
+            return error_set(err, ERROR_INVALID, "layer %u sees the cache of a later one", i);
         for (uint32_t type = 0; type < model->n_types; type++)
             all += model->layers[i].bytes[type];
         if (all > PLACEMENT_BYTES_MAX)

@@ -74,6 +74,8 @@ struct placement_layer {
     double flops_per_token[PLACEMENT_TYPES_MAX];
     double flops_per_token_per_context; /* attention: times the tokens that are there */
     uint64_t kv_bytes_per_token;
+    uint32_t kv_seen; /* 1 + an earlier layer whose cache it reads; in a stage without that layer,
+                         the first that reads it has a copy. 0: it has its own */
     uint32_t window_tokens; /* attention looks back so far at the most; 0: the whole context */
     uint32_t kv_tokens_max; /* windowed: it keeps no more of a stream; 0: the whole context */
     uint64_t state_bytes; /* of a recurrent layer, for each stream; a token reads and writes them */

@@ -54,6 +54,8 @@ enum error_code tables_init(struct placement_tables *tables,
             tables->weights[layer] + placement_shared_bytes(problem, &alone, &alone) +
             (tables->n_layers == 1 ? problem->model.tied_bytes : 0); /* as in bytes */
     }
+    for (uint32_t layer = 0; layer < tables->n_layers; layer++)
+        tables->has_copies |= problem->model.layers[layer].kv_seen > 0;
     for (uint32_t device = 0; device < tables->n_devices; device++)
         placement_tables_fill_device(tables, device);
     return ERROR_NONE;
@@ -91,6 +93,14 @@ static bool tables_weights_fit(const struct placement_tables *tables, uint64_t b
     return !most || bytes <= most;
 }
 
+/* A stage that begins one layer later has that layer's cache less, and at most a copy of it more;
+ * so windows can be searched as without copies. */
+static uint64_t tables_bytes(const struct placement_tables *tables, uint32_t first, uint32_t end)
+{
+    return tables->bytes[end] - tables->bytes[first] +
+           (tables->has_copies ? placement_copy_bytes(tables->problem, first, end) : 0);
+}
+
 void tables_windows(const struct placement_tables *tables, uint32_t device, double limit_s,
                     uint16_t *low)
 {
@@ -103,7 +113,7 @@ void tables_windows(const struct placement_tables *tables, uint32_t device, doub
     for (uint32_t b = 1; b <= tables->n_layers; b++) {
         if (a < allowed_from[b])
             a = allowed_from[b];
-        while (a < b && (tables->room[device] < 0 || tables->bytes[b] - tables->bytes[a] > room ||
+        while (a < b && (tables->room[device] < 0 || tables_bytes(tables, a, b) > room ||
                          !tables_weights_fit(tables, tables->weights[b] - tables->weights[a]) ||
                          !(time[b] - time[a] < rest_s)))
             a++;

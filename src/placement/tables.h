@@ -23,7 +23,8 @@ struct placement_tables {
     uint32_t stages_min, stages_max; /* of a placement that counts; the caller may narrow them */
     double *time;                    /* [device * (n_layers + 1) + layers] */
     double *launch;                  /* [device] */
-    uint64_t *bytes;                 /* [layers] */
+    uint64_t *bytes;                 /* [layers], without … */
+    bool has_copies;                 /* … copies of caches (placement_copy_bytes()) */
     uint64_t *weights;               /* [layers], of those bytes */
     int64_t *room;                   /* [device]; negative: not even its compute buffers */
     uint16_t *allowed_from; /* [device * (n_layers + 1) + layers] as `low`, by types alone */

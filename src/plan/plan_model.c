@@ -55,8 +55,10 @@ static enum error_code add_layer(struct placement_model *out, struct placement_l
     }
     const struct layer_cost cost = model_layer_cost(model, index);
     layer->flops_per_token_per_context = (double)cost.flops_per_token_per_context;
-    layer->kv_bytes_per_token = kv_type_bytes(options->kv_type, cost.kv_elements_per_token);
     const struct hyperparameters *h = model_hyperparameters(model);
+    layer->kv_bytes_per_token =
+        kv_type_bytes(options->kv_type, cost.kv_elements_per_token + cost.kv_elements_seen);
+    layer->kv_seen = cost.kv_elements_seen ? h->layers[index].kv_layer + 1 : 0;
     if (hyperparameters_layer_windowed(h, index)) {
         layer->window_tokens = h->window;
         layer->kv_tokens_max = kv_window_cells(h->window, options->batch_rows, LIMIT_CONTEXT);

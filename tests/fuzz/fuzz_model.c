@@ -31,7 +31,8 @@ static void check_costs(const struct model *model)
     for (uint32_t i = 0; i < h->n_layers; i++) {
         struct layer_cost cost = model_layer_cost(model, i);
         FUZZ_CHECK(cost.bytes > 0 && cost.bytes_per_token <= cost.bytes &&
-                   (cost.kv_elements_per_token > 0) == (h->layers[i].n_head_kv > 0) &&
+                   (cost.kv_elements_per_token + cost.kv_elements_seen > 0) ==
+                       (h->layers[i].n_head_kv > 0) &&
                    (cost.state_bytes > 0) == h->layers[i].is_recurrent);
         bytes += cost.bytes;
     }

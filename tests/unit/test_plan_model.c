@@ -54,7 +54,8 @@ static struct model *open_model(const char *name)
     if (strcmp(name, "demo") == 0)
         snprintf(path, sizeof path, "%s/models/demo.gguf", getenv("MEDLEY_ROOT"));
     else
-        snprintf(path, sizeof path, "%s/models/%s.gguf", getenv("MEDLEY_GOLDEN"), name);
+        snprintf(path, sizeof path, "%s/%s%s.gguf", getenv("MEDLEY_GOLDEN"),
+                 strchr(name, '/') ? "" : "models/", name);
     if (model_open(path, &model, &err))
         fail_msg("%s", err.text);
     return model;
@@ -208,6 +209,48 @@ static uint64_t engine_bytes(const struct model *model, const struct driver_opti
     if (stage_measure(cpu, model, &asked, &memory, &err))
         fail_msg("%s", err.text);
     return memory.weights + memory.kv + memory.compute;
+}
+
+/* Caches, copies of caches and states of every run of layers, to the byte. */
+static void check_caches(const char *name, struct driver_options given)
+{
+    struct model *model = open_model(name);
+    const struct driver_options options = options_of(model, given);
+    struct plan_model plan = plan_of(model, &options, true);
+    const struct placement_problem problem = {.model = plan.model, .demand = plan_demand(&options)};
+    for (uint32_t first = 0; first < plan.model.n_layers; first++) {
+        for (uint32_t end = first + 1; end <= plan.model.n_layers; end++) {
+            const struct stage_options asked = {.first_layer = first,
+                                                .n_layers = end - first,
+                                                .n_slots = options.n_slots,
+                                                .context = options.context,
+                                                .rows_max = options.batch_rows,
+                                                .checkpoints = options.checkpoints,
+                                                .kv_type = options.kv_type};
+            struct stage_memory memory;
+            uint64_t planned = placement_copy_bytes(&problem, first, end);
+            for (uint32_t i = first; i < end; i++)
+                planned += placement_kv_bytes(&plan.layers[i], &problem.demand) +
+                           placement_state_bytes(&plan.layers[i], &problem.demand);
+            assert_int_equal(stage_measure(cpu, model, &asked, &memory, NULL), ERROR_NONE);
+            if (memory.kv != planned)
+                fail_msg("%s: caches of layers %u-%u take %llu bytes, planned %llu", name, first,
+                         end - 1, (unsigned long long)memory.kv, (unsigned long long)planned);
+        }
+    }
+    plan_model_deinit(&plan);
+    model_close(model);
+}
+
+static void test_caches_are_counted_exactly(void **state)
+{
+    (void)state;
+    const struct driver_options some = {
+        .context = 512, .n_slots = 2, .batch_rows = 64, .checkpoints = 5};
+    check_caches("more/models/gemma4", some);
+    check_caches("more/models/qwen3next", some);
+    check_caches("more/models/granitehybrid", some);
+    check_caches("gemma3", some);
 }
 
 static uint32_t n_promised; /* models of which a shorter context is known to need less buffers */
@@ -389,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_windows_take_their_time),
         cmocka_unit_test(test_a_tied_embedding_is_stored_twice),
         cmocka_unit_test(test_a_mixture_reads_its_share),
+        cmocka_unit_test(test_caches_are_counted_exactly),
         cmocka_unit_test(test_memory_is_what_the_engine_takes),
         cmocka_unit_test(test_the_estimate_is_near_the_engines),
         cmocka_unit_test(test_lack_of_memory_is_an_error),
