@@ -1,6 +1,18 @@
 # ./dev package-deb and ./dev package-check: a package of Debian from what ./dev release has built.
 # Sourced by ./dev after release.sh.
 
+publisher() { # maintainer|homepage: what packaging/publisher says
+  sed -n "s/^$1=//p" "$repo/packaging/publisher"
+}
+
+# Writes who publishes it into files of packages; without a home page its lines go.
+publisher_fill() { # FILE...
+  local home line="/@HOMEPAGE@/d"
+  home=$(publisher homepage)
+  [ -z "$home" ] || line="s|^@HOMEPAGE@$|Homepage: $home|; s|@HOMEPAGE@|$home|"
+  sed -i -e "s|@MAINTAINER@|$(publisher maintainer)|" -e "$line" "$@"
+}
+
 # package_units MEDLEY FOLDER: the units that the program itself writes, for where a package has it.
 package_units() {
   mkdir -p "$2"
@@ -30,13 +42,13 @@ package_make() {
   rm -rf --one-file-system "$repo/build/deb"
   mkdir -p "$work"
   cp -R "$repo/packaging/debian" "$work/debian"
+  publisher_fill "$work/debian/control" "$work/debian/org.medley.Medley.metainfo.xml"
   cp -R "$bundle" "$work/bundle"
   package_units "$bundle/bin/medley" "$work/units" || die "the units of \`medley service\` changed"
   {
     printf 'medley (%s) unstable; urgency=medium\n\n' "${MEDLEY_DEB_VERSION:-$version}"
     printf '  * The release %s, packed from its bundle.\n\n' "$version"
-    printf " -- Medley's authors <medley@example.org>  %s\n" \
-      "$(date -u -R -d "@$SOURCE_DATE_EPOCH")"
+    printf ' -- %s  %s\n' "$(publisher maintainer)" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")"
   } >"$work/debian/changelog"
   (
     cd "$work"

@@ -19,6 +19,7 @@ verb_release() { # [--check] [--twice] [--sign KEY]
   for recipe in arch/PKGBUILD homebrew/medley.rb nix/flake.nix rpm/medley.spec; do
     sed "s/@VERSION@/$("$repo/tools/version.sh")/" "packaging/$recipe" \
       >"$release_files/${recipe#*/}" || return 1
+    publisher_fill "$release_files/${recipe#*/}"
   done
   (cd "$release_files" && find . -maxdepth 1 -type f ! -name 'SHA256SUMS*' -printf '%P\n' |
     LC_ALL=C sort | xargs sha256sum >SHA256SUMS) || return 1
@@ -118,6 +119,15 @@ release_tells() { # DIR
     medley run "$demo" -p "Tell me a story about a fox." -n 40 --temp 0 --devices cpu'
 }
 
+# From the command after the download to the first token, in milliseconds.
+release_first_token() { # DIR
+  in_bare_root "$1" bash -c '
+    begin=$(date +%s%N)
+    sh /mnt/install.sh >/dev/null 2>&1
+    medley run /usr/local/lib/medley/*/share/medley/demo.gguf -p "Tell me a story about a fox." \
+      -n 1 --devices cpu >/dev/null 2>&1 && echo $((($(date +%s%N) - begin) / 1000000))'
+}
+
 # A node answers through its API, and ends when it is told to.
 release_serves() { # DIR
   in_bare_root "$1" --ro-bind "$repo/tests/release" /srv sh -c '
@@ -148,6 +158,8 @@ release_check() {
       status=1
     fi
   done
+  dir=$(bare_root trixie) && text=$(release_first_token "$dir") &&
+    say "$text ms from install.sh's start to the first token (load $(cut -d' ' -f1 /proc/loadavg))"
   dir=$(bare_root bookworm) || { say "no root of bookworm: not checked"; return 1; }
   if in_bare_root "$dir" sh /mnt/install.sh >"$release_files/said" 2>&1 ||
     ! grep -q "has glibc 2.36, and the bundle needs 2.38" "$release_files/said"; then
