@@ -264,7 +264,7 @@ static struct microbatch *driver_take_back(struct driver *driver, uint64_t numbe
     struct microbatch *found = NULL;
     pthread_mutex_lock(&driver->lock);
     *was_sent = number > 0 && number <= driver->last_number;
-    for (uint32_t i = 0; i < driver->n_devices && !found; i++) {
+    for (uint32_t i = 0; i < driver->n_microbatches && !found; i++) {
         struct microbatch *microbatch = &driver->microbatches[i];
         if (microbatch->away && microbatch->number == number)
             found = microbatch;
@@ -281,7 +281,7 @@ static struct microbatch *driver_give_up_one(struct driver *driver)
 {
     struct microbatch *found = NULL;
     pthread_mutex_lock(&driver->lock);
-    for (uint32_t i = 0; i < driver->n_devices && !found; i++) {
+    for (uint32_t i = 0; i < driver->n_microbatches && !found; i++) {
         if (driver->microbatches[i].away && !driver->microbatches[i].sending)
             found = &driver->microbatches[i];
     }

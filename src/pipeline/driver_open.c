@@ -15,11 +15,11 @@ static enum error_code driver_make_microbatches(struct driver *driver,
 {
     driver->operations = mem_new_array(sizes->operations, sizeof *driver->operations);
     driver->setups = mem_new_array(sizes->shares, sizeof *driver->setups);
-    driver->microbatches = mem_new_array(driver->n_devices, sizeof *driver->microbatches);
+    driver->microbatches = mem_new_array(driver->n_microbatches, sizeof *driver->microbatches);
     if (!driver->operations || !driver->setups || !driver->microbatches)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u micro-batches",
-                         driver->n_devices);
-    for (uint32_t i = 0; i < driver->n_devices; i++) {
+                         driver->n_microbatches);
+    for (uint32_t i = 0; i < driver->n_microbatches; i++) {
         enum error_code code =
             microbatch_init(&driver->microbatches[i], &driver->pipeline, sizes, err);
         if (code)
@@ -36,7 +36,7 @@ static void driver_dismantle(struct driver *driver)
     assert(!driver->n_in_flight && !driver->live);
     if (driver->pipeline.stages)
         pipeline_unload(&driver->pipeline);
-    for (uint32_t i = 0; driver->microbatches && i < driver->n_devices; i++)
+    for (uint32_t i = 0; driver->microbatches && i < driver->n_microbatches; i++)
         microbatch_deinit(&driver->microbatches[i]);
     mem_free(driver->microbatches);
     mem_free(driver->operations);
@@ -60,7 +60,8 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
 {
     struct pipeline_settings settings;
     pipeline_settings_init(&settings, model, stages, n_stages, &driver->options);
-    driver->n_devices = settings.n_microbatches;
+    driver->n_devices = settings.n_devices;
+    driver->n_microbatches = settings.n_microbatches;
     driver->pipeline.shape = settings.shape;
     driver->model = model;
     driver->pipeline.n_stages = n_stages;

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "pipeline/answers.h"
+#include "pipeline/chunks.h"
 #include "pipeline/driver.h"
 #include "pipeline/memory_watch.h"
 #include "pipeline/pipeline.h"
@@ -46,10 +47,11 @@ struct driver {
     bool gives_no_logits; /* the model */
     /* constant after open */
     struct driver_options options;
-    uint32_t n_devices; /* different ones: as many micro-batches are under way */
+    uint32_t n_devices;      /* different ones: as many micro-batches are under way */
+    uint32_t n_microbatches; /* one more where several devices read prompts alone */
     const struct model *model;
     struct pipeline pipeline;
-    struct microbatch *microbatches; /* n_devices of them */
+    struct microbatch *microbatches; /* n_microbatches of them */
     struct memory_watch memory;      /* of the devices that compute here */
 
     /* the baton holder's */
@@ -74,6 +76,7 @@ struct driver {
     struct speculation_costs costs;
     /* Likewise, that all stages know checkpoints (checkpoints.h). */
     bool may_keep_states;
+    struct chunk_costs chunks; /* of prompts, where there are several devices */
     /* driver_form.h */
     struct pipeline_form form;
     bool form_is_due;

@@ -38,12 +38,8 @@ static uint32_t schedule_count_decoding(const struct schedule_item *items, uint3
     return n;
 }
 
-/* Rows for prompts. A pipeline of d devices is full for k of k + d - 1 turns when a prompt is cut
- * into k chunks: 2 d chunks lose a third at most, and smaller ones would cost more than they
- * save. */
-static uint32_t schedule_prompt_budget(const struct schedule_item *items, const uint32_t *order,
-                                       uint32_t n_order, uint32_t n_decoding,
-                                       const struct schedule_limits *limits,
+/* Rows for prompts. */
+static uint32_t schedule_prompt_budget(uint32_t n_decoding, const struct schedule_limits *limits,
                                        const struct schedule *out)
 {
     assert(out->n_rows <= limits->rows);
@@ -52,15 +48,7 @@ static uint32_t schedule_prompt_budget(const struct schedule_item *items, const 
         budget = smaller(budget, limits->prefill_rows_mixed);
     if (out->embeddings)
         budget = smaller(budget, limits->embedding_rows);
-    if (limits->devices > 1) {
-        uint64_t waiting = 0;
-        for (uint32_t i = 0; i < n_order; i++)
-            waiting += items[order[i]].waiting;
-        uint64_t chunk = waiting / (2 * limits->devices) + 1;
-        if (chunk < budget)
-            budget = smaller(budget, larger((uint32_t)chunk, SCHEDULE_QUANTUM));
-    }
-    return budget;
+    return limits->devices > 1 ? smaller(budget, limits->chunk_rows) : budget;
 }
 
 static void schedule_take(struct schedule *out, uint32_t item, uint32_t rows)
@@ -144,7 +132,7 @@ void schedule_next(const struct schedule_item *items, uint32_t n_items,
                    const struct schedule_limits *limits, struct schedule *out)
 {
     assert(n_items <= LIMIT_SEQUENCES);
-    assert(limits->rows && limits->devices && limits->prefill_rows_mixed &&
+    assert(limits->rows && limits->devices && limits->chunk_rows && limits->prefill_rows_mixed &&
            limits->output_all_rows && limits->embedding_rows);
     uint32_t order[LIMIT_SEQUENCES];
     uint32_t n_order = schedule_sort_by_age(items, n_items, order);
@@ -161,7 +149,7 @@ void schedule_next(const struct schedule_item *items, uint32_t n_items,
     }
     uint32_t n_decoding = schedule_count_decoding(items, n_items);
     n_order = schedule_take_decode_rows(items, order, kept, n_decoding, limits, out);
-    uint32_t budget = schedule_prompt_budget(items, order, n_order, n_decoding, limits, out);
+    uint32_t budget = schedule_prompt_budget(n_decoding, limits, out);
     if (items[order[0]].whole)
         schedule_take_whole(items, order, n_order, budget, out);
     else

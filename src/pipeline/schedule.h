@@ -7,7 +7,7 @@
  *  3. The rest is for prompts, shared evenly in quanta of at least SCHEDULE_QUANTUM rows,
  *     longest waiting first; what a short prompt leaves goes to the others. While anybody is
  *     decoding, prompts get at most `prefill_rows_mixed`, which bounds how long a step may
- *     take. With several devices a prompt is cut small enough that its chunks overlap.
+ *     take. With several devices a prompt is cut so that its chunks overlap (chunks.h).
  *     What is to be read whole has all its rows in one micro-batch, or waits; the longest waiting
  *     goes even if it is larger than its share.
  *  4. Decode rows never take the last quarter of the rows while a prompt waits, and with a single
@@ -32,8 +32,9 @@ struct schedule_item { /* one running sequence */
 };
 
 struct schedule_limits {
-    uint32_t rows;    /* of one micro-batch, at least 1 */
-    uint32_t devices; /* that work on different micro-batches at the same time, at least 1 */
+    uint32_t rows;       /* of one micro-batch, at least 1 */
+    uint32_t devices;    /* that work on different micro-batches at the same time, at least 1 */
+    uint32_t chunk_rows; /* of the rows, prompt rows where there are several devices, at least 1 */
     uint32_t
         prefill_rows_mixed;   /* of the rows, prompt rows while somebody is decoding, at least 1 */
     uint32_t output_all_rows; /* of those, rows of sequences with `output_all`, at least 1 */

@@ -69,8 +69,9 @@ void pipeline_settings_init(struct pipeline_settings *settings, const struct mod
         outputs = options->batch_rows;
     const uint32_t widest =
         !hyperparameters->gives_no_logits && n_vocab > n_embd ? n_vocab : n_embd;
-    settings->n_microbatches = pipeline_count_devices(stages, n_stages);
-    assert(settings->n_microbatches && settings->n_microbatches <= n_stages);
+    settings->n_devices = pipeline_count_devices(stages, n_stages);
+    assert(settings->n_devices && settings->n_devices <= n_stages);
+    settings->n_microbatches = settings->n_devices + (settings->n_devices > 1);
     settings->shape = (struct wire_shape){
         .n_stages = n_stages,
         .n_slots = options->n_slots,

@@ -326,6 +326,33 @@ static void step_add_share(struct driver *driver, struct microbatch *microbatch,
     slot->served = driver->n_sent + 1;
 }
 
+static uint32_t step_chunk_rows(const struct driver *driver)
+{
+    uint64_t n_rows = 0, n_left = 0; /* of the prompts that are being read */
+    for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
+        const struct slot *slot = &driver->slots.slots[i];
+        if (!slot->sequence || slot->parked || slot->sequence->generated)
+            continue;
+        n_rows += slot->n_known - slot->sequence->cached;
+        n_left += slot->n_known > slot->n_placed ? slot->n_known - slot->n_placed : 0;
+    }
+    return chunk_rows(&driver->chunks, n_rows, n_left, driver->n_devices);
+}
+
+/* May one more be under way? Decoding goes in as many micro-batches as there are devices: more
+ * would only wait for each other. */
+static bool step_has_room(const struct driver *driver)
+{
+    if (driver->n_in_flight < driver->n_devices)
+        return true;
+    for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
+        const struct slot *slot = &driver->slots.slots[i];
+        if (slot->sequence && !slot->parked && slot->sequence->generated)
+            return false;
+    }
+    return true;
+}
+
 /* Shorter while memory is short. */
 static uint32_t step_batch_rows(struct driver *driver)
 {
@@ -341,6 +368,7 @@ static bool step_form(struct driver *driver, struct microbatch *microbatch)
     struct schedule_limits limits = {
         .rows = step_batch_rows(driver),
         .devices = driver->n_devices,
+        .chunk_rows = step_chunk_rows(driver),
         .prefill_rows_mixed = step_mixed_rows(driver),
         .output_all_rows = OUTPUT_ALL_ROWS,
         .embedding_rows = embedding_rows < UINT32_MAX ? (uint32_t)embedding_rows : UINT32_MAX,
@@ -471,9 +499,9 @@ void step_advance(struct driver *driver, const struct driver_wishes *wishes)
         return; /* the driver's own thread sees to it once nothing is under way */
     step_cells_give_back(driver);
     step_admit(driver);
-    while (driver->unused && step_form(driver, driver->unused)) {
+    while (driver->unused && step_has_room(driver) && step_form(driver, driver->unused)) {
         struct microbatch *microbatch = driver->unused;
-        assert(driver->n_in_flight < driver->n_devices);
+        assert(driver->n_in_flight < driver->n_microbatches);
         driver->unused = microbatch->next;
         driver->n_in_flight++;
         driver->n_sent++;

@@ -106,6 +106,7 @@ static void step_measure(struct driver *driver, const struct microbatch *microba
     if (microbatch->n_rows < MEASURED_ROWS_MIN || has_drafts)
         return;
     uint64_t row_ns = microbatch->slowest_ns / microbatch->n_rows + 1;
+    chunk_costs_note(&driver->chunks, microbatch->n_rows, microbatch->slowest_ns);
     driver->prompt_row_ns =
         driver->prompt_row_ns ? (3 * driver->prompt_row_ns + row_ns) / 4 : row_ns;
 }

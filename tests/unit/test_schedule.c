@@ -1,7 +1,9 @@
 /* The scheduler alone: its rules on hand-made cases, its promises on random ones. */
 #include "base/random.h"
+#include "pipeline/chunks.h"
 #include "pipeline/schedule.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +15,7 @@
 
 static const struct schedule_limits plain = {.rows = 512,
                                              .devices = 1,
+                                             .chunk_rows = 512,
                                              .prefill_rows_mixed = 128,
                                              .output_all_rows = 64,
                                              .embedding_rows = 512};
@@ -96,16 +99,64 @@ static void test_a_prompt_is_cut_so_that_devices_overlap(void **state)
     (void)state;
     struct schedule_item items[] = {{.waiting = 512}};
     struct schedule_limits limits = plain;
-    limits.devices = 2;
+    limits.chunk_rows = 40;
     struct schedule schedule;
     schedule_next(items, 1, &limits, &schedule);
-    assert_int_equal(schedule.n_rows, 129);
-    items[0].waiting = 70;
+    assert_int_equal(schedule.n_rows, 512); /* one device: at once */
+    limits.devices = 2;
     schedule_next(items, 1, &limits, &schedule);
-    assert_int_equal(schedule.n_rows, 64); /* not smaller than the quantum */
-    items[0].waiting = 100000;
+    assert_int_equal(schedule.n_rows, 40);
+    items[0].waiting = 13;
     schedule_next(items, 1, &limits, &schedule);
-    assert_int_equal(schedule.n_rows, 512);
+    assert_int_equal(schedule.n_rows, 13);
+}
+
+/* When the last device is done with a prompt of n_rows, in rows, by playing it. */
+static double pipeline_time(double fixed, uint32_t n_rows, uint32_t chunk, uint32_t n_devices)
+{
+    double free_at[8] = {0};
+    for (uint32_t at = 0; at < n_rows; at += chunk) {
+        const uint32_t rows = n_rows - at < chunk ? n_rows - at : chunk;
+        double done = 0;
+        for (uint32_t d = 0; d < n_devices; d++)
+            done = free_at[d] = (free_at[d] > done ? free_at[d] : done) + fixed + rows;
+    }
+    return free_at[n_devices - 1];
+}
+
+static void test_chunks_follow_what_they_cost(void **state)
+{
+    (void)state;
+    static const double fixed[] = {1, 4, 20};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
+        struct chunk_costs costs = {0};
+        for (uint32_t k = 0; k < 100; k++) /* a row takes 7 us */
+            chunk_costs_note(&costs, 20 + k % 60, (uint64_t)((fixed[i] + 20 + k % 60) * 7000));
+        assert_true(fabs(costs.fixed_rows - fixed[i]) < 0.05);
+        for (uint32_t devices = 2; devices <= 4; devices++) {
+            const uint32_t chosen = chunk_rows(&costs, 2000, 2000, devices);
+            const double taken = pipeline_time(fixed[i], 2000, chosen, devices);
+            for (uint32_t other = CHUNK_ROWS_MIN; other <= 512; other++)
+                assert_true(taken <= 1.01 * pipeline_time(fixed[i], 2000, other, devices));
+        }
+    }
+}
+
+static void test_chunks_of_what_is_not_known(void **state)
+{
+    (void)state;
+    struct chunk_costs costs = {0};
+    assert_int_equal(chunk_rows(&costs, 512, 100, 1), 512);
+    assert_int_equal(chunk_rows(&costs, 0, 0, 1), 1);
+    assert_int_equal(chunk_rows(&costs, 0, 0, 2), CHUNK_ROWS_MIN);
+    assert_int_equal(chunk_rows(&costs, 512, 512, 2), 64);
+    assert_int_equal(chunk_rows(&costs, 512, 256, 2), 32); /* to learn it */
+    for (uint32_t k = 0; k < 10; k++)                      /* of one length: no line */
+        chunk_costs_note(&costs, 32, 1000000);
+    assert_int_equal(chunk_rows(&costs, 512, 512, 2), 64);
+    for (uint32_t k = 0; k < 50; k++) /* shorter takes longer: not believed */
+        chunk_costs_note(&costs, k % 2 ? 20 : 60, k % 2 ? 900000 : 100000);
+    assert_int_equal(chunk_rows(&costs, 512, 512, 2), 64);
 }
 
 static void test_embeddings_and_logits_are_apart(void **state)
@@ -151,6 +202,7 @@ static void test_texts_that_are_whole_are_not_cut(void **state)
     assert_int_equal(rows_of(&schedule, 1), 400);
     limits = plain;
     limits.devices = 4; /* so that each has one */
+    limits.chunk_rows = 102;
     schedule_next(items, 4, &limits, &schedule);
     assert_int_equal(rows_of(&schedule, 1), 400);
     assert_int_equal(schedule.n_shares, 1);
@@ -204,6 +256,7 @@ static uint64_t play(uint64_t seed, uint32_t *n_items, struct schedule_limits *l
     *limits = (struct schedule_limits){0};
     limits->rows = 1u << random_at(seed, draw++) % 8;
     limits->devices = 1 + (uint32_t)(random_at(seed, draw++) % 3);
+    limits->chunk_rows = 1 + limits->rows / 3;
     limits->output_all_rows = 1 + (uint32_t)(random_at(seed, draw++) % 8);
     limits->embedding_rows = 1 + (uint32_t)(random_at(seed, draw++) % 8);
     limits->prefill_rows_mixed = 1 + limits->rows / 2;
@@ -265,6 +318,8 @@ int main(void)
         cmocka_unit_test(test_short_prompts_are_not_behind_a_long_one),
         cmocka_unit_test(test_streams_are_spread_over_devices),
         cmocka_unit_test(test_a_prompt_is_cut_so_that_devices_overlap),
+        cmocka_unit_test(test_chunks_follow_what_they_cost),
+        cmocka_unit_test(test_chunks_of_what_is_not_known),
         cmocka_unit_test(test_embeddings_and_logits_are_apart),
         cmocka_unit_test(test_texts_that_are_whole_are_not_cut),
         cmocka_unit_test(test_all_outputs_are_bounded_together),
