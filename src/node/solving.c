@@ -6,9 +6,11 @@
 #include "base/mem.h"
 #include "placement/as_run.h"
 #include "placement/check.h"
+#include "placement/cost.h"
 #include "placement/replan.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -196,8 +198,12 @@ static uint64_t solving_key(const char *instance, const char *what,
         key = fnv_text(key, text);
     }
     const struct placement_demand *demand = &problem->demand;
-    snprintf(text, sizeof text, "%u %u %u %d %u", problem->model.n_layers, demand->context_tokens,
-             demand->streams, (int)demand->goal, demand->limit_s);
+    uint64_t bytes = 0; /* of its weights, which are others in another type */
+    for (uint32_t i = 0; i < problem->model.n_layers; i++)
+        bytes += placement_layer_bytes(problem, i);
+    snprintf(text, sizeof text, "%u %u %u %d %u %" PRIu64 " %" PRIu64, problem->model.n_layers,
+             demand->context_tokens, demand->streams, (int)demand->goal, demand->limit_s, bytes,
+             demand->weights_max);
     key = fnv_text(key, text);
     const struct placement_weights *weights = &demand->weights;
     snprintf(text, sizeof text, "%g %g %g %g %g", weights->compute, weights->memory,

@@ -66,7 +66,8 @@ def scenario(world):
     with world.step("whoever asks for no precision takes it as it is; another one makes it anew"):
         left.medley("place", NAME)
         check_equal(instance(left)["precision"], "q4_k", "the precision")
-        left.medley("place", NAME, *DEMAND, "--precision", "q5_k")
+        placed = left.medley("place", NAME, "--precision", "q5_k", "--weights-memory", "64MiB")  # 700 KiB would be kept
+        check("--streams 2" in placed.out, placed.out)
         check_equal(instance(left)["precision"], "q5_k", "the precision")
         check(right.chat(QUESTION, model=NAME), "no reply")
     with world.step("what there is not"):
