@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds the tables of docs/models.md against the code and the reference vectors.
 
-1. Families: the rows of src/model/families.c, with the golden models that each is compared by.
+1. Families: the rows of src/model/families*.c, with the golden models that each is compared by.
 2. Weights' types: those of the golden models' tensors.
 3. Pre-tokenizers: the rows of src/model/pretokenizer_table.c, with their vectors.
 4. Chat templates: those of tests/golden/chat.json.
@@ -94,9 +94,12 @@ def families_table(root):
     by_family = {}
     for name, family, _ in golden_models(root / "tests/golden"):
         by_family.setdefault(family, []).append(name)
-    families = families_of((root / "src/model/families.c").read_text(encoding="utf-8"))
+    tables = ("families", "families_states", "families_encoders")  # as families.c lists them
+    families = {}
+    for table in tables:
+        families |= families_of((root / f"src/model/{table}.c").read_text(encoding="utf-8"))
     for family in sorted(set(by_family) - set(families)):
-        raise SystemExit(f"tests/golden has models of {family}, which src/model/families.c lacks")
+        raise SystemExit(f"tests/golden has models of {family}, which src/model/families*.c lack")
     yield "| family | models | compared by |"
     yield "|---|---|---|"
     for name, description in families.items():

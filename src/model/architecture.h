@@ -1,6 +1,6 @@
 /* The architecture table: what Medley knows of each model family.
  *
- * One row of families.c a family. A row says how the family differs from the plain
+ * One row of families.h's tables a family. A row says how the family differs from the plain
  * llama block; the graph (engine/graph.c) is built from the row and the hyper-parameters and has
  * no family's name in it. docs/adding-a-model.md shows how to add one. */
 #pragma once

@@ -1,20 +1,7 @@
-#include "model/architecture.h"
+#include "model/families.h"
 
-#define QK_NORM (ROLE_BIT(TENSOR_Q_NORM) | ROLE_BIT(TENSOR_K_NORM))
-#define DEEPSEEK_ATTENTION                                                                         \
-    .has_latent_attention = true, .keeps_yarn_length = true, .yarn_log_unit = 0.1f
-#define QKV_BIAS (ROLE_BIT(TENSOR_Q_BIAS) | ROLE_BIT(TENSOR_K_BIAS) | ROLE_BIT(TENSOR_V_BIAS))
-#define LATENT_EXPERTS (ROLE_BIT(TENSOR_EXPERTS_LATENT_DOWN) | ROLE_BIT(TENSOR_EXPERTS_LATENT_UP))
-#define BIASED_CHOICE (SHARED_EXPERT | ROLE_BIT(TENSOR_CHOICE_BIAS))
-#define POST_NORMS (ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_FFN_POST_NORM))
-#define GATED_SHARED_EXPERT (SHARED_EXPERT | ROLE_BIT(TENSOR_SHARED_ROUTER))
-#define SHARED_EXPERT                                                                              \
-    (ROLE_BIT(TENSOR_SHARED_GATE) | ROLE_BIT(TENSOR_SHARED_UP) | ROLE_BIT(TENSOR_SHARED_DOWN))
-
-/* The families, a row each; architecture.h says what the fields mean. What is not said is as in
- * llama: RMS norm before attention and FFN, rotary positions on pairs (2i, 2i+1), SwiGLU, softmax
- * gating of experts. Biases are used wherever the file has them. */
-static const struct architecture families[] = {
+/* Every layer attends, and text comes out. */
+static const struct architecture attention_families[] = {
     {
         .name = "llama",
         .description = "Llama 1-3, Mistral, Mixtral and their kin",
@@ -394,207 +381,27 @@ static const struct architecture families[] = {
         .window_period = WINDOW_AS_FILE,
         .full_layers_rotate_half = true,
     },
-    {
-        .name = "lfm2",
-        .description = "LFM 2",
-        .rope = ROPE_NEOX,
-        .needs = QK_NORM,
-        .recurrence = RECURRENCE_SHORT_CONVOLUTION,
-    },
-    {
-        .name = "lfm2moe",
-        .description = "LFM 2, mixture of experts",
-        .rope = ROPE_NEOX,
-        .needs = QK_NORM,
-        .may_have = ROLE_BIT(TENSOR_CHOICE_BIAS),
-        .gating = GATE_SIGMOID,
-        .recurrence = RECURRENCE_SHORT_CONVOLUTION,
-    },
-    {
-        .name = "granitehybrid",
-        .description = "Granite 4 H",
-        .rope = ROPE_NORM,
-        .may_have = SHARED_EXPERT,
-        .logit_scale_divides = true,
-        .rotates_if_finetuned = true,
-        .recurrence = RECURRENCE_MAMBA2,
-    },
-    {
-        .name = "nemotron_h",
-        .description = "Nemotron H, Nemotron Nano 2",
-        .never_rotates = true,
-        .activation = ACT_RELU_SQUARED,
-        .has_no_gate = true,
-        .is_one_branch = true,
-        .recurrence = RECURRENCE_MAMBA2,
-    },
-    {
-        .name = "nemotron_h_moe",
-        .description = "Nemotron 3, mixture of experts",
-        .may_have = ROLE_BIT(TENSOR_SHARED_UP) | ROLE_BIT(TENSOR_SHARED_DOWN) |
-                    ROLE_BIT(TENSOR_CHOICE_BIAS) | LATENT_EXPERTS,
-        .gating = GATE_SIGMOID,
-        .never_rotates = true,
-        .activation = ACT_RELU_SQUARED,
-        .has_no_gate = true,
-        .is_one_branch = true,
-        .recurrence = RECURRENCE_MAMBA2,
-    },
-    {
-        .name = "qwen3next",
-        .description = "Qwen 3 Next",
-        .rope = ROPE_NEOX,
-        .needs = QK_NORM | ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_DELTA_BETA_ALPHA),
-        .may_have = GATED_SHARED_EXPERT,
-        .ffn_norm_is_post = true,
-        .has_query_gate = true,
-        .recurrence = RECURRENCE_DELTA,
-        .attention_period = 4,
-    },
-    {
-        .name = "qwen35",
-        .description = "Qwen 3.5",
-        .rope = ROPE_NEOX,
-        .needs = QK_NORM | ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_DELTA_BETA) |
-                 ROLE_BIT(TENSOR_DELTA_ALPHA),
-        .ffn_norm_is_post = true,
-        .has_query_gate = true,
-        .recurrence = RECURRENCE_DELTA,
-        .attention_period = 4,
-        .delta_heads_tile = true,
-    },
-    {
-        .name = "qwen35moe",
-        .description = "Qwen 3.5, mixture of experts",
-        .rope = ROPE_NEOX,
-        .needs = QK_NORM | ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_DELTA_BETA) |
-                 ROLE_BIT(TENSOR_DELTA_ALPHA),
-        .may_have = GATED_SHARED_EXPERT,
-        .ffn_norm_is_post = true,
-        .has_query_gate = true,
-        .recurrence = RECURRENCE_DELTA,
-        .attention_period = 4,
-        .delta_heads_tile = true,
-    },
-    {
-        .name = "kimi-linear",
-        .description = "Kimi Linear",
-        .rope = ROPE_NORM,
-        .needs = ROLE_BIT(TENSOR_DELTA_DECAY_UP) | ROLE_BIT(TENSOR_DELTA_GATE_UP),
-        .may_have = BIASED_CHOICE,
-        .gating = GATE_SIGMOID,
-        .has_latent_attention = true,
-        .never_rotates = true,
-        .recurrence = RECURRENCE_DELTA_CHANNELS,
-    },
-    {
-        .name = "bailingmoe3",
-        .description = "Ling 3, Ring 3",
-        .rope = ROPE_NORM,
-        .may_have = BIASED_CHOICE | ROLE_BIT(TENSOR_ATTENTION_HEAD_GATE),
-        .gating = GATE_SIGMOID,
-        .has_latent_attention = true,
-        .recurrence = RECURRENCE_DELTA_CHANNELS,
-        .delta_decay_is_bounded = true,
-    },
-    {
-        .name = "kimi-k3",
-        .description = "Kimi K3",
-        .needs = ROLE_BIT(TENSOR_DELTA_DECAY_UP) | ROLE_BIT(TENSOR_ATTENTION_RESIDUALS) |
-                 ROLE_BIT(TENSOR_FFN_RESIDUALS) | ROLE_BIT(TENSOR_OUTPUT_RESIDUALS),
-        .may_have = BIASED_CHOICE | LATENT_EXPERTS | ROLE_BIT(TENSOR_EXPERTS_LATENT_NORM) |
-                    ROLE_BIT(TENSOR_ATTENTION_GATE),
-        .gating = GATE_SIGMOID,
-        .activation = ACT_SITU,
-        .has_latent_attention = true,
-        .never_rotates = true,
-        .recurrence = RECURRENCE_DELTA_CHANNELS,
-        .delta_decay_is_bounded = true,
-        .delta_rate_is_negative = true,
-    },
-    {
-        .name = "minimax-01",
-        .description = "MiniMax Text 01, M1",
-        .rope = ROPE_NEOX,
-        .is_residual_normed = true,
-        .recurrence = RECURRENCE_LIGHTNING,
-        .attention_period = 8,
-    },
-    {
-        .name = "bert",
-        .description = "BERT, BGE, MiniLM, E5, XLM-RoBERTa",
-        .norm = NORM_LAYER,
-        .needs = ROLE_BIT(TENSOR_POSITION_EMBEDDING),
-        .is_encoder = true,
-        .is_sum_normed = true,
-        .never_rotates = true,
-        .activation = ACT_GELU,
-        .has_no_gate = true,
-    },
-    {
-        .name = "modern-bert",
-        .description = "ModernBERT and what is made of it: GTE, Nomic, Granite Embedding",
-        .norm = NORM_LAYER,
-        .rope = ROPE_NEOX,
-        .needs = ROLE_BIT(TENSOR_EMBEDDING_NORM),
-        .may_have = ROLE_BIT(TENSOR_ATTENTION_NORM),
-        .is_encoder = true,
-        .activation = ACT_GELU_ERF,
-        .fused_gate_up = true,
-        .window_is_centred = true,
-        .window_period = 3,
-        .window_rope_base = 10000.0f,
-    },
-    {
-        .name = "nomic-bert",
-        .description = "Nomic Embed 1",
-        .norm = NORM_LAYER,
-        .rope = ROPE_NEOX,
-        .is_encoder = true,
-        .is_sum_normed = true,
-    },
-    {
-        .name = "nomic-bert-moe",
-        .description = "Nomic Embed 2, mixture of experts",
-        .norm = NORM_LAYER,
-        .rope = ROPE_NEOX,
-        .is_encoder = true,
-        .is_sum_normed = true,
-        .activation = ACT_GELU,
-        .has_no_gate = true,
-        .expert_sum = EXPERT_SUM_KEPT,
-    },
-    {
-        .name = "jina-bert-v2",
-        .description = "Jina Embeddings 2",
-        .norm = NORM_LAYER,
-        .may_have =
-            ROLE_BIT(TENSOR_ATTENTION_SECOND_NORM) | ROLE_BIT(TENSOR_ATTENTION_SECOND_NORM_BIAS),
-        .is_encoder = true,
-        .is_sum_normed = true,
-        .alibi_max = 8.0f,
-        .never_rotates = true,
-        .activation = ACT_GELU,
-        .may_fuse_gate = true,
-    },
-    {
-        .name = "jina-bert-v3",
-        .description = "Jina Embeddings 3",
-        .norm = NORM_LAYER,
-        .rope = ROPE_NEOX,
-        .is_encoder = true,
-        .is_sum_normed = true,
-        .activation = ACT_GELU,
-        .has_no_gate = true,
-    },
 };
+
+static const struct family_table families_of_attention = FAMILY_TABLE(attention_families);
+
+/* In the order in which they are listed. */
+static const struct family_table *const family_tables[] = {
+    &families_of_attention, &families_of_states, &families_of_encoders};
+enum { FAMILY_TABLES = sizeof family_tables / sizeof *family_tables };
 
 uint32_t architecture_count(void)
 {
-    return sizeof families / sizeof families[0];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < FAMILY_TABLES; i++)
+        n += family_tables[i]->n;
+    return n;
 }
 
 const struct architecture *architecture_at(uint32_t index)
 {
-    return &families[index];
+    uint32_t table = 0;
+    while (index >= family_tables[table]->n)
+        index -= family_tables[table++]->n;
+    return &family_tables[table]->rows[index];
 }

@@ -182,7 +182,9 @@ static enum error_code find_tensors(struct model *model, struct error *err)
 static const struct {
     const char *name, *what;
 } families_refused[] = {
-    {"deepseek4", "hyper-connections, and attention over summaries of tokens"},
+    {"deepseek4",
+     "hyper-connections of four residual streams, attention over summaries of 4 or 128 "
+     "tokens with a cache of their own, and experts chosen by the token's id"},
     {"gemma3n", "several hidden states a token, and embeddings of each layer"},
 };
 
