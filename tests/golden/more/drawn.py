@@ -1,16 +1,20 @@
 """Models of drawn shapes and seeds against llama.cpp's server: what the tables' golden models do not show.
 
     ./dev shell  python3 tests/golden/more/drawn.py make FOLDER [COUNT=4] [FIRST SEED=1]
+    ./dev shell  python3 tests/golden/more/drawn.py shuffle FOLDER [COUNT=4] [FIRST SEED=1] [MODEL...]
     ./dev anchor python3 tests/golden/more/drawn.py ask FOLDER
     ./dev shell  python3 tests/golden/more/drawn.py compare FOLDER [MEDLEY=build/release/src/cli/medley]
 
 The server gives the logarithms of all tokens' chances after each prefix; `compare` takes the largest difference to
 those of `medley logits`. Two experts nearly alike can part the two by more than 0.01: look at such a row by itself.
-Families: gemma4, dense and as a mixture. Needs numpy, but for `ask`.
+`make` draws gemma4, dense and as a mixture. `shuffle` takes golden models of F32 (those of the families that came last
+where none is named) and puts the values of every tensor into a drawn order: other weights in the same shapes. Needs
+numpy, but for `ask`.
 """
 
 import json
 import pathlib
+import struct
 import subprocess
 import sys
 import time
@@ -94,6 +98,68 @@ def gemma4(path, seed):
     path.with_suffix(".json").write_text(json.dumps({"tokens": tokens, "n_vocab": n_vocab, "mixture": mixture}))
 
 
+FLASH = "minimax-m3"  # without flash attention llama.cpp shows it other cells
+LATE = ("gemma4", "gemma4-moe", "deepseek32", "glm-dsa", "kimi-linear", "kimi-k3", "minimax-m3", "bailingmoe3", "step35",
+        "mimo2", "ernie4_5-moe", "hunyuan-moe")
+SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # of GGUF's scalars
+
+
+class Header:
+    """As far as the data of a file's tensors."""
+
+    def __init__(self, data):
+        self.data, self.at, self.tokens, self.tensors, alignment = data, 24, [], [], 32
+        n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)
+        for _ in range(n_keys):
+            key = self.text()
+            value = self.value(self.number("<I"))
+            if key == "general.alignment":
+                alignment = value
+            if key == "tokenizer.ggml.tokens":
+                self.tokens = value
+        for _ in range(n_tensors):
+            self.text()
+            shape = [self.number("<Q") for _ in range(self.number("<I"))]
+            self.tensors.append((self.number("<I"), self.number("<Q"), shape))
+        self.begin = -(-self.at // alignment) * alignment
+
+    def number(self, form):
+        (value,) = struct.unpack_from(form, self.data, self.at)
+        self.at += struct.calcsize(form)
+        return value
+
+    def text(self):
+        size = self.number("<Q")
+        self.at += size
+        return self.data[self.at - size:self.at].decode()
+
+    def value(self, kind):
+        if kind == 8:
+            return self.text()
+        if kind == 9:
+            kind = self.number("<I")
+            return [self.value(kind) for _ in range(self.number("<Q"))]
+        if kind == 4:
+            return self.number("<I")
+        self.at += SIZES[kind]
+        return None
+
+
+def shuffled(path, source, seed):
+    import numpy as np
+    draw, data = np.random.default_rng(seed), bytearray((HERE / "models" / f"{source}.gguf").read_bytes())
+    header = Header(bytes(data))
+    for kind, offset, shape in header.tensors:
+        if kind == 0:
+            values = np.frombuffer(data, "<f4", int(np.prod(shape)), header.begin + offset)
+            values[:] = draw.permutation(values)
+    path.write_bytes(data)
+    letter = header.tokens.index("a")
+    tokens = [int(t) for t in draw.integers(letter - 20, letter + 1, PROMPT)]
+    path.with_suffix(".json").write_text(json.dumps({"tokens": tokens, "n_vocab": len(header.tokens), "mixture": False,
+                                                     "letter": letter}))
+
+
 def post(path, body):
     request = urllib.request.Request(f"http://127.0.0.1:{PORT}{path}", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
@@ -113,17 +179,21 @@ def wait_for(server, log):
     raise RuntimeError(log.read_text()[-2000:])
 
 
+def flash(path):
+    return "on" if path.stem.startswith(FLASH) else "off"
+
+
 def ask(path):
     about, log = json.loads(path.with_suffix(".json").read_text()), path.with_suffix(".log")
     server = subprocess.Popen(["llama-server", "-m", str(path), "--port", str(PORT), "-t", "1", "-c", "256", "-np", "1", "-fa",
-                               "off", "-ctk", "f32", "-ctv", "f32", "--no-warmup"], stdout=subprocess.DEVNULL,
+                               flash(path), "-ctk", "f32", "-ctv", "f32", "--no-warmup"], stdout=subprocess.DEVNULL,
                               stderr=log.open("w"))
     try:
         wait_for(server, log)
         rows = []
         for n in range(1, PROMPT + 1):
             said = post("/completion", {"prompt": about["tokens"][:n], "n_predict": 1, "n_probs": about["n_vocab"],
-                                        "temperature": 0, "cache_prompt": False, "logit_bias": [[LETTER, 1000]]})
+                                        "temperature": 0, "cache_prompt": False, "logit_bias": [[about.get("letter", LETTER), 1000]]})
             chances = {c["id"]: c["logprob"] for c in said["completion_probabilities"][0]["top_logprobs"]}
             rows.append([chances[i] for i in range(about["n_vocab"])])
     finally:
@@ -138,7 +208,7 @@ def compare(path, medley):
     import numpy as np
     about, out = json.loads(path.with_suffix(".json").read_text()), path.with_suffix(".f32")
     subprocess.run([medley, "logits", str(path), "--tokens", ",".join(map(str, about["tokens"])), "--out", str(out), "--kv",
-                    "f32", "--flash", "off", "--devices", "cpu", "-t", "1"], check=True, stdout=subprocess.DEVNULL,
+                    "f32", "--flash", flash(path), "--devices", "cpu", "-t", "1"], check=True, stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL)
     logits = np.fromfile(out, "<f4").reshape(PROMPT, about["n_vocab"]).astype(np.float64)
     chances = logits - logits.max(1, keepdims=True)
@@ -156,6 +226,12 @@ def main(what, folder, *more):
         for seed in range(first, first + count):
             gemma4(folder / f"gemma4-{seed}.gguf", seed)
         return 0
+    if what == "shuffle":
+        count, first = [int(m) for m in more[:2]] + [4, 1][len(more[:2]):]
+        for name in more[2:] or LATE:
+            for seed in range(first, first + count):
+                shuffled(folder / f"{name}-{seed}.gguf", name, seed)
+        return 0
     paths = sorted(folder.glob("*.gguf"))
     if what == "ask":
         for path in paths:
@@ -166,6 +242,6 @@ def main(what, folder, *more):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or sys.argv[1] not in ("make", "ask", "compare"):
+    if len(sys.argv) < 3 or sys.argv[1] not in ("make", "shuffle", "ask", "compare"):
         sys.exit(__doc__)
     sys.exit(main(*sys.argv[1:]))
