@@ -111,6 +111,9 @@ def converse(node):
     check_equal(
         cached(second), first["usage"]["prompt_tokens"] + 30, "tokens of the turn before"
     )
+    again = ask(node, messages, max_tokens=4)  # from the state that was kept as the turn began
+    check_equal(again["choices"], second["choices"], "the same turn asked again")
+    check_equal(cached(again), cached(second), "tokens of the same turn")
 
 
 def scenario(world):
