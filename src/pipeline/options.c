@@ -42,12 +42,13 @@ static enum error_code driver_options_fit_whole(struct driver_options *options, 
  * of what the weights do. */
 static uint32_t usual_checkpoints(const struct model *model, uint32_t n_slots)
 {
-    const uint32_t most = 2 * n_slots + 4;
+    const uint32_t wanted = 2 * n_slots + 4,
+                   most = wanted < LIMIT_CHECKPOINTS ? wanted : LIMIT_CHECKPOINTS;
     uint64_t each = 0;
     for (uint32_t i = 0; i < model_hyperparameters(model)->n_layers; i++)
         each += sizeof(float) * hyperparameters_state_values(model_hyperparameters(model), i);
     const uint64_t fit = each ? model_weight_bytes(model) / 16 / each : 0;
-    return fit < most ? (uint32_t)fit : most < LIMIT_CHECKPOINTS ? most : LIMIT_CHECKPOINTS;
+    return fit < most ? (uint32_t)fit : most;
 }
 
 enum error_code driver_options_fill(const struct driver_options *given, const struct model *model,

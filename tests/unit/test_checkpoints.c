@@ -237,6 +237,35 @@ static void test_chats(void **state)
     }
 }
 
+/* None without states; never more than there may be, nor than a sixteenth of the weights. */
+static void test_as_many_as_are_usual(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"lfm2", "qwen3next", "nemotron_h", "gemma4"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[1024];
+        struct model *model;
+        struct error err = {0};
+        snprintf(path, sizeof path, "%s/tests/golden/more/models/%s.gguf", getenv("MEDLEY_ROOT"),
+                 names[i]);
+        if (model_open(path, &model, &err))
+            fail_msg("%s", err.text);
+        uint64_t each = 0;
+        for (uint32_t k = 0; k < model_hyperparameters(model)->n_layers; k++)
+            each += model_layer_cost(model, k).state_bytes;
+        for (uint32_t n_slots = 1; n_slots <= LIMIT_SEQUENCES; n_slots *= 2) {
+            const struct driver_options given = {.n_slots = n_slots, .context = 64};
+            struct driver_options options;
+            if (driver_options_fill(&given, model, &options, &err))
+                fail_msg("%s", err.text);
+            assert_in_range(options.checkpoints, 0, LIMIT_CHECKPOINTS);
+            assert_in_range(options.checkpoints, 0, each ? 2 * n_slots + 4 : 0);
+            assert_true(options.checkpoints * each <= model_weight_bytes(model) / 16);
+        }
+        model_close(model);
+    }
+}
+
 static int open_gpu(void **state)
 {
     (void)state;
@@ -258,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_the_least_useful_goes),
         cmocka_unit_test(test_a_checkpoint_of_two_slots),
+        cmocka_unit_test(test_as_many_as_are_usual),
         cmocka_unit_test(test_chats),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);
