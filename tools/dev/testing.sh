@@ -92,6 +92,8 @@ verb_test() {
 # name is in the program: the environment is not handed on to them. One a program, for all its runs.
 coverage_build() {
   local counters="-fprofile-instr-generate=$repo/build/coverage/counts/%c%m.profraw"
+  grep -q -e -fcoverage-mapping build/coverage/build.ninja 2>/dev/null ||
+    rm -rf build/coverage # one of gcc's, from before
   build_in coverage --native-file tools/dev/clang.ini -Doptimization=1 \
     "-Dc_args=-w $counters -fcoverage-mapping -mllvm -runtime-counter-relocation" \
     "-Dc_link_args=$counters"
