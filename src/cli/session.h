@@ -35,6 +35,7 @@ struct session_flags {                /* all zero: every default */
     const char *backend;
     const char *sim_file; /* simulated devices; NULL: none */
     uint32_t n_threads;
+    const char *draft; /* a smaller model that guesses; NULL: none */
     struct driver_options driver;
     struct rope_stretch rope;
     uint32_t slots_shared; /* not a flag: where slots can share the cells of driver.n_slots, so many
@@ -49,7 +50,7 @@ struct session_flags {                /* all zero: every default */
 
 /* Their rows, for a section of the command's options (cli/options.h). */
 extern const struct option_row session_options[];
-enum { SESSION_OPTIONS = 23 };
+enum { SESSION_OPTIONS = 24 };
 #define SESSION_SECTION(type, field)                                                               \
     .rows = session_options, .n_rows = SESSION_OPTIONS, .offset = offsetof(type, field),           \
     .column = 19
@@ -57,6 +58,9 @@ enum { SESSION_OPTIONS = 23 };
 struct session {
     struct gpu *gpu;
     struct model *model;
+    struct model *draft; /* that guesses for it; NULL: none. Its plan, and how far it reaches: */
+    struct plan draft_plan;
+    uint32_t draft_context;
     struct tokenizer *tokenizer;         /* NULL with no_tokenizer */
     struct token_list stop_tokens;       /* those that end generation */
     struct chat_template *chat_template; /* see session_chat_template() */

@@ -14,7 +14,7 @@ enum { FORM_ATTEMPTS = 60, FORM_AGAIN_MS = 1000 }; /* a minute, as long as a bat
 
 static bool driver_has_wishes(const struct driver *driver)
 {
-    if (driver->completed || driver->incoming || driver->to_cancel)
+    if (driver->completed || driver->incoming || driver->to_cancel || driver->has_guesses)
         return true;
     if (driver->found && driver->n_in_flight)
         return false; /* what is under way has to end first, and this is asked again */
@@ -37,6 +37,7 @@ static void driver_take_wishes(struct driver *driver, struct driver_wishes *out)
         at = &(*at)->cancel_next;
     *at = driver->to_cancel;
     driver->to_cancel = NULL;
+    driver->has_guesses = false;
     out->quiesces = driver->quiesces;
     out->waits = driver->found && driver->n_in_flight;
     if (out->waits)
@@ -205,6 +206,18 @@ static void driver_on_done(void *arg, struct microbatch *microbatch)
     pthread_mutex_unlock(&driver->lock);
 }
 
+void driver_on_guesses(void *arg)
+{
+    struct driver *driver = arg;
+    pthread_mutex_lock(&driver->lock);
+    driver->has_guesses = true;
+    if (!driver->active && !driver->n_in_flight && !driver->closing)
+        driver_run_locked(driver);
+    else
+        pthread_cond_signal(&driver->wake);
+    pthread_mutex_unlock(&driver->lock);
+}
+
 /* ---- stages elsewhere ------------------------------------------------------------------ */
 
 /* It has come back, or never will: the shares say which. */
@@ -352,10 +365,13 @@ void driver_found(struct driver *driver)
 
 /* ---- requests ------------------------------------------------------------------------- */
 
-static void driver_accept(struct driver *driver, struct sequence *sequence)
+/* With the lock, which it may give up at its end. */
+static void driver_accept(struct driver *driver, struct sequence *sequence, uint64_t *id)
 {
     assert(!driver->closing && !driver->quiesces);
     sequence->id = ++driver->last_id;
+    if (id)
+        *id = sequence->id; /* under the lock: it may be over, and freed, right after */
     sequence->live_next = driver->live;
     if (driver->live)
         driver->live->live_previous = sequence;
@@ -364,7 +380,9 @@ static void driver_accept(struct driver *driver, struct sequence *sequence)
     driver->incoming_end = &sequence->queue_next;
     driver->stats.queued++;
     driver->stats.requests_total++;
-    if (!driver->active)
+    if (!driver->active && driver->submits_at_once)
+        driver_run_locked(driver);
+    else if (!driver->active)
         pthread_cond_signal(&driver->wake);
 }
 
@@ -405,9 +423,7 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
     else if (driver->stats.queued >= driver->options.queue_max + free_slots)
         code = ERROR_BUSY;
     else
-        driver_accept(driver, sequence);
-    if (!code && id)
-        *id = sequence->id; /* under the lock: it may be over, and freed, right after */
+        driver_accept(driver, sequence, id);
     pthread_mutex_unlock(&driver->lock);
     if (!code)
         return ERROR_NONE;

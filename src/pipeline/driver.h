@@ -42,6 +42,8 @@ enum speculate { /* how tokens are guessed that the stages then check, several a
 const char *speculate_name(enum speculate speculate);
 bool speculate_find(const char *name, enum speculate *out);
 
+struct driver_draft;
+
 struct stage_plan {        /* one stage: which layers on which device (plan.h) */
     struct device *device; /* of this process; NULL: in a lane, or far (driver_open_far) */
     uint32_t n_layers;
@@ -66,6 +68,8 @@ struct driver_options {
     uint32_t checkpoints; /* of states, in host memory (checkpoints.h); 0: as many as are usual */
     bool no_checkpoints;
     enum speculate speculate;
+    const struct driver_draft *draft; /* a smaller model that guesses where lookup does not; NULL:
+                                         none. Read while the driver is opened */
     uint64_t weights_max;  /* bytes of a stage's weights in its device's memory; 0: all. The rest is
                               streamed from the file (engine/stage.h) */
     bool weights_may_grow; /* that limit, and those of stages, are for want of memory: once there is
@@ -80,6 +84,19 @@ struct driver_options {
     const _Atomic bool *stop; /* once it is set, opening ends with ERROR_CANCELLED after the
                                  tensors under way (engine/stage.h). NULL: never; outlives the
                                  driver */
+};
+
+struct driver_draft {
+    const struct model *model; /* that can (model/draft_model.h); outlives the driver */
+    const struct stage_plan *stages;
+    uint32_t n_stages;
+    uint32_t context; /* tokens of each sequence; 0: as the driver. Behind them it does not guess */
+    uint32_t cells;   /* that its sequences share, as driver_options.cells; 0: each has its own */
+    double share; /* of the model's weights: what a token costs before that is measured; 0: 1/8 */
+    /* For tests and measurements: what to take for the token at a position instead of that which
+     * the model guesses. NULL: that. On a thread of the model's. */
+    int32_t (*instead)(void *arg, uint32_t position, int32_t guess);
+    void *arg;
 };
 
 /* With the defaults in the place of zeros. ERROR_INVALID: beyond a limit. */

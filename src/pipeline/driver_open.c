@@ -34,6 +34,7 @@ static enum error_code driver_make_microbatches(struct driver *driver,
 static void driver_dismantle(struct driver *driver)
 {
     assert(!driver->n_in_flight && !driver->live);
+    drafter_close(driver->drafter);
     if (driver->pipeline.stages)
         pipeline_unload(&driver->pipeline);
     for (uint32_t i = 0; driver->microbatches && i < driver->n_microbatches; i++)
@@ -93,6 +94,10 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
         code = pipeline_load(&driver->pipeline, model, stages, &driver->options, err);
     if (!code)
         driver_form_opened(driver);
+    if (!code && driver->options.draft)
+        code = drafter_open(driver->options.draft, model, &driver->options, driver_on_guesses,
+                            driver, &driver->drafter, err);
+    driver->options.draft = NULL;
     if (!code && pthread_create(&driver->thread, NULL, driver_own_thread, driver))
         code = error_set(err, ERROR_IO, "cannot start a thread");
     return code;

@@ -15,6 +15,7 @@
 
 #include "pipeline/answers.h"
 #include "pipeline/chunks.h"
+#include "pipeline/drafter.h"
 #include "pipeline/driver.h"
 #include "pipeline/memory_watch.h"
 #include "pipeline/pipeline.h"
@@ -77,6 +78,8 @@ struct driver {
     /* Likewise, that all stages know checkpoints (checkpoints.h). */
     bool may_keep_states;
     struct chunk_costs chunks; /* of prompts, where there are several devices */
+    struct drafter *drafter;           /* NULL: no model guesses */
+    struct speculation drafts_of_late; /* of all requests: the model's */
     /* driver_form.h */
     struct pipeline_form form;
     bool form_is_due;
@@ -87,6 +90,7 @@ struct driver {
     struct cached_slot cached[LIMIT_SEQUENCES];
 
     /* under the lock */
+    bool submits_at_once; /* who submits runs the step; before the first one does */
     pthread_mutex_t lock;
     pthread_cond_t wake; /* the driver's own thread has something to do */
     pthread_t thread;
@@ -100,6 +104,7 @@ struct driver {
     uint64_t last_number;        /* of the micro-batches that were sent elsewhere */
     struct error lost;           /* why nothing can be sent there any more */
     bool found;                  /* it can again, as soon as what is under way has ended */
+    bool has_guesses;            /* of the draft model */
     bool quiesces, is_quiescent; /* driver_quiesce() */
     void (*on_quiescent)(void *arg);
     void *quiescent_arg;
@@ -171,9 +176,13 @@ struct step_draft {
     uint32_t n_tokens;
     uint32_t n_match; /* 0: nothing in the text says how it goes on */
     int32_t foreseen; /* where nothing is drafted: the token that would have been first; -1: none */
+    uint64_t took_ns; /* that the pass waited for it */
 };
-/* For each share of the schedule (step_draft.c). `rows`: of a micro-batch, at most. */
-void step_draft(struct driver *driver, const struct schedule *schedule, const uint32_t *slots,
+/* The draft model guesses how the slot's sequence goes on: nothing of it is to be sent. */
+bool step_draft_is_awaited(const struct driver *driver, uint32_t slot);
+/* For each share of the schedule (step_draft.c). `rows`: of a micro-batch, at most. False: the
+ * draft model was asked about some; schedule again. */
+bool step_draft(struct driver *driver, const struct schedule *schedule, const uint32_t *slots,
                 uint32_t rows, struct step_draft *out);
 /* What a micro-batch that has come back says about speculation as such. */
 void step_draft_learn(struct driver *driver, const struct microbatch *microbatch);
@@ -186,6 +195,7 @@ void step_draft_settle(struct driver *driver, struct sequence *sequence,
 
 extern const struct pipeline_owner driver_as_owner;
 void *driver_own_thread(void *driver); /* until driver_stop() */
+void driver_on_guesses(void *driver);  /* drafter.h */
 
 /* ---- driver.c: for step.c ---- */
 

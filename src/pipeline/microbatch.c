@@ -58,7 +58,7 @@ void microbatch_clear(struct microbatch *microbatch)
     microbatch->n_setups = microbatch->n_operations = microbatch->n_shares = microbatch->n_rows = 0;
     microbatch->embeddings = microbatch->has_stable_bits = microbatch->knows_checkpoints = false;
     microbatch->n_picks = microbatch->at = 0;
-    microbatch->slowest_ns = 0;
+    microbatch->slowest_ns = microbatch->held_up_ns = 0;
     microbatch->times = (struct request_times){0};
     microbatch->since_ns = 0;
     microbatch->was_short = false;

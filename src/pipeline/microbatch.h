@@ -55,6 +55,7 @@ struct share {
     uint32_t first_pick, n_picks; /* of the micro-batch's: as many as the guesses were right, and
                                      one */
     uint32_t n_match;             /* the driver's: of its draft, or … */
+    uint64_t draft_ns;            /* the same: that it took */
     int32_t foreseen;             /* … of the token that it would have drafted; -1: none */
     bool gives_rows;              /* the outputs themselves are wanted */
     bool failed;                  /* a stage failed on it */
@@ -105,6 +106,9 @@ struct microbatch {
     uint64_t slowest_ns;   /* the longest stage_forward() */
     /* By the stages behind it; n_stages is 0 where somebody on its way did not tell. */
     struct request_times times;
+    /* Of its way, while a stage here had no processor: other programs had it. CPUs only, so it says
+     * nothing of others. What is left is what the same micro-batch takes next time. */
+    uint64_t held_up_ns;
     uint64_t sent_ns;   /* by the driver */
     uint64_t since_ns;  /* it has been where it is since then, by this machine's clock */
     struct error error; /* when a share failed */

@@ -28,6 +28,7 @@ struct sequence {
     uint64_t submitted_ns, admitted_ns, first_token_ns;
     uint64_t slowest_ns; /* request_usage's, as are … */
     struct request_times times;
+    uint64_t held_up_ns;
     uint32_t n_rows_given; /* of handlers.row: the first position that was not given yet */
     uint32_t n_no_memory;  /* times that it started over for lack of memory, since its last row */
 };

@@ -2,7 +2,12 @@
 
 #include <assert.h>
 
-enum { COST_AGE_MAX = 512 }; /* passes after which a cost is forgotten */
+enum {
+    COST_AGE_MAX = 512, /* passes after which a cost is forgotten */
+    PLAIN_AGE_MAX = 32, /* passes: then one without a draft is measured again */
+    BUILT_MAX = 2,      /* tokens of a draft that pays only what is believed */
+    COST_NOTES = 2,     /* as many are believed: one may have been held up by others */
+};
 
 /* A row more, as a share of a pass of one row, before anything was measured: between decoding that
  * waits for memory (0.1) and one that waits for products (0.5). */
@@ -16,7 +21,10 @@ static const float ACCOUNT_MAX = 6;         /* … and never more at once than i
 static const float NOTES_FADE = .93f; /* about the last 14 tokens count */
 /* Before anything is known: as if so many tokens had been tried. */
 static const float PRIOR_TRIED = 2;
-static const float PRIOR_RIGHT[SPECULATION_CLASSES] = {.3f, .55f, .8f};
+static const float PRIOR_RIGHT[SPECULATION_CLASSES] = {.3f, .55f, .8f, .6f};
+enum { CLASS_OF_MODEL = SPECULATION_CLASSES - 1 };
+static const float MODEL_FADE = .99f;     /* of what is known of it, with each token without it */
+static const float MODEL_TRIED_FIRST = 6; /* as much is taken over from other requests */
 
 /* ---- costs ---- */
 
@@ -27,17 +35,35 @@ void speculation_costs_note(struct speculation_costs *costs, uint32_t n_rows, ui
     uint64_t *cost = &costs->pass_ns[n_rows];
     costs->n_passes++;
     if (costs->noted_at[n_rows] + COST_AGE_MAX < costs->n_passes)
-        *cost = 0;
+        *cost = costs->n_noted[n_rows] = 0;
+    if (costs->n_noted[n_rows] < COST_NOTES)
+        costs->n_noted[n_rows]++;
     /* one that was held up by others counts as little more than usual */
     if (*cost && ns > 2 * *cost)
         ns = 2 * *cost;
-    *cost = *cost ? (7 * *cost + ns) / 8 : ns;
+    *cost = !*cost ? ns : ns > *cost ? (15 * *cost + ns) / 16 : (3 * *cost + ns) / 4;
     costs->noted_at[n_rows] = costs->n_passes;
+}
+
+/* What drafts are compared with was measured long ago: all passes since had some. */
+static bool cost_is_old(const struct speculation_costs *costs, uint32_t n_rows)
+{
+    return costs->pass_ns[n_rows] && costs->noted_at[n_rows] + PLAIN_AGE_MAX < costs->n_passes;
 }
 
 static bool cost_is_known(const struct speculation_costs *costs, uint32_t n_rows)
 {
     return costs->pass_ns[n_rows] && costs->noted_at[n_rows] + COST_AGE_MAX >= costs->n_passes;
+}
+
+/* More than is usual is believed when it has come again. */
+static double cost_believed(const struct speculation_costs *costs, uint32_t n_rows)
+{
+    const double cost = (double)costs->pass_ns[n_rows];
+    if (costs->n_noted[n_rows] >= COST_NOTES || n_rows == 1 || !cost_is_known(costs, 1))
+        return cost;
+    const double usual = (double)costs->pass_ns[1] * (1 + COST_ROW_FIRST * (n_rows - 1));
+    return cost < usual ? cost : usual;
 }
 
 /* The nearest known length from `n_rows` on in steps of `step`; 0: none. */
@@ -68,7 +94,7 @@ double speculation_cost(const struct speculation_costs *costs, uint32_t n_rows)
 {
     assert(n_rows && n_rows <= SPECULATION_ROWS_MAX);
     if (cost_is_known(costs, n_rows))
-        return (double)costs->pass_ns[n_rows];
+        return cost_believed(costs, n_rows);
     const uint32_t below = cost_nearest(costs, n_rows - 1, -1),
                    above = cost_nearest(costs, n_rows + 1, 1);
     if (below && above)
@@ -87,6 +113,8 @@ double speculation_cost(const struct speculation_costs *costs, uint32_t n_rows)
 
 static uint32_t speculation_class(uint32_t n_match)
 {
+    if (n_match == SPECULATION_OF_MODEL)
+        return CLASS_OF_MODEL;
     return n_match < 4 ? 0 : n_match < 8 ? 1 : 2;
 }
 
@@ -104,6 +132,15 @@ double speculation_expected(const struct speculation *speculation, uint32_t n_ma
     for (uint32_t i = 0; i < n; i++)
         sum += product *= acceptance;
     return sum;
+}
+
+void speculation_begin(struct speculation *speculation, const struct speculation *of_late)
+{
+    const float tried = of_late->n_tried[CLASS_OF_MODEL];
+    const float share = tried > MODEL_TRIED_FIRST ? MODEL_TRIED_FIRST / tried : 1;
+    *speculation = (struct speculation){0};
+    speculation->n_tried[CLASS_OF_MODEL] = share * tried;
+    speculation->n_right[CLASS_OF_MODEL] = share * of_late->n_right[CLASS_OF_MODEL];
 }
 
 void speculation_note(struct speculation *speculation, uint32_t n_match, uint32_t n_drafted,
@@ -126,12 +163,37 @@ void speculation_note(struct speculation *speculation, uint32_t n_match, uint32_
 enum { N_LENGTHS = 9 };
 static const uint32_t LENGTHS[N_LENGTHS] = {1, 2, 3, 5, 7, 11, 15, 23, SPECULATION_DRAFT_MAX};
 
-/* What a draft costs all that is in the pass, in tokens that would have come in the time. */
+/* A pass with a draft, and the wait for it. */
+static double speculation_pass_ns(const struct speculation_costs *costs,
+                                  const struct speculation_pass *pass, uint32_t n_drafted)
+{
+    return speculation_cost(costs, pass->n_rows + n_drafted) + pass->all_ns +
+           pass->each_ns * n_drafted;
+}
+
+/* What a draft has cost all that is in the pass, in tokens that would have come in the time. The
+ * first pass of so many rows builds its graph, which is nobody's fault; longer drafts pay for that,
+ * believed or not, for a request cannot bear many. */
 static double speculation_price(const struct speculation_costs *costs,
                                 const struct speculation_pass *pass, uint32_t n_drafted)
 {
-    const double without = speculation_cost(costs, pass->n_rows);
-    return (speculation_cost(costs, pass->n_rows + n_drafted) / without - 1) * pass->n_tokens;
+    const uint32_t n_rows = pass->n_rows + n_drafted;
+    const double without = speculation_cost(costs, pass->n_rows),
+                 believed = speculation_cost(costs, n_rows),
+                 measured = n_drafted > BUILT_MAX && cost_is_known(costs, n_rows)
+                                ? (double)costs->pass_ns[n_rows]
+                                : 0,
+                 cost = measured > believed ? measured : believed;
+    return ((cost + pass->all_ns) / without - 1) * pass->n_tokens;
+}
+
+double speculation_gain(const struct speculation *speculation,
+                        const struct speculation_costs *costs, const struct speculation_pass *pass,
+                        uint32_t n_match, uint32_t n)
+{
+    const double without = pass->n_tokens / speculation_cost(costs, pass->n_rows);
+    return (pass->n_tokens + speculation_expected(speculation, n_match, n)) /
+           speculation_pass_ns(costs, pass, n) / without;
 }
 
 /* Longer ones are not looked at when two in a row are no better: mostly that is so at once. */
@@ -140,8 +202,8 @@ uint32_t speculation_length(const struct speculation *speculation,
                             const struct speculation_pass *pass, uint32_t n_match, uint32_t most)
 {
     assert(pass->n_rows && pass->n_tokens >= 1);
-    const double without =
-        pass->n_rows < SPECULATION_ROWS_MAX ? speculation_cost(costs, pass->n_rows) : 0;
+    const bool compares = pass->n_rows < SPECULATION_ROWS_MAX && !cost_is_old(costs, pass->n_rows);
+    const double without = compares ? speculation_cost(costs, pass->n_rows) : 0;
     const double credit = (double)(ACCOUNT_FIRST + speculation->account);
     double best = GAIN_MIN * pass->n_tokens / without;
     uint32_t length = 0;
@@ -149,7 +211,7 @@ uint32_t speculation_length(const struct speculation *speculation,
         const uint32_t n = LENGTHS[i];
         if (n > most || n > SPECULATION_ROWS_MAX - pass->n_rows)
             break;
-        const double cost = speculation_cost(costs, pass->n_rows + n);
+        const double cost = speculation_pass_ns(costs, pass, n);
         if ((cost / without - 1) * pass->n_tokens > credit)
             break;
         const double rate = (pass->n_tokens + speculation_expected(speculation, n_match, n)) / cost;
@@ -165,7 +227,11 @@ void speculation_pay(struct speculation *speculation, const struct speculation_c
 {
     double more = (double)ACCOUNT_INTEREST;
     assert(pass->n_rows && n_accepted <= n_drafted);
-    if (n_drafted && pass->n_rows + n_drafted <= SPECULATION_ROWS_MAX &&
+    if (!n_drafted) {
+        speculation->n_right[CLASS_OF_MODEL] *= MODEL_FADE;
+        speculation->n_tried[CLASS_OF_MODEL] *= MODEL_FADE;
+    }
+    if ((n_drafted || pass->all_ns > 0) && pass->n_rows + n_drafted <= SPECULATION_ROWS_MAX &&
         speculation_cost(costs, pass->n_rows) > 0)
         more = n_accepted - speculation_price(costs, pass, n_drafted);
     speculation->account += (float)more;

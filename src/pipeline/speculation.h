@@ -10,7 +10,9 @@
  * without a draft.
  *
  * What is learnt of a costs nothing: where nothing is drafted, the token that would have been is
- * compared with the one that came. Matches of other lengths are trusted apart.
+ * compared with the one that came. Matches of other lengths are trusted apart, and so is a draft
+ * model. What that says where nobody asks it is not known: its acceptance goes back to what may be
+ * expected of any, slowly, so that it is tried again.
  *
  * A request that does not repeat must not pay. So it has an account, in passes of one row: a draft
  * pays in what it saved or takes out what it cost beyond that, a pass without a draft pays in
@@ -23,13 +25,16 @@
 enum {
     SPECULATION_ROWS_MAX = 96,  /* of a pass with drafts */
     SPECULATION_DRAFT_MAX = 31, /* tokens of one draft */
-    SPECULATION_CLASSES = 3,    /* of matches: short, middling, long */
+    SPECULATION_CLASSES = 4,    /* of guesses: after short, middling, long matches; of a model */
 };
+/* Stands for n_match where a draft model guesses. */
+#define SPECULATION_OF_MODEL UINT32_MAX
 
 /* A driver's passes of 1 to SPECULATION_ROWS_MAX rows, each of them a token that is decoded. */
 struct speculation_costs {
     uint64_t pass_ns[SPECULATION_ROWS_MAX + 1];  /* 0: not known */
     uint64_t noted_at[SPECULATION_ROWS_MAX + 1]; /* counts passes: what is old is forgotten */
+    uint8_t n_noted[SPECULATION_ROWS_MAX + 1];   /* of late: the first few may tell too much */
     uint64_t n_passes;
 };
 
@@ -47,15 +52,24 @@ struct speculation {
 /* The share of a draft's tokens that are expected to be right. */
 double speculation_acceptance(const struct speculation *speculation, uint32_t n_match);
 
-/* What stands in the pass already: rows, and tokens that are expected of them. */
+/* Zeroed, or like what drafts of a model have been in other requests of late. */
+void speculation_begin(struct speculation *speculation, const struct speculation *of_late);
+
+/* What stands in the pass already: rows, and tokens that are expected of them; and what all of it
+ * waits for guesses: for each, and for all. */
 struct speculation_pass {
     uint32_t n_rows; /* the request's own row among them */
     double n_tokens;
+    double each_ns, all_ns;
 };
 /* How many tokens to draft after a match of n_match tokens, at most `most`; 0: none. */
 uint32_t speculation_length(const struct speculation *speculation,
                             const struct speculation_costs *costs,
                             const struct speculation_pass *pass, uint32_t n_match, uint32_t most);
+/* So many times as many tokens a second with a draft of n tokens. */
+double speculation_gain(const struct speculation *speculation,
+                        const struct speculation_costs *costs, const struct speculation_pass *pass,
+                        uint32_t n_match, uint32_t n);
 /* Tokens that a draft of that length is expected to give. */
 double speculation_expected(const struct speculation *speculation, uint32_t n_match, uint32_t n);
 

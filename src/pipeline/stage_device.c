@@ -313,16 +313,26 @@ static void device_stage_compute(struct microbatch *microbatch)
         microbatch_pick_tokens(microbatch, pipeline->picker, stage_output_width(stage->stage));
 }
 
+/* The thread computes itself, or waits for others of this process that do. */
+static bool device_stage_is_processor(const struct microbatch *microbatch)
+{
+    const struct device *device = microbatch->pipeline->stages[microbatch->at].device;
+    return strcmp(device_info(device)->backend, "cpu") == 0;
+}
+
 /* The time of waiting ends where that of computing begins, and the other way round. */
 static void device_stage_time(struct microbatch *microbatch)
 {
     struct request_stage_time *time = &microbatch->times.stages[microbatch->at];
-    const uint64_t begun_ns = clock_now_ns();
+    const uint64_t begun_ns = clock_now_ns(), worked_ns = clock_thread_ns();
     assert(microbatch->at < LIMIT_STAGES && microbatch->since_ns <= begun_ns);
     time->wait_ns = begun_ns - microbatch->since_ns;
     device_stage_compute(microbatch);
     microbatch->since_ns = clock_now_ns();
     time->compute_ns = microbatch->since_ns - begun_ns;
+    const uint64_t had_ns = clock_thread_ns() - worked_ns;
+    if (device_stage_is_processor(microbatch) && had_ns < time->compute_ns)
+        microbatch->held_up_ns += time->compute_ns - had_ns;
 }
 
 static void device_stage_run(struct device_job *job)

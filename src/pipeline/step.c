@@ -46,6 +46,7 @@ void step_finish(struct driver *driver, struct sequence *sequence, enum finish_r
         .cached_tokens = sequence->cached,
         .generated_tokens = sequence->generated,
         .slowest_ns = sequence->slowest_ns,
+        .held_up_ns = sequence->held_up_ns,
         .times = sequence->times,
         .drafted_tokens = sequence->drafted,
         .accepted_tokens = sequence->accepted,
@@ -217,6 +218,7 @@ static void step_occupy(struct driver *driver, struct sequence *sequence,
     slot->sequence = sequence;
     slot->served = driver->n_sent;
     step_note_text(driver, sequence, choice);
+    speculation_begin(&sequence->speculation, &driver->drafts_of_late);
     sequence->slot = choice->slot;
     sequence->cached = slot->n_placed;
     sequence->admitted_ns = clock_now_ns();
@@ -277,7 +279,7 @@ static uint32_t step_describe(const struct driver *driver, struct schedule_item 
     uint32_t n = 0;
     for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
         const struct slot *slot = &driver->slots.slots[i];
-        if (!slot->sequence || slot->parked)
+        if (!slot->sequence || slot->parked || step_draft_is_awaited(driver, i))
             continue;
         /* more are placed than known while a draft is under way */
         uint32_t waiting = slot->n_known > slot->n_placed ? slot->n_known - slot->n_placed : 0;
@@ -308,7 +310,8 @@ static void step_add_share(struct driver *driver, struct microbatch *microbatch,
                             .sequence = sequence->id,
                             .n_drafted = draft->n_tokens,
                             .n_match = draft->n_match,
-                            .foreseen = draft->foreseen};
+                            .foreseen = draft->foreseen,
+                            .draft_ns = draft->took_ns};
     share->gives_rows = sequence_wants_rows(sequence);
     share->pick = sequence->request.n_predict && !sequence->last_row &&
                   slot->n_placed + n_rows == slot->n_known + draft->n_tokens;
@@ -360,6 +363,29 @@ static uint32_t step_batch_rows(struct driver *driver)
     return rows ? rows : 1;
 }
 
+/* One device computes for all at once, or they would go apart from here on. */
+static bool step_waits_for_guesses(const struct driver *driver)
+{
+    for (uint32_t i = 0; i < driver->slots.n_slots && driver->n_devices == 1; i++) {
+        if (step_draft_is_awaited(driver, i))
+            return true;
+    }
+    return false;
+}
+
+/* What is to be done next, with guesses. */
+static void step_schedule(struct driver *driver, const struct schedule_limits *limits,
+                          struct schedule *schedule, uint32_t *slots, struct step_draft *drafts)
+{
+    do {
+        do {
+            struct schedule_item items[LIMIT_SEQUENCES];
+            const uint32_t n_items = step_describe(driver, items, slots);
+            schedule_next(items, n_items, limits, schedule);
+        } while (!step_cells_make_room(driver, schedule, slots));
+    } while (!step_draft(driver, schedule, slots, limits->rows, drafts));
+}
+
 /* Fills `microbatch` with what is to be done next; false when that is nothing. */
 static bool step_form(struct driver *driver, struct microbatch *microbatch)
 {
@@ -374,17 +400,14 @@ static bool step_form(struct driver *driver, struct microbatch *microbatch)
         .embedding_rows = embedding_rows < UINT32_MAX ? (uint32_t)embedding_rows : UINT32_MAX,
     };
     struct schedule schedule;
-    do {
-        struct schedule_item items[LIMIT_SEQUENCES];
-        const uint32_t n_items = step_describe(driver, items, slots);
-        schedule_next(items, n_items, &limits, &schedule);
-    } while (!step_cells_make_room(driver, &schedule, slots));
-    if (!schedule.n_shares && !step_operations_are_full(driver))
+    struct step_draft drafts[LIMIT_SEQUENCES];
+    if (step_waits_for_guesses(driver))
+        return false;
+    step_schedule(driver, &limits, &schedule, slots, drafts);
+    if ((!schedule.n_shares && !step_operations_are_full(driver)) || step_waits_for_guesses(driver))
         return false;
     microbatch_clear(microbatch);
     microbatch->embeddings = schedule.embeddings;
-    struct step_draft drafts[LIMIT_SEQUENCES];
-    step_draft(driver, &schedule, slots, limits.rows, drafts);
     for (uint32_t i = 0; i < schedule.n_shares; i++) {
         step_keep_state(driver, slots[schedule.shares[i].item]);
         step_add_share(driver, microbatch, slots[schedule.shares[i].item], &drafts[i],

@@ -17,6 +17,13 @@
 
 #include <assert.h>
 
+/* Of a request's time, that reading its prompt may take a draft model that nobody knows yet … */
+static const double READING_SHARE = .02;
+enum {
+    READING_TRIED = 10, /* … which somebody does from so many tokens on */
+    ASKED_MAX = 15,     /* tokens of a draft model at once */
+};
+
 static uint32_t draft_smaller(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -51,12 +58,13 @@ static uint32_t draft_most(const struct driver *driver, const struct slot *slot)
     return draft_smaller(most, SPECULATION_DRAFT_MAX);
 }
 
-/* Writes how the text went on before behind the slot's tokens; less where that ends an answer. */
-static uint32_t draft_write(const struct slot *slot, uint32_t from, uint32_t most)
+/* Writes guesses behind the slot's tokens; fewer where they end an answer. They may be the slot's
+ * own tokens, up to what is being written. */
+static uint32_t draft_write(const struct slot *slot, const int32_t *guesses, uint32_t most)
 {
     uint32_t n = 0;
     for (; n < most; n++) {
-        const int32_t token = slot->tokens[from + n]; /* its own, where that is all there is */
+        const int32_t token = guesses[n];
         if (sequence_is_stop(slot->sequence, token))
             break;
         slot->tokens[slot->n_known + n] = token;
@@ -64,37 +72,143 @@ static uint32_t draft_write(const struct slot *slot, uint32_t from, uint32_t mos
     return n;
 }
 
-static void draft_choose(struct driver *driver, const struct slot *slot, uint32_t room,
-                         struct speculation_pass *pass, struct step_draft *out)
+/* Whether to draft of so many guesses, and how many. */
+static uint32_t draft_length(const struct driver *driver, const struct slot *slot,
+                             const struct speculation_pass *pass, uint32_t n_match, uint32_t most)
 {
-    const struct speculation *speculation = &slot->sequence->speculation;
-    const uint32_t most = draft_most(driver, slot);
-    const uint32_t from = most ? lookup_find(slot->tokens, slot->n_known, &out->n_match) : 0;
-    const uint32_t n = from ? draft_write(slot, from, draft_smaller(most, room)) : 0;
-    if (!n)
-        return;
-    out->n_tokens = driver->options.speculate == SPECULATE_ALWAYS
-                        ? n
-                        : speculation_length(speculation, &driver->costs, pass, out->n_match, n);
-    if (!out->n_tokens)
-        out->foreseen = slot->tokens[slot->n_known];
-    pass->n_rows += out->n_tokens;
-    pass->n_tokens += speculation_expected(speculation, out->n_match, out->n_tokens);
+    if (driver->options.speculate == SPECULATE_ALWAYS)
+        return most;
+    return speculation_length(&slot->sequence->speculation, &driver->costs, pass, n_match, most);
 }
 
-void step_draft(struct driver *driver, const struct schedule *schedule, const uint32_t *slots,
+static void draft_add(const struct slot *slot, struct speculation_pass *pass,
+                      const struct step_draft *draft)
+{
+    pass->n_rows += draft->n_tokens;
+    pass->n_tokens +=
+        speculation_expected(&slot->sequence->speculation, draft->n_match, draft->n_tokens);
+}
+
+/* ---- guesses of the text so far ---- */
+
+static void draft_look_up(const struct driver *driver, const struct slot *slot, uint32_t most,
+                          const struct speculation_pass *pass, struct step_draft *out)
+{
+    const uint32_t from = most ? lookup_find(slot->tokens, slot->n_known, &out->n_match) : 0;
+    const uint32_t n = from ? draft_write(slot, slot->tokens + from, most) : 0;
+    out->n_tokens = n ? draft_length(driver, slot, pass, out->n_match, n) : 0;
+    if (n && !out->n_tokens)
+        out->foreseen = slot->tokens[slot->n_known];
+}
+
+/* ---- guesses of a draft model ---- */
+
+static bool draft_take(struct driver *driver, uint32_t index, uint32_t most, struct step_draft *out)
+{
+    const struct slot *slot = &driver->slots.slots[index];
+    const int32_t *guesses;
+    uint32_t n;
+    if (!driver->drafter || !drafter_answer(driver->drafter, index, slot->sequence->id,
+                                            slot->n_known, &guesses, &n, &out->took_ns)) {
+        out->took_ns = 0;
+        return false;
+    }
+    out->n_match = SPECULATION_OF_MODEL;
+    out->n_tokens = draft_write(slot, guesses, draft_smaller(most, n));
+    return true;
+}
+
+/* Reading a sequence for the first time pays later, if at all. It may take 2 % of the time that the
+ * request takes, or half of what it is likely to save, where its guesses are known. */
+static bool draft_may_read(const struct driver *driver, const struct slot *slot,
+                           const struct speculation_pass *pass, uint32_t n, double reading_ns)
+{
+    const struct sequence *sequence = slot->sequence;
+    const double pass_ns = speculation_cost(&driver->costs, 1);
+    const uint32_t n_left = draft_smaller(sequence->request.n_predict - sequence->generated,
+                                          answers_median(&driver->answers));
+    const double rest_ns = pass_ns * n_left,
+                 all_ns = rest_ns + (double)driver->prompt_row_ns * sequence->request.n_prompt;
+    if (reading_ns <= all_ns * READING_SHARE)
+        return true;
+    const double gain =
+        speculation_gain(&sequence->speculation, &driver->costs, pass, SPECULATION_OF_MODEL, n);
+    return driver->drafts_of_late.n_tried[SPECULATION_CLASSES - 1] >= READING_TRIED &&
+           reading_ns <= rest_ns * (1 - 1 / gain) / 2;
+}
+
+/* True: it was. */
+static bool draft_ask(struct driver *driver, uint32_t index, uint32_t most,
+                      const struct speculation_pass *beside)
+{
+    const struct slot *slot = &driver->slots.slots[index];
+    const struct sequence *sequence = slot->sequence;
+    struct speculation_pass pass = *beside;
+    if (!driver->drafter || !most)
+        return false;
+    const bool always = driver->options.speculate == SPECULATE_ALWAYS;
+    const double pass_ns = speculation_cost(&driver->costs, 1);
+    const double reading_ns =
+        drafter_reading_ns(driver->drafter, index, sequence->id, slot->n_known, pass_ns,
+                           (double)driver->prompt_row_ns);
+    pass.each_ns = drafter_token_ns(driver->drafter, pass_ns);
+    const uint32_t n =
+        draft_length(driver, slot, &pass, SPECULATION_OF_MODEL, draft_smaller(most, ASKED_MAX));
+    if (!n)
+        drafter_doubt(driver->drafter, pass_ns);
+    if (!n || (!always && reading_ns > 0 && !draft_may_read(driver, slot, &pass, n, reading_ns)))
+        return false;
+    const struct drafter_question question = {.slot = index,
+                                              .sequence = sequence->id,
+                                              .tokens = slot->tokens,
+                                              .n_tokens = slot->n_known,
+                                              .n_wanted = n,
+                                              .sampler = &sequence->request.sampler,
+                                              .cache_key = sequence->request.cache_key};
+    return drafter_ask(driver->drafter, &question);
+}
+
+bool step_draft_is_awaited(const struct driver *driver, uint32_t slot)
+{
+    const struct sequence *sequence = driver->slots.slots[slot].sequence;
+    return driver->drafter && sequence && drafter_is_asked(driver->drafter, slot, sequence->id);
+}
+
+/* ---- both ---- */
+
+/* The text is asked first, for it costs nothing. True: the model was asked. */
+static bool draft_choose(struct driver *driver, uint32_t index, uint32_t room,
+                         struct speculation_pass *pass, struct step_draft *out)
+{
+    const struct slot *slot = &driver->slots.slots[index];
+    const uint32_t most = draft_smaller(draft_most(driver, slot), room);
+    /* in tests by turns */
+    const bool looks_up = driver->options.speculate != SPECULATE_ALWAYS || !driver->drafter ||
+                          slot->sequence->generated % 2;
+    const bool has_answered = draft_take(driver, index, most, out);
+    if (!out->n_tokens && looks_up)
+        draft_look_up(driver, slot, most, pass, out);
+    if (!out->n_tokens && !has_answered && draft_ask(driver, index, most, pass))
+        return true;
+    draft_add(slot, pass, out);
+    return false;
+}
+
+bool step_draft(struct driver *driver, const struct schedule *schedule, const uint32_t *slots,
                 uint32_t rows, struct step_draft *out)
 {
     const bool is_possible = draft_is_possible(driver, schedule, slots);
-    struct speculation_pass pass = {schedule->n_rows, schedule->n_rows};
+    struct speculation_pass pass = {.n_rows = schedule->n_rows, .n_tokens = schedule->n_rows};
     uint32_t room = draft_smaller(rows - draft_smaller(rows, schedule->n_rows), OUTPUT_ALL_ROWS);
+    bool has_asked = false;
     for (uint32_t i = 0; i < schedule->n_shares; i++) {
         out[i] = (struct step_draft){.foreseen = -1};
-        if (is_possible)
-            draft_choose(driver, &driver->slots.slots[slots[schedule->shares[i].item]], room, &pass,
-                         &out[i]);
+        if (is_possible &&
+            draft_choose(driver, slots[schedule->shares[i].item], room, &pass, &out[i]))
+            has_asked = true;
         room -= out[i].n_tokens;
     }
+    return !has_asked;
 }
 
 /* ---- what comes back ---- */
@@ -111,15 +225,17 @@ void step_draft_learn(struct driver *driver, const struct microbatch *microbatch
             return;
         n_rows += share->n_rows;
     }
-    if (!microbatch->was_short)
-        speculation_costs_note(&driver->costs, n_rows, clock_now_ns() - microbatch->sent_ns);
+    const uint64_t took_ns = clock_now_ns() - microbatch->sent_ns;
+    if (!microbatch->was_short && took_ns > microbatch->held_up_ns)
+        speculation_costs_note(&driver->costs, n_rows, took_ns - microbatch->held_up_ns);
 }
 
 /* What stands in the pass beside the share's draft. */
 static struct speculation_pass draft_beside(const struct microbatch *microbatch,
                                             const struct share *share)
 {
-    struct speculation_pass pass = {0, microbatch->n_shares};
+    struct speculation_pass pass = {.n_tokens = microbatch->n_shares,
+                                    .all_ns = (double)share->draft_ns};
     for (uint32_t i = 0; i < microbatch->n_shares; i++)
         pass.n_rows += microbatch->shares[i].n_rows;
     pass.n_rows -= share->n_drafted;
@@ -142,6 +258,8 @@ void step_draft_settle(struct driver *driver, struct sequence *sequence,
         share->n_drafted ? n_right : share->foreseen >= 0 && picks[0].token == share->foreseen;
     if (share->n_match && (share->n_drafted || share->foreseen >= 0))
         speculation_note(&sequence->speculation, share->n_match, share->n_drafted, n_accepted);
+    if (share->n_match == SPECULATION_OF_MODEL && share->n_drafted)
+        speculation_note(&driver->drafts_of_late, share->n_match, share->n_drafted, n_accepted);
     speculation_pay(&sequence->speculation, &driver->costs, &pass, share->n_drafted, n_right);
     sequence->drafted += share->n_drafted;
     driver->gain.drafted_tokens += share->n_drafted;

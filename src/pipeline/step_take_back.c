@@ -146,6 +146,7 @@ static void step_settle(struct driver *driver, struct microbatch *microbatch, ui
     }
     if (sequence && sequence->id == share->sequence) {
         sequence->slowest_ns += microbatch->slowest_ns;
+        sequence->held_up_ns += microbatch->held_up_ns;
         request_times_add(&sequence->times, &microbatch->times);
         sequence->n_no_memory = 0;
         const struct pick *picks = &microbatch->picks[share->first_pick];

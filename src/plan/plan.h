@@ -37,7 +37,9 @@ struct plan_request {
     const char *split; /* layers of each device, such as "10,6", or of each stage on the one device;
                           NULL: solve */
     bool may_stream;   /* where no device holds the model: layers from the disk (plan_stream.h) */
-    uint32_t limit_s;  /* of the search; 0: 1 s */
+    const struct plan *beside; /* another model's, with the same devices: what it takes of their
+                                  memory is not there. NULL: none */
+    uint32_t limit_s;          /* of the search; 0: 1 s */
     struct placement_weights weights;     /* of the greedy answer; zeroed: as usual */
     const struct driver_options *options; /* as the driver will get them */
     uint32_t context_wished; /* by the model's maker, where options->context is 0; 0: not said */

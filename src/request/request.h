@@ -60,6 +60,9 @@ struct request_usage {
      * too. 0: unknown. */
     uint64_t slowest_ns;
     struct request_times times;
+    uint64_t
+        held_up_ns; /* of these, other programs had this machine's processor; not told elsewhere
+                     */
     uint32_t drafted_tokens, accepted_tokens; /* guessed, and of those that are in the answer */
 };
 

@@ -109,6 +109,7 @@ static void wait_done(struct client *client)
 struct form {
     enum kv_type kv;
     uint32_t n_stages, n_slots, batch_rows, cells;
+    const struct driver_draft *draft;
 };
 
 /* Alone or all at once. */
@@ -124,7 +125,8 @@ static void answer(const struct model *model, const struct form *form, enum spec
                                            .batch_rows = form->batch_rows,
                                            .cells = form->cells,
                                            .kv_type = form->kv,
-                                           .speculate = speculate};
+                                           .speculate = speculate,
+                                           .draft = form->draft};
     struct driver *driver = NULL;
     struct error err = {0};
     if (driver_open(model, plan, form->n_stages, &options, &driver, &err))
@@ -236,6 +238,45 @@ static void test_latents_in_small_types(void **state)
     assert_int_equal(n > 0, device_ggml_products(gpu_find(gpu, "cpu")) != NULL);
 }
 
+/* A third of the guesses is wrong, at any place of a draft. */
+static int32_t spoil(void *arg, uint32_t position, int32_t guess)
+{
+    (void)arg;
+    return position * 7 % 11 % 3 == 0 ? (guess + 1) % 200 : guess;
+}
+
+/* The model itself drafts, so what it guesses with the same sampler is right, unless it is spoilt
+ * or follows a grammar. */
+static void test_a_draft_model(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"models/llama-q4k.gguf", "models/gemma3.gguf"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct model *model;
+        struct error err = {0};
+        if (model_open(golden_path(names[i]), &model, &err))
+            fail_msg("%s", err.text);
+        const struct stage_plan plan = {gpu_find(gpu, "cpu"),
+                                        model_hyperparameters(model)->n_layers};
+        for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
+            const bool is_spoilt = (i + k) % 2;
+            const struct driver_draft draft = {.model = model,
+                                               .stages = &plan,
+                                               .n_stages = 1,
+                                               .instead = is_spoilt ? spoil : NULL};
+            struct form form = forms[k];
+            form.draft = &draft;
+            n_drafted = n_accepted = 0;
+            compare(names[i], model, &form, SPECULATE_ALWAYS);
+            if (device_ggml_products(gpu_find(gpu, "cpu")))
+                assert_true(n_accepted > CLIENTS * ANSWER / (is_spoilt ? 4 : 2));
+            if (!k)
+                compare(names[i], model, &form, SPECULATE_LOOKUP);
+        }
+        model_close(model);
+    }
+}
+
 /* A row of these has other bits alone than beside others, or a state cannot be cut back. */
 static void test_no_drafts_without_the_promise(void **state)
 {
@@ -270,6 +311,7 @@ int main(void)
         cmocka_unit_test(test_all_models),
         cmocka_unit_test(test_every_form),
         cmocka_unit_test(test_latents_in_small_types),
+        cmocka_unit_test(test_a_draft_model),
         cmocka_unit_test(test_no_drafts_without_the_promise),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);

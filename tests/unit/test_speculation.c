@@ -109,14 +109,28 @@ static void test_old_costs_are_forgotten_and_odd_ones_count_little(void **state)
     assert_true(speculation_cost(&costs, 1) < 1200);
 }
 
+/* One pass that others held up must not end drafting. */
+static void test_what_came_once_is_not_believed(void **state)
+{
+    (void)state;
+    struct speculation_costs costs = {0};
+    speculation_costs_note(&costs, 1, 1000);
+    speculation_costs_note(&costs, 3, 9000);
+    assert_true(speculation_cost(&costs, 3) < 2000);
+    speculation_costs_note(&costs, 3, 9000);
+    assert_true(speculation_cost(&costs, 3) > 8000);
+}
+
 /* ---- lengths ---- */
 
 /* Passes that cost `row_percent` more for each row beyond the first. */
 static struct speculation_costs costs_of(uint32_t row_percent)
 {
     struct speculation_costs costs = {0};
-    for (uint32_t n = 1; n <= SPECULATION_ROWS_MAX; n++)
-        speculation_costs_note(&costs, n, 1000 * (100 + row_percent * (n - 1)));
+    for (uint32_t n = 1; n <= 3 * SPECULATION_ROWS_MAX; n++) {
+        const uint32_t rows = 1 + n % SPECULATION_ROWS_MAX;
+        speculation_costs_note(&costs, rows, 1000 * (100 + row_percent * (rows - 1)));
+    }
     return costs;
 }
 
@@ -181,8 +195,8 @@ static double replay(uint32_t percent_right, uint32_t row_percent, uint32_t n_to
             right++;
         const uint32_t accepted = k ? right : 0;
         speculation_note(&speculation, n_match, k, right);
-        speculation_pay(&speculation, &costs, &alone, k, accepted);
         speculation_costs_note(&costs, 1 + k, 1000 * (100 + row_percent * k));
+        speculation_pay(&speculation, &costs, &alone, k, accepted);
         time += 1 + row_percent * k / 100.0;
         n += 1 + accepted;
     }
@@ -208,6 +222,66 @@ static void test_what_does_not_repeat_does_not_pay(void **state)
     assert_true(replay(98, 5, 1000, 1) < .2);
 }
 
+/* The same of a draft model, of which a guess takes an eighth of a pass; where nobody asks it,
+ * nobody learns. */
+static double replay_model(uint32_t percent_right, uint32_t row_percent, uint64_t seed)
+{
+    struct speculation speculation = {0};
+    struct speculation_costs costs = {0};
+    struct speculation_pass pass = {.n_rows = 1, .n_tokens = 1};
+    double time = 0;
+    uint32_t n = 0;
+    for (uint64_t draws = 0; n < 400;) {
+        pass.each_ns = 12500;
+        pass.all_ns = 0;
+        const uint32_t k =
+            n ? speculation_length(&speculation, &costs, &pass, SPECULATION_OF_MODEL, 15) : 0;
+        uint32_t right = 0;
+        while (right < k && random_at(seed, draws++) % 100 < percent_right)
+            right++;
+        if (k)
+            speculation_note(&speculation, SPECULATION_OF_MODEL, k, right);
+        speculation_costs_note(&costs, 1 + k, 1000 * (100 + row_percent * k));
+        pass.each_ns = 0;
+        pass.all_ns = 12500. * k;
+        speculation_pay(&speculation, &costs, &pass, k, right);
+        time += 1 + row_percent * k / 100.0 + k / 8.0;
+        n += 1 + right;
+    }
+    return time / n;
+}
+
+static void test_a_model_that_cannot_guess_does_not_pay(void **state)
+{
+    (void)state;
+    for (uint32_t row_percent = 0; row_percent <= 120; row_percent += 10) {
+        for (uint32_t percent = 0; percent <= 100; percent += 10) {
+            for (uint64_t seed = 1; seed <= 10; seed++)
+                assert_true(replay_model(percent, row_percent, seed) < 1 / .97);
+        }
+    }
+    double sum = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++)
+        sum += replay_model(70, 2, seed);
+    assert_true(sum / 20 < 1 / 1.5); /* 1 / 1.72 at best, with four guesses each time */
+    assert_true(replay_model(95, 2, 1) < .4);
+}
+
+static void test_requests_begin_with_what_others_have_learnt(void **state)
+{
+    (void)state;
+    struct speculation of_late = {0}, speculation;
+    for (int i = 0; i < 100; i++)
+        speculation_note(&of_late, SPECULATION_OF_MODEL, 1, 0);
+    speculation_begin(&speculation, &of_late);
+    assert_true(speculation_acceptance(&speculation, SPECULATION_OF_MODEL) < .2);
+    assert_true(speculation_acceptance(&speculation, 20) > .7);
+    const struct speculation_costs costs = costs_of(10);
+    for (int i = 0; i < 600; i++)
+        speculation_pay(&speculation, &costs, &alone, 0, 0);
+    assert_true(speculation_acceptance(&speculation, SPECULATION_OF_MODEL) > .5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,9 +291,12 @@ int main(void)
         cmocka_unit_test(test_the_search_is_bounded),
         cmocka_unit_test(test_costs_are_on_lines),
         cmocka_unit_test(test_old_costs_are_forgotten_and_odd_ones_count_little),
+        cmocka_unit_test(test_what_came_once_is_not_believed),
         cmocka_unit_test(test_the_length_follows_acceptance_and_cost),
         cmocka_unit_test(test_matches_are_trusted_by_their_length),
         cmocka_unit_test(test_what_does_not_repeat_does_not_pay),
+        cmocka_unit_test(test_a_model_that_cannot_guess_does_not_pay),
+        cmocka_unit_test(test_requests_begin_with_what_others_have_learnt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

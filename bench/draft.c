@@ -1,0 +1,137 @@
+/* draft: what a draft model gains where so many of its guesses are right, and costs where none is.
+ *
+ *   draft MODEL.gguf DRAFT.gguf [--right 70] [--tokens 100] [--turns 5] [--threads 1]
+ *
+ * The same request with `--speculate off` and with the draft model, in turn, on two drivers of one
+ * process. Models with random weights agree on nothing, so what is right is made: the draft model
+ * computes all that it would, and of its guesses --right percent, drawn by chance, are replaced by
+ * the token that comes (which a reply before the turns has told), the others by one that does not.
+ * The text is sampled at temperature 8 of all tokens, so nothing repeats and lookup finds nothing.
+ * Then the same with all guesses wrong. The answers of both ways must be the same, token by token.
+ * Printed: medians of decoded tokens a second by the clock and by the processor's time, the medians
+ * of the turns' ratios, and the share of guesses that were right. */
+#include "base/random.h"
+#include "gpu/gpu.h"
+#include "model/draft_model.h"
+#include "replies.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TURNS_MAX = 99, OPENING = 24, SEED = 11 };
+
+static uint32_t n_right = 70, n_tokens = 100, n_turns = 5, n_threads = 1;
+static int32_t prompt[OPENING];
+
+struct truth {
+    struct reply reply;
+    uint32_t n_right; /* of a hundred */
+    uint64_t n_asked;
+};
+
+static int32_t guess_instead(void *arg, uint32_t position, int32_t guess)
+{
+    struct truth *truth = arg;
+    if (position < OPENING || position - OPENING >= truth->reply.n_tokens)
+        return guess;
+    const int32_t token = truth->reply.tokens[position - OPENING];
+    if (random_at(SEED, truth->n_asked++) % 100 < truth->n_right)
+        return token;
+    return token ? token - 1 : 1;
+}
+
+static void measure(const char *name, struct driver *const drivers[2], struct truth *truth)
+{
+    static struct reply replies[2];
+    double clock[2][TURNS_MAX], processor[2][TURNS_MAX], ratio[TURNS_MAX], by_processor[TURNS_MAX];
+    uint64_t n_drafted = 0, n_accepted = 0;
+    for (uint32_t turn = 0; turn < n_turns; turn++) {
+        for (uint32_t i = 0; i < 2; i++) {
+            const uint32_t way = (i + turn) % 2;
+            replies_answer(drivers[way], prompt, OPENING, n_tokens, 8, SEED, &replies[way]);
+            const double n = replies[way].n_tokens - 1;
+            clock[way][turn] = n / replies[way].decode_s;
+            processor[way][turn] = n / replies[way].processor_s;
+        }
+        replies_must_be_same(&replies[0], &replies[1]);
+        ratio[turn] = clock[1][turn] / clock[0][turn];
+        by_processor[turn] = processor[1][turn] / processor[0][turn];
+        n_drafted += replies[1].usage.drafted_tokens;
+        n_accepted += replies[1].usage.accepted_tokens;
+    }
+    printf("%-5s off %7.2f tok/s, draft %7.2f: ratio %.3f; by processor %7.2f, %7.2f: ratio %.3f; "
+           "%.0f %% of %llu guesses right\n",
+           name, replies_median(clock[0], n_turns), replies_median(clock[1], n_turns),
+           replies_median(ratio, n_turns), replies_median(processor[0], n_turns),
+           replies_median(processor[1], n_turns), replies_median(by_processor, n_turns),
+           n_drafted ? 100 * (double)n_accepted / (double)n_drafted : 0,
+           (unsigned long long)n_drafted);
+    fflush(stdout);
+}
+
+static void read_options(int argc, char **argv)
+{
+    if (argc < 3 || argc % 2 == 0)
+        replies_fail("usage", "draft MODEL.gguf DRAFT.gguf [--right PERCENT] [--tokens N] "
+                              "[--turns N] [--threads N]");
+    for (int i = 3; i < argc; i += 2) {
+        const uint32_t n = (uint32_t)strtoul(argv[i + 1], NULL, 10);
+        if (strcmp(argv[i], "--tokens") == 0 && n > 1 && n < REPLY_CONTEXT / 2)
+            n_tokens = n;
+        else if (strcmp(argv[i], "--turns") == 0 && n && n <= TURNS_MAX)
+            n_turns = n;
+        else if (strcmp(argv[i], "--threads") == 0 && n)
+            n_threads = n;
+        else if (strcmp(argv[i], "--right") == 0 && n <= 100)
+            n_right = n;
+        else
+            replies_fail(argv[i], "no such option, or its value is out of range");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static struct truth truth;
+    struct model *model, *draft;
+    struct error err = {0};
+    struct gpu *gpu = NULL;
+    read_options(argc, argv);
+    if (model_open(argv[1], &model, &err) || model_open(argv[2], &draft, &err) ||
+        model_check_draft(draft, model, &err))
+        replies_fail("models", err.text);
+    if (gpu_open(&(struct gpu_options){.n_cpu_threads = n_threads, .skip_other = true}, &gpu, &err))
+        replies_fail("devices", err.text);
+    struct device *cpu = gpu_find(gpu, "cpu");
+    const struct stage_plan stage = {.device = cpu,
+                                     .n_layers = model_hyperparameters(draft)->n_layers};
+    const struct driver_draft drafting = {
+        .model = draft,
+        .stages = &stage,
+        .n_stages = 1,
+        .share = (double)model_weight_bytes(draft) / (double)model_weight_bytes(model),
+        .instead = guess_instead,
+        .arg = &truth,
+    };
+    const struct driver_options plain = {
+        .n_slots = 1, .context = REPLY_CONTEXT, .speculate = SPECULATE_OFF};
+    struct driver_options guessing = {.n_slots = 1, .context = REPLY_CONTEXT, .draft = &drafting};
+    struct driver *drivers[2] = {replies_open_driver(model, cpu, &plain),
+                                 replies_open_driver(model, cpu, &guessing)};
+    for (uint32_t i = 0; i < OPENING; i++)
+        prompt[i] = (int32_t)((1000 + 37 * i * i) % model_hyperparameters(model)->n_vocab);
+    replies_answer(drivers[0], prompt, OPENING, n_tokens, 8, SEED, &truth.reply);
+    printf("the draft has %.3f of the model's bytes\n", drafting.share);
+    truth.n_right = n_right;
+    measure("right", drivers, &truth);
+    driver_close(drivers[1]); /* which has learnt how good its draft model is */
+    drivers[1] = replies_open_driver(model, cpu, &guessing);
+    truth.n_right = 0;
+    measure("wrong", drivers, &truth);
+    driver_close(drivers[0]);
+    driver_close(drivers[1]);
+    gpu_close(gpu);
+    model_close(draft);
+    model_close(model);
+    return 0;
+}

@@ -1,0 +1,91 @@
+#include "cli/session_draft.h"
+
+#include "base/log.h"
+#include "cli/model_given.h"
+#include "gpu/gpu.h"
+#include "model/draft_model.h"
+
+#include <limits.h>
+
+enum error_code session_open_draft(struct session *session, const struct session_flags *flags,
+                                   struct error *err)
+{
+    char file[PATH_MAX];
+    if (!flags->draft)
+        return ERROR_NONE;
+    if (flags->driver.speculate == SPECULATE_OFF)
+        return error_set(err, ERROR_INVALID,
+                         "nothing is to be guessed (--speculate off, medley bench): leave out "
+                         "--draft");
+    enum error_code code = model_given(flags->draft, file, err);
+    if (!code)
+        code = model_open(file, &session->draft, err);
+    return code ? code : model_check_draft(session->draft, session->model, err);
+}
+
+/* Where the draft model goes, before the model does: it is small, and its speed counts as much.
+ * With several devices it has one to itself where that is fastest. */
+enum error_code session_plan_draft(struct session *session, const struct session_flags *flags,
+                                   const struct selection *selection, struct error *err)
+{
+    struct driver_options options = {.n_slots = flags->driver.n_slots,
+                                     .context = flags->driver.context,
+                                     .flash = flags->driver.flash,
+                                     .no_repack = flags->driver.no_repack};
+    const struct plan_request request = {.devices = selection->devices,
+                                         .n_devices = selection->n_devices,
+                                         .n_spare = selection->n_spare,
+                                         .limit_s = flags->plan_limit_s,
+                                         .options = &options};
+    enum error_code code = driver_options_fill(&options, session->draft, &options, err);
+    if (!code)
+        code = plan_make(&session->draft_plan, session->draft, &request, err);
+    session->draft_context = options.context;
+    return code ? error_wrap(err, "the draft model %s", model_name(session->draft)) : ERROR_NONE;
+}
+
+/* What the driver is to open beside the model. Its sequences share cells where the model's do, or
+ * there are no more of them than were asked for. */
+struct driver_draft session_draft(const struct session *session, const struct session_flags *flags,
+                                  struct driver_options *driver)
+{
+    const struct plan *plan = &session->draft_plan;
+    struct driver_draft draft = {.model = session->draft,
+                                 .stages = plan->stages,
+                                 .n_stages = plan->n_stages,
+                                 .context = session->draft_context < driver->context
+                                                ? session->draft_context
+                                                : driver->context,
+                                 .cells = driver->cells,
+                                 .share = (double)model_weight_bytes(session->draft) /
+                                          (double)model_weight_bytes(session->model)};
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        if (!stage_has_pool(plan->stages[i].device, driver->flash))
+            draft.cells = 0;
+    }
+    if (!draft.cells && driver->cells && flags->driver.n_slots < driver->n_slots)
+        driver->n_slots = flags->driver.n_slots ? flags->driver.n_slots : 1;
+    return draft;
+}
+
+/* Said once: nothing else shows it. */
+void session_say_draft(const struct session *session)
+{
+    for (uint32_t i = 0; session->draft && i < session->plan.n_stages; i++) {
+        const struct stage *stage = driver_stage(session->driver, i);
+        if (stage && !stage_has_stable_bits(stage)) {
+            log_line(LOG_WARN, "draft",
+                     "%s guesses nothing: %s does not promise the same bits for one token and for "
+                     "several (docs/speculation.md)",
+                     model_name(session->draft), device_info(session->plan.stages[i].device)->id);
+            return;
+        }
+    }
+}
+
+void session_describe_draft(const struct session *session, struct buffer *out)
+{
+    for (uint32_t i = 0; i < session->draft_plan.n_stages; i++)
+        buffer_printf(out, "%s%s", i ? ", " : "; a draft model on ",
+                      device_info(session->draft_plan.stages[i].device)->id);
+}

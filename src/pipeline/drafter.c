@@ -1,0 +1,257 @@
+#include "pipeline/drafter.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "model/model.h"
+#include "pipeline/driver_state.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum {
+    READ_BESIDE = 8,    /* tokens that are read in a pass that guesses anyway */
+    READ_MEASURED = 32, /* so many tell how fast it reads */
+    FAILURES_MAX = 3,
+};
+static const double SHARE_USUAL = .125, DOUBT = .02;
+
+enum drafter_state { DRAFTER_IDLE, DRAFTER_ASKED, DRAFTER_READY };
+
+struct drafter_slot {
+    struct drafter *drafter;
+    _Atomic enum drafter_state state; /* the model's threads write what follows while it is asked */
+    int32_t guesses[SPECULATION_DRAFT_MAX];
+    uint32_t n_guesses;
+    bool has_failed;
+    uint64_t answered_ns, held_up_ns;
+    /* the asker's */
+    uint64_t sequence;
+    uint32_t n_tokens; /* of the question: what its cache begins with, but for the last */
+    uint32_t n_read;
+    uint64_t asked_ns, took_ns;
+    bool is_learnt; /* took_ns is known, and what the answer tells */
+};
+
+struct drafter {
+    struct driver *driver;
+    uint32_t n_vocab; /* tokens that both know */
+    uint32_t context;
+    double share; /* of the model's weights */
+    void (*ready)(void *arg);
+    void *arg;
+    int32_t (*instead)(void *arg, uint32_t position, int32_t guess);
+    void *instead_arg;
+    double token_ns, row_ns; /* measured; 0: not yet */
+    uint32_t n_failures;
+    uint32_t n_slots;
+    struct drafter_slot *slots;
+};
+
+/* ---- opening ---------------------------------------------------------------------------- */
+
+static enum error_code drafter_open_driver(struct drafter *drafter,
+                                           const struct driver_draft *draft,
+                                           const struct driver_options *options, struct error *err)
+{
+    const struct driver_options own = {
+        .n_slots = options->n_slots,
+        .context = drafter->context,
+        .cells = draft->cells,
+        .flash = options->flash,
+        .no_repack = options->no_repack,
+        .speculate = SPECULATE_OFF,
+        .fallback = options->fallback,
+        .stop = options->stop,
+    };
+    enum error_code code =
+        driver_open(draft->model, draft->stages, draft->n_stages, &own, &drafter->driver, err);
+    if (code)
+        return error_wrap(err, "the draft model");
+    drafter->driver->submits_at_once = true; /* no other thread is to be woken for each question */
+    return ERROR_NONE;
+}
+
+enum error_code drafter_open(const struct driver_draft *draft, const struct model *model,
+                             const struct driver_options *options, void (*ready)(void *arg),
+                             void *arg, struct drafter **out, struct error *err)
+{
+    struct drafter *drafter = mem_new(sizeof *drafter);
+    if (!drafter)
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a draft model");
+    const uint32_t reach = model_hyperparameters(draft->model)->n_context_train,
+                   wanted = draft->context ? draft->context : options->context;
+    drafter->context = reach && reach < wanted ? reach : wanted;
+    drafter->share = draft->share > 0 ? draft->share : SHARE_USUAL;
+    drafter->n_vocab = model_hyperparameters(draft->model)->n_vocab;
+    if (drafter->n_vocab > model_hyperparameters(model)->n_vocab)
+        drafter->n_vocab = model_hyperparameters(model)->n_vocab;
+    drafter->ready = ready;
+    drafter->arg = arg;
+    drafter->instead = draft->instead;
+    drafter->instead_arg = draft->arg;
+    drafter->n_slots = options->n_slots;
+    drafter->slots = mem_new_array(options->n_slots, sizeof *drafter->slots);
+    enum error_code code = ERROR_NONE;
+    if (!drafter->slots)
+        code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a draft model");
+    for (uint32_t i = 0; drafter->slots && i < drafter->n_slots; i++)
+        drafter->slots[i].drafter = drafter;
+    if (!code)
+        code = drafter_open_driver(drafter, draft, options, err);
+    if (code) {
+        drafter_close(drafter);
+        return code;
+    }
+    *out = drafter;
+    return ERROR_NONE;
+}
+
+void drafter_close(struct drafter *drafter)
+{
+    if (!drafter)
+        return;
+    driver_close(drafter->driver);
+    mem_free(drafter->slots);
+    mem_free(drafter);
+}
+
+/* ---- questions -------------------------------------------------------------------------- */
+
+static bool drafter_on_token(void *arg, const struct token_event *event)
+{
+    struct drafter_slot *slot = arg;
+    const struct drafter *drafter = slot->drafter;
+    int32_t token = event->token;
+    assert(slot->n_guesses < SPECULATION_DRAFT_MAX);
+    if (drafter->instead)
+        token = drafter->instead(drafter->instead_arg, slot->n_tokens + slot->n_guesses, token);
+    if (token < 0 || (uint32_t)token >= drafter->n_vocab)
+        return false;
+    slot->guesses[slot->n_guesses++] = token;
+    return true;
+}
+
+static void drafter_on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
+                            const struct error *err)
+{
+    struct drafter_slot *slot = arg;
+    struct drafter *drafter = slot->drafter;
+    slot->held_up_ns = usage->held_up_ns;
+    slot->has_failed = reason == FINISH_ERROR;
+    if (slot->has_failed)
+        log_line(LOG_WARN, "draft", "the draft model guesses nothing: %s", err->text);
+    slot->answered_ns = clock_now_ns();
+    atomic_store_explicit(&slot->state, DRAFTER_READY, memory_order_release);
+    drafter->ready(drafter->arg);
+}
+
+static enum drafter_state drafter_state_of(const struct drafter_slot *slot)
+{
+    return atomic_load_explicit(&slot->state, memory_order_acquire);
+}
+
+static uint32_t drafter_unread(const struct drafter_slot *slot, uint64_t sequence, uint32_t n)
+{
+    return slot->sequence == sequence && slot->n_tokens <= n ? n - slot->n_tokens : n;
+}
+
+bool drafter_ask(struct drafter *drafter, const struct drafter_question *question)
+{
+    struct drafter_slot *slot = &drafter->slots[question->slot];
+    assert(question->n_wanted && question->n_wanted <= SPECULATION_DRAFT_MAX);
+    if (drafter_state_of(slot) == DRAFTER_ASKED || drafter->n_failures >= FAILURES_MAX ||
+        question->n_tokens + question->n_wanted > drafter->context ||
+        memory_watch_terms(&drafter->driver->memory).divisor > 1)
+        return false;
+    slot->n_read = drafter_unread(slot, question->sequence, question->n_tokens);
+    slot->sequence = question->sequence;
+    slot->n_tokens = question->n_tokens;
+    slot->n_guesses = 0;
+    slot->is_learnt = false;
+    slot->asked_ns = clock_now_ns();
+    const struct request request = {
+        .prompt = question->tokens,
+        .n_prompt = question->n_tokens,
+        .n_predict = question->n_wanted,
+        .sampler = *question->sampler,
+        .cache_key = question->cache_key,
+        .handlers = {.token = drafter_on_token, .done = drafter_on_done},
+        .arg = slot};
+    atomic_store_explicit(&slot->state, DRAFTER_ASKED, memory_order_relaxed);
+    if (!driver_submit(drafter->driver, &request, NULL, NULL))
+        return true;
+    atomic_store_explicit(&slot->state, DRAFTER_IDLE, memory_order_relaxed);
+    drafter->n_failures++;
+    return false;
+}
+
+bool drafter_is_asked(const struct drafter *drafter, uint32_t slot, uint64_t sequence)
+{
+    return drafter->slots[slot].sequence == sequence &&
+           drafter_state_of(&drafter->slots[slot]) == DRAFTER_ASKED;
+}
+
+/* One that was held up by others counts as little more than usual. */
+static void drafter_note(double *mean, double ns)
+{
+    if (*mean > 0 && ns > 2 * *mean)
+        ns = 2 * *mean;
+    *mean = *mean > 0 ? (7 * *mean + ns) / 8 : ns;
+}
+
+/* The time without the reading; and what it tells. */
+static uint64_t drafter_learn(struct drafter *drafter, const struct drafter_slot *slot)
+{
+    const uint64_t all_ns = slot->answered_ns - slot->asked_ns,
+                   took_ns = all_ns > slot->held_up_ns ? all_ns - slot->held_up_ns : 1;
+    if (slot->n_read <= READ_BESIDE) {
+        if (slot->n_guesses)
+            drafter_note(&drafter->token_ns, (double)took_ns / slot->n_guesses);
+        return took_ns;
+    }
+    const double guessing_ns = drafter->token_ns * slot->n_guesses,
+                 reading_ns = (double)took_ns - guessing_ns;
+    if (slot->n_read >= READ_MEASURED && drafter->token_ns > 0 && reading_ns > 0)
+        drafter_note(&drafter->row_ns, reading_ns / slot->n_read);
+    return guessing_ns < (double)took_ns ? (uint64_t)guessing_ns : took_ns;
+}
+
+bool drafter_answer(struct drafter *drafter, uint32_t index, uint64_t sequence, uint32_t n_tokens,
+                    const int32_t **guesses, uint32_t *n, uint64_t *took_ns)
+{
+    struct drafter_slot *slot = &drafter->slots[index];
+    if (drafter_state_of(slot) != DRAFTER_READY)
+        return false;
+    if (!slot->is_learnt) {
+        drafter->n_failures = slot->has_failed ? drafter->n_failures + 1 : 0;
+        slot->took_ns = drafter_learn(drafter, slot);
+        slot->is_learnt = true;
+    }
+    *took_ns = slot->took_ns;
+    *guesses = slot->guesses;
+    *n = slot->n_guesses;
+    return slot->sequence == sequence && slot->n_tokens == n_tokens;
+}
+
+/* ---- what it takes ------------------------------------------------------------------------ */
+
+double drafter_token_ns(const struct drafter *drafter, double pass_ns)
+{
+    return drafter->token_ns > 0 ? drafter->token_ns : drafter->share * pass_ns;
+}
+
+void drafter_doubt(struct drafter *drafter, double pass_ns)
+{
+    const double usual = drafter->share * pass_ns;
+    if (drafter->token_ns > usual)
+        drafter->token_ns += (usual - drafter->token_ns) * DOUBT;
+}
+
+double drafter_reading_ns(const struct drafter *drafter, uint32_t index, uint64_t sequence,
+                          uint32_t n, double pass_ns, double row_ns)
+{
+    const uint32_t n_read = drafter_unread(&drafter->slots[index], sequence, n);
+    const double usual = drafter->share * (row_ns > 0 ? row_ns : pass_ns / 4);
+    return n_read <= READ_BESIDE ? 0 : n_read * (drafter->row_ns > 0 ? drafter->row_ns : usual);
+}

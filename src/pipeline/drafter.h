@@ -1,0 +1,53 @@
+/* A draft model: a smaller one of the same tokens, which says how a text probably goes on
+ * (Leviathan, Kalman, Matias 2023; Chen et al. 2023).
+ *
+ * It is a driver of its own, on a device of its own or on one of the large model's. Each question
+ * is a request: all tokens of a sequence so far, and how many more are wanted. What the caches of
+ * the draft model have of them stays, what they have beyond (guesses that were wrong) is cut off,
+ * as for any prompt that begins like another: so its cache is in step with the text without a word
+ * about it. It picks with the sequence's own sampler and seed, so where both models see the same
+ * probabilities both choose the same token, also at a high temperature.
+ *
+ * Threading: everything but `ready` is the baton holder's of the driver that asks. */
+#pragma once
+
+#include "pipeline/driver.h"
+
+struct drafter;
+struct sampler_params;
+
+/* `ready`: guesses are there, or none will come; from a thread of the draft model's, which it must
+ * not hold up. */
+enum error_code drafter_open(const struct driver_draft *draft, const struct model *model,
+                             const struct driver_options *options, void (*ready)(void *arg),
+                             void *arg, struct drafter **out, struct error *err);
+void drafter_close(struct drafter *drafter); /* NULL is fine. `ready` may come until it returns */
+
+/* What it takes to guess one token more, and to read what it has not seen of a sequence of n tokens
+ * in that slot; little of it is part of the former. `pass_ns`, `row_ns`: what one row takes the
+ * model, and one of a prompt (0: not known), as long as nothing was measured here. */
+double drafter_token_ns(const struct drafter *drafter, double pass_ns);
+/* Nobody asks it at that price. What was measured is believed a little less each time, for it may
+ * have been held up by others. */
+void drafter_doubt(struct drafter *drafter, double pass_ns);
+double drafter_reading_ns(const struct drafter *drafter, uint32_t slot, uint64_t sequence,
+                          uint32_t n, double pass_ns, double row_ns);
+
+struct drafter_question {
+    uint32_t slot;
+    uint64_t sequence;
+    const int32_t *tokens; /* copied */
+    uint32_t n_tokens;
+    uint32_t n_wanted; /* at most SPECULATION_DRAFT_MAX */
+    const struct sampler_params *sampler;
+    uint64_t cache_key;
+};
+/* False: not now. It is still busy with another sequence of that slot, has no room, is short of
+ * memory, or has failed. */
+bool drafter_ask(struct drafter *drafter, const struct drafter_question *question);
+/* It was asked, and has not answered yet. */
+bool drafter_is_asked(const struct drafter *drafter, uint32_t slot, uint64_t sequence);
+/* What it has answered about these n tokens; false: nothing. *took_ns: without the reading. *n may
+ * be 0. Valid until the slot is asked about again. */
+bool drafter_answer(struct drafter *drafter, uint32_t slot, uint64_t sequence, uint32_t n_tokens,
+                    const int32_t **guesses, uint32_t *n, uint64_t *took_ns);
