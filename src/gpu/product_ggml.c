@@ -153,7 +153,26 @@ static void compute_tile(const struct product_kernel *kernel, const struct produ
     tile->n = 0;
 }
 
-static void multiply_share(struct ggml_tensor *out, int ith, int nth, void *kernel)
+/* How many pieces of a matrix each thread takes, about: a thread that the system runs late leaves
+ * pieces to the others, which so wait for one piece of it at most, not for half of the matrix. */
+enum { PIECES_PER_THREAD = 8 };
+
+/* The next piece that no thread has; the operation's own count of them is in the parameters that
+ * ggml does not use. Each of nth threads draws one beyond the last: the last of all draws begins
+ * the count anew, for the next time that the graph is computed. */
+static int32_t draw_piece(struct ggml_tensor *out, int32_t n_pieces, int nth)
+{
+    static_assert(sizeof(ggml_custom_op_t) + 2 * sizeof(void *) < 48 && GGML_MAX_OP_PARAMS >= 52,
+                  "the parameters of a custom operation leave room");
+    int32_t *count = &out->op_params[12];
+    const int32_t piece = __atomic_fetch_add(count, 1, __ATOMIC_RELAXED);
+    if (piece + 1 == n_pieces + nth)
+        __atomic_store_n(count, 0, __ATOMIC_RELAXED);
+    return piece;
+}
+
+static void multiply_rows(struct ggml_tensor *out, const struct product_kernel *kernel,
+                          uint32_t first, uint32_t end)
 {
     struct product_matrix matrix = matrix_of(out->src[0]);
     struct tile tile = {.n = 0};
@@ -161,8 +180,23 @@ static void multiply_share(struct ggml_tensor *out, int ith, int nth, void *kern
         const int64_t t = at % out->ne[1], of = at / out->ne[1];
         matrix.rows = row_of(out->src[0], 0, of);
         add_to_tile(&tile, row_of(out->src[1], t, of), row_of(out, t, of));
-        if (tile.n == PRODUCT_TILE || t + 1 == out->ne[1])
-            compute_tile(kernel, &matrix, out->ne[0], ith, nth, &tile);
+        if (tile.n < PRODUCT_TILE && t + 1 < out->ne[1])
+            continue;
+        product_compute(kernel, &matrix, tile.x, tile.y, tile.n, first, end);
+        tile.n = 0;
+    }
+}
+
+static void multiply_share(struct ggml_tensor *out, int ith, int nth, void *kernel)
+{
+    const int64_t n_rows = out->ne[0];
+    const int64_t n_sheaves = (n_rows + PRODUCT_SHEAF_MAX - 1) / PRODUCT_SHEAF_MAX;
+    const int64_t n = n_sheaves < nth * PIECES_PER_THREAD ? n_sheaves : nth * PIECES_PER_THREAD;
+    for (int32_t piece; (piece = draw_piece(out, (int32_t)n, nth)) < n;) {
+        int64_t first, end;
+        product_ggml_share_of(n_sheaves, piece, (int)n, &first, &end);
+        end = end * PRODUCT_SHEAF_MAX < n_rows ? end * PRODUCT_SHEAF_MAX : n_rows;
+        multiply_rows(out, kernel, (uint32_t)first * PRODUCT_SHEAF_MAX, (uint32_t)end);
     }
 }
 
