@@ -16,6 +16,7 @@ usage: ./dev VERB [...]
   attack [NAME...]         attacks on the running program, in their long forms (minutes)
   arm [NAME...]            build for 64-bit ARM, run the fast tests in an emulator (many minutes)
   musl [FILE...]           compile all sources against another C library's headers (minutes)
+  macos [FILE...]          compile them for macOS, as far as that goes without Apple's headers
   fuzz [TARGET] [SECONDS]  run one fuzz target, or list them
   coverage                 run the tests and report which lines they reach
   format                   clang-format every C file
