@@ -184,7 +184,8 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
                               struct error *err);
 
 /* Asks that a request end; its `done` will come with FINISH_CANCELLED unless it has ended before.
- * Unknown ids are ignored. */
+ * Unknown ids are ignored. It does not wait for micro-batches that are under way: those end, their
+ * rows stay in the cache for who asks the same next, and no other is sent for it. */
 void driver_cancel(struct driver *driver, uint64_t id);
 
 /* A device of its stages gets hot, or no longer does: while any of them is, weights are of the type
