@@ -113,14 +113,24 @@ ALWAYS_INLINE void part_multiply_each(const struct part_form *form, const uint8_
     part_add_up(sums, products);
 }
 
+ALWAYS_INLINE void part_prefetch(const struct part_form *form, const uint8_t *block)
+{
+#if defined(PRODUCT_OWN_BODIES)
+    (void)form;
+    __builtin_prefetch(block + 2048, 0, 2); /* as product_row_vnni.h */
+#else
+    UNROLL for (uint32_t at = 0; at < form->block_bytes; at += 64)
+        __builtin_prefetch(block + PART_AHEAD + at);
+#endif
+}
+
 /* Eight parts more, of which n are there. */
 ALWAYS_INLINE void part_multiply_block(const struct part_form *form, const uint8_t *block,
                                        uint32_t n, const struct product_block *x, part_floats *y)
 {
     eight_ints products, q_sums;
     eight_floats d, m = {0}, e;
-    UNROLL for (uint32_t at = 0; at < form->block_bytes; at += 64)
-        __builtin_prefetch(block + PART_AHEAD + at);
+    part_prefetch(form, block);
     if (form->lanes && n == PRODUCT_PARTS)
         form->lanes(block, x->values, &products);
     else

@@ -1,11 +1,63 @@
 /* One row: eight parts whose weights have four or five bits, times a row x. In the file 16 bytes
- * have the lower and the upper half of a part, so a lane of 16 bytes is kept for a part, and its
- * products are added up within it, two parts beside each other. (Four in vectors of 64 bytes were
- * slower where the matrix comes from memory.) */
+ * have the lower and the upper half of a part. With VNNI a vector is a part. Without, a lane of 16
+ * bytes is kept for a part, and its products are added up within it, two parts beside each other.
+ * (Four in vectors of 64 bytes were slower where the matrix comes from memory.) */
 #pragma once
 
 #include "kernels/product_part_unpack_x86.h"
 
+#if defined(__AVX512VNNI__)
+/* A part's 16 bytes twice, shifted by different counts: its weights in order. */
+ALWAYS_INLINE __m256i part_lanes_in_order(const uint8_t *from)
+{
+    const __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)from));
+    return _mm256_and_si256(_mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 0, 4, 4)),
+                            _mm256_set1_epi8(15));
+}
+
+/* Sums of four products of five bits by 7 fit 16 bits, and so do sums of eight. */
+ALWAYS_INLINE __m256i part_lanes_pairs(__m256i a, __m256i b)
+{
+    return _mm256_madd_epi16(_mm256_packs_epi32(a, b), _mm256_set1_epi16(1));
+}
+
+ALWAYS_INLINE void part_lanes_add_up(const part_ints sums[8], bool is_wide, eight_ints *all)
+{
+    if (is_wide) {
+        part_add_up(sums, all);
+        return;
+    }
+    const __m256i low = part_lanes_pairs(part_lanes_pairs(sums[0], sums[1]),
+                                         part_lanes_pairs(sums[2], sums[3])),
+                  high = part_lanes_pairs(part_lanes_pairs(sums[4], sums[5]),
+                                          part_lanes_pairs(sums[6], sums[7]));
+    *all = (eight_ints)_mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
+                                        _mm256_permute2x128_si256(low, high, 0x31));
+}
+
+/* Weights of eight parts that begin at `from`, times q. With a table weights are looked up, with
+ * `fifth_at` bytes from there are their fifth bits. */
+ALWAYS_INLINE void part_lanes_products(const uint8_t *from, size_t step, const __m128i *table,
+                                       int fifth_at, const int8_t *q, bool is_wide, eight_ints *all)
+{
+    part_ints sums[PRODUCT_PARTS];
+    UNROLL for (size_t i = 0; i < PRODUCT_PARTS; i++)
+    {
+        const uint8_t *at = from + i * step;
+        __m256i weights = part_lanes_in_order(at);
+        if (table)
+            weights = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(*table), weights);
+        if (fifth_at) {
+            uint32_t fifth;
+            memcpy(&fifth, at + fifth_at, sizeof fifth);
+            weights = _mm256_mask_add_epi8(weights, fifth, weights, _mm256_set1_epi8(16));
+        }
+        sums[i] = _mm256_dpbusd_epi32(_mm256_setzero_si256(), weights,
+                                      load32((const uint8_t *)q + i * PRODUCT_PART));
+    }
+    part_lanes_add_up(sums, is_wide, all);
+}
+#else
 enum { LANES = 2 };
 typedef __m256i part_lanes;
 
@@ -65,10 +117,6 @@ ALWAYS_INLINE part_lanes part_lanes_dot(part_lanes low, part_lanes high, const i
     const __m256i a = load32((const uint8_t *)q), b = load32((const uint8_t *)q + 32);
     const __m256i x = _mm256_permute2x128_si256(a, b, 0x20),
                   y = _mm256_permute2x128_si256(a, b, 0x31);
-#if defined(__AVX512VNNI__)
-    (void)is_wide;
-    return _mm256_dpbusd_epi32(_mm256_dpbusd_epi32(_mm256_setzero_si256(), low, x), high, y);
-#else
     const __m256i ones = _mm256_set1_epi16(1), bias = _mm256_set1_epi8((char)0x80);
     if (!is_wide)
         return _mm256_madd_epi16(
@@ -80,7 +128,6 @@ ALWAYS_INLINE part_lanes part_lanes_dot(part_lanes low, part_lanes high, const i
                           ones),
         _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(high), _mm256_sign_epi8(y, high)),
                           ones));
-#endif
 }
 
 ALWAYS_INLINE void part_lanes_add_up(const part_lanes sums[4], eight_ints *all)
@@ -113,6 +160,8 @@ ALWAYS_INLINE void part_lanes_products(const uint8_t *from, size_t step, const _
     }
     part_lanes_add_up(sums, all);
 }
+
+#endif
 
 #define PART_LANES(name) part_lanes_##name
 
