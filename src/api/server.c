@@ -21,6 +21,7 @@
 
 #include <assert.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -188,18 +189,23 @@ static bool server_bundle_folder(char folder[static PATH_MAX])
 static struct lws_context *server_create_context(const struct lws_context_creation_info *info)
 {
     static const char name[] = "LD_LIBRARY_PATH";
-    char folder[PATH_MAX];
+    char folder[PATH_MAX], path[40];
     if (!server_bundle_folder(folder))
         return lws_create_context(info);
+    /* By its descriptor: libwebsockets takes a path with a '+', as between releases, for two. */
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     const char *was = getenv(name);
     char *kept = was ? strdup(was) : NULL;
-    setenv(name, folder, 1);
+    setenv(name, fd < 0 ? folder : path, 1);
     struct lws_context *context = lws_create_context(info);
     if (kept)
         setenv(name, kept, 1);
     else
         unsetenv(name); /* it is for no process that this one starts */
     free(kept);
+    if (fd >= 0)
+        close(fd);
     return context;
 }
 
