@@ -1,5 +1,6 @@
 #include "plan/plan_forecast.h"
 
+#include "pipeline/chunks.h"
 #include "pipeline/schedule.h"
 #include "placement/cost.h"
 #include "placement/forecast.h"
@@ -10,12 +11,14 @@
 
 /* The rows of the driver's next chunk. */
 static uint32_t next_chunk(const struct placement_problem *problem, uint32_t n_stages,
-                           uint32_t waiting)
+                           uint32_t n_prompt, uint32_t waiting)
 {
+    const struct chunk_costs costs = {.fixed_rows = CHUNK_COST_FIRST};
     const struct schedule_item item = {.waiting = waiting};
     const struct schedule_limits limits = {
         .rows = placement_chunk_tokens(problem),
         .devices = n_stages,
+        .chunk_rows = chunk_rows(&costs, n_prompt, waiting, n_stages),
         .prefill_rows_mixed = 1, /* nobody is decoding */
         .output_all_rows = 1,
         .embedding_rows = 1,
@@ -27,15 +30,15 @@ static uint32_t next_chunk(const struct placement_problem *problem, uint32_t n_s
 
 /* When the chunks leave the stages. */
 struct forecast_line {
-    double ends[LIMIT_STAGES]; /* of the last chunk, by stage */
-    double done[LIMIT_STAGES]; /* of the last n_stages chunks, by chunk modulo n_stages */
+    double ends[LIMIT_STAGES];     /* of the last chunk, by stage */
+    double done[LIMIT_STAGES + 1]; /* of the last n_stages + 1, as many as are under way, in turn */
 };
 
 static void plan_forecast_send(const struct placement_problem *problem,
                                const struct placement *placement, uint32_t chunk,
                                struct placement_load load, struct forecast_line *line)
 {
-    double arrives = line->done[chunk % placement->n_stages];
+    double arrives = line->done[chunk % (placement->n_stages + 1)];
     for (uint32_t i = 0; i < placement->n_stages; i++) {
         const struct placement_stage *stage = &placement->stages[i];
         line->ends[i] = fmax(arrives, line->ends[i]) + placement_stage_s(problem, stage, load);
@@ -43,7 +46,7 @@ static void plan_forecast_send(const struct placement_problem *problem,
         if (i + 1 < placement->n_stages)
             arrives += placement_hop_s(problem, stage->device, stage[1].device, load.rows);
     }
-    line->done[chunk % placement->n_stages] = arrives;
+    line->done[chunk % (placement->n_stages + 1)] = arrives;
 }
 
 static double prefill_s(const struct placement_problem *problem, const struct placement *placement,
@@ -55,7 +58,8 @@ static double prefill_s(const struct placement_problem *problem, const struct pl
     struct forecast_line line = {0};
     uint32_t at = 0;
     for (uint32_t chunk = 0; at < work->n_prompt; chunk++) {
-        const uint32_t rows = next_chunk(problem, placement->n_stages, work->n_prompt - at);
+        const uint32_t rows =
+            next_chunk(problem, placement->n_stages, work->n_prompt, work->n_prompt - at);
         const struct placement_load load = {rows, 1, work->n_cached + at + rows / 2.0};
         at += rows;
         plan_forecast_send(at < work->n_prompt ? &headless : problem, placement, chunk, load,
