@@ -69,8 +69,8 @@ struct session {
     struct driver_generator of_driver;   /* so a session does not move once it is open */
     struct heat *heat;                   /* NULL: not governed */
     struct version_file smaller; /* what is streamed where --precision and too little memory meet */
-    struct plan plan;                 /* which layers are where, and what is to be expected of it */
-    struct remote *remote;            /* NULL: this process has the driver */
+    struct plan plan;            /* which layers are where, and what is to be expected of it */
+    struct remote *remote;       /* NULL: this process has the driver */
     struct library_defaults defaults; /* with takes_defaults; num_ctx counts already */
     uint32_t context;                 /* that the driver has; 0: the cluster has it */
 };

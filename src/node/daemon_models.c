@@ -197,18 +197,19 @@ static bool models_meets_search(const Cluster__Demand *demand, const struct plac
 /* Zeros, and NULL, are as the instance has it; more context than is wanted is fine. */
 bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *wanted)
 {
-    return !wanted || (models_meets_search(instance->demand, wanted) &&
-                       models_meets_rope(instance->demand, wanted) &&
-                       wanted->context <= instance->demand->context_tokens &&
-                       (!wanted->streams || wanted->streams == instance->demand->streams) &&
-                       (!wanted->cells || kv_cells(wanted->cells) == instance->demand->cells) &&
-                       (!wanted->has_idle || wanted->idle_ms == instance->idle_ms) &&
-                       (!wanted->has_goal || wanted->goal == instance->demand->goal) &&
-                       (!wanted->has_kv_type || wanted->kv_type == instance->demand->kv_type) &&
-                       (!wanted->has_speculate || wanted->speculate == instance->demand->speculate) &&
-                       (!wanted->precision || wanted->precision == instance->demand->precision) &&
-                       (!wanted->precision_allowed ||
-                        wanted->precision_allowed == instance->demand->precision_allowed));
+    return !wanted ||
+           (models_meets_search(instance->demand, wanted) &&
+            models_meets_rope(instance->demand, wanted) &&
+            wanted->context <= instance->demand->context_tokens &&
+            (!wanted->streams || wanted->streams == instance->demand->streams) &&
+            (!wanted->cells || kv_cells(wanted->cells) == instance->demand->cells) &&
+            (!wanted->has_idle || wanted->idle_ms == instance->idle_ms) &&
+            (!wanted->has_goal || wanted->goal == instance->demand->goal) &&
+            (!wanted->has_kv_type || wanted->kv_type == instance->demand->kv_type) &&
+            (!wanted->has_speculate || wanted->speculate == instance->demand->speculate) &&
+            (!wanted->precision || wanted->precision == instance->demand->precision) &&
+            (!wanted->precision_allowed ||
+             wanted->precision_allowed == instance->demand->precision_allowed));
 }
 
 bool daemon_keeps(const struct daemon *daemon, const Cluster__Instance *instance,

@@ -77,7 +77,7 @@ struct driver {
     struct speculation_costs costs;
     /* Likewise, that all stages know checkpoints (checkpoints.h). */
     bool may_keep_states;
-    struct chunk_costs chunks; /* of prompts, where there are several devices */
+    struct chunk_costs chunks;         /* of prompts, where there are several devices */
     struct drafter *drafter;           /* NULL: no model guesses */
     struct speculation drafts_of_late; /* of all requests: the model's */
     /* driver_form.h */

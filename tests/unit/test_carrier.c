@@ -33,7 +33,6 @@ struct net {
     struct link_world *links;
     struct machine machines[WORLD_NODES];
     const char *split; /* a digit for each stage */
-    int old;           /* the machine whose protocol has no times; 0: none */
     uint32_t n_stages;
 };
 
@@ -86,8 +85,6 @@ static void open_machine(struct net *net, int index)
         .instance = 5, .epoch = 1, .type = ACTIVATION_F16, .send = send_message, .arg = machine};
     node->data = machine;
     node->options.events.frame = on_frame;
-    if (net->old) /* one minor version apart, as all that talk */
-        node->options.version = (struct link_version){1, index == net->old ? 0 : 1};
     link_world_open(net->links, index);
     assert_int_equal(
         carrier_open(&net->links->loop, node->mesh, &handlers, &machine->carrier, NULL),
@@ -126,12 +123,10 @@ static bool all_linked(void *arg)
     return true;
 }
 
-static void open_net(struct net *net, const char *split, int old)
+static void open_net(struct net *net, const char *split)
 {
-    *net = (struct net){.links = link_world_init(MESH_TCP),
-                        .split = split,
-                        .n_stages = (uint32_t)strlen(split),
-                        .old = old};
+    *net = (struct net){
+        .links = link_world_init(MESH_TCP), .split = split, .n_stages = (uint32_t)strlen(split)};
     for (int i = 0; i < WORLD_NODES; i++)
         open_machine(net, i);
     for (int i = 0; i < WORLD_NODES; i++) {
@@ -180,11 +175,9 @@ static void submit(struct net *net, struct client *clients, uint32_t n_predict)
     }
 }
 
-static void check_times(const struct request_usage *usage, uint32_t n_stages, bool known)
+static void check_times(const struct request_usage *usage, uint32_t n_stages)
 {
-    assert_true(request_times_know(&usage->times) == known);
-    if (!known)
-        return;
+    assert_true(request_times_know(&usage->times));
     assert_int_equal(usage->times.n_stages, n_stages);
     for (uint32_t i = 0; i < n_stages; i++) {
         assert_true(usage->times.stages[i].compute_ns > 0);
@@ -192,23 +185,22 @@ static void check_times(const struct request_usage *usage, uint32_t n_stages, bo
     }
 }
 
-/* In the last one, machine 1 has the version before micro-batches had times. */
 static void test_a_pipeline_over_links(void **state)
 {
     (void)state;
-    static const char *const splits[] = {"1", "01", "12", "012", "0120", "1021", "012"};
+    static const char *const splits[] = {"1", "01", "12", "012", "0120", "1021"};
     const size_t n_splits = sizeof splits / sizeof *splits;
     for (size_t i = 0; i < n_splits; i++) {
         static struct client clients[6];
         struct net net;
-        open_net(&net, splits[i], i + 1 == n_splits);
+        open_net(&net, splits[i]);
         submit(&net, clients, 40);
         assert_true(link_world_run(net.links, clients_done, clients, 20000));
         for (int k = 0; k < 6; k++) {
             client_check(&clients[k], CONTEXT);
             assert_int_equal(clients[k].reason, FINISH_LENGTH);
             assert_int_equal(clients[k].n_bad_rows, 0);
-            check_times(&clients[k].usage, net.n_stages, net.old == 0);
+            check_times(&clients[k].usage, net.n_stages);
         }
         close_net(&net);
     }
@@ -225,7 +217,7 @@ static void test_a_link_that_is_lost(void **state)
     (void)state;
     static struct client clients[6];
     struct net net;
-    open_net(&net, "012", 0);
+    open_net(&net, "012");
     submit(&net, clients, 250);
     assert_true(link_world_run(net.links, has_tokens, &clients[0], 5000));
     struct link *link = mesh_find(net.links->nodes[1].mesh, net.links->nodes[0].identity.node_id);

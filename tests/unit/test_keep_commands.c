@@ -72,7 +72,7 @@ static void names_that_mean_nothing_are_refused(void **state)
     (void)state;
     shell_expect(1, MODELS "remove nothing", "nothing");
     shell_expect(1, MODELS "pin nothing", "nothing");
-    shell_expect(2, MODELS "forget nothing", "say gc, remove, pin or unpin, not 'forget'");
+    shell_expect(2, MODELS "forget nothing", "say show, gc, remove, pin or unpin, not 'forget'");
     shell_expect(2, MODELS "gc nothing", "nothing");
     shell_expect(2, MODELS "remove", "medley models");
 }
