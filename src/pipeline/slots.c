@@ -258,6 +258,10 @@ static struct slot_prefixes slot_table_prefixes(const struct slot_table *table,
             out.of_own = checkpoint;
         }
     }
+    if (out.own != SLOT_NONE && out.own_longest == out.longest) { /* then no other free one is */
+        out.source = out.own;
+        out.of_source = out.of_own;
+    }
     return out;
 }
 

@@ -92,6 +92,28 @@ static void test_a_checkpoint_of_two_slots(void **state)
     slot_table_deinit(&table);
 }
 
+/* Two free slots begin like the prompt: the one that is given up is not the one that is copied. */
+static void test_two_slots_that_begin_alike(void **state)
+{
+    (void)state;
+    struct slot_table table;
+    struct slot_choice choice;
+    int32_t prompt[400];
+    for (int32_t i = 0; i < 400; i++)
+        prompt[i] = i;
+    assert_int_equal(slot_table_init(&table, 2, 400, 0, NULL), ERROR_NONE);
+    for (uint32_t i = 0; i < 2; i++) {
+        memcpy(table.slots[i].tokens, prompt, sizeof prompt);
+        table.slots[i].n_known = table.slots[i].n_placed = 200 - 50 * i;
+        table.slots[i].tokens[50] = -1;
+    }
+    assert_true(slot_table_choose(&table, prompt, 399, 0, &choice));
+    assert_int_equal(choice.slot, 0);
+    assert_int_equal(choice.copy_from, 1);
+    assert_int_equal(choice.copy, 50);
+    slot_table_deinit(&table);
+}
+
 /* ---- chats ------------------------------------------------------------------------------ */
 
 static struct gpu *gpu;
@@ -287,6 +309,7 @@ int main(void)
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_the_least_useful_goes),
         cmocka_unit_test(test_a_checkpoint_of_two_slots),
+        cmocka_unit_test(test_two_slots_that_begin_alike),
         cmocka_unit_test(test_as_many_as_are_usual),
         cmocka_unit_test(test_chats),
     };
