@@ -63,6 +63,7 @@ static yyjson_mut_val *chosen_call_source(yyjson_mut_doc *doc,
     yyjson_mut_val *root = yyjson_mut_obj(doc);
     chosen_call_add_marks(doc, root, "begin",
                           format->call_begin[0] ? format->call_begin : format->begin);
+    chosen_call_add_marks(doc, root, "tokens", format->tokens);
     chosen_call_add_marks(doc, root, "headers", format->call_headers);
     chosen_call_add_marks(doc, root, "forms", format->call_forms);
     if (traits->think) {

@@ -234,6 +234,21 @@ static bool calls_take_marks(struct watch *watch, yyjson_val *list)
     return ok;
 }
 
+static bool calls_take_tokens(struct watch *watch, yyjson_val *list)
+{
+    yyjson_val *token;
+    size_t index, max;
+    yyjson_arr_foreach(list, index, max, token)
+    {
+        const size_t size = yyjson_get_len(token);
+        if (!yyjson_is_str(token) || !size || size > LIMIT_WATCH_MARK_BYTES ||
+            strlen(yyjson_get_str(token)) != size || watch->n_tokens == LIMIT_WATCH_TOKENS)
+            return false;
+        watch->tokens[watch->n_tokens++] = yyjson_get_str(token);
+    }
+    return true;
+}
+
 /* Where calls begin: in the text, or in headers. */
 static struct watch *calls_place(struct calls *calls)
 {
@@ -244,9 +259,12 @@ static enum error_code calls_read_marks(struct calls *calls, yyjson_val **think)
 {
     yyjson_val *headers = yyjson_obj_get(calls->source, "headers");
     *think = yyjson_obj_get(calls->source, "think");
-    bool ok = true;
+    yyjson_val *tokens = yyjson_obj_get(calls->source, "tokens");
+    bool ok = calls_take_tokens(&calls->text, tokens) &&
+              calls_take_tokens(&calls->thought, tokens) &&
+              calls_take_tokens(&calls->header, tokens);
     if (headers) { /* the mark that ends a header is its first */
-        ok = calls_take_mark(&calls->header, yyjson_arr_get_last(headers)) &&
+        ok = ok && calls_take_mark(&calls->header, yyjson_arr_get_last(headers)) &&
              calls_take_marks(&calls->text, headers);
         calls->text.n_marks -= ok;
     }

@@ -48,15 +48,17 @@
  * GRAMMAR_CALLS takes any bytes until a mark; then a call must follow, in one of some forms; then
  * any text again. Its source is an object:
  *   begin    marks that begin a call, at most 7 of 64 bytes
+ *   tokens   optional: special tokens that marks are made of, at most 4 of 64 bytes
  *   forms    how a call goes on behind such a mark: a text in which %n is the tool's name, %a its
  *            arguments, %c a call as JSON of any tool, %l a list of these, %s a blank, a line end
- * or nothing, %d a number, %w a word, %( … %) a mark, and %. a place where all may end tools
- * objects with `name`, and the schemas `arguments` (for %a) and `call` (for %c and %l) many calls
- * and text may follow a call; else it ends the answer think    optional: the marks around
- * reasoning, in which no call begins; it stands first, and where `thinks` is true it has begun
- * already headers  optional: calls begin in headers only, with which the answer begins: the marks
- * that open a header, and last the one that ends it Special tokens may stand in free text, and
- * marks may be special tokens (GRAMMAR_SPECIAL).
+ *            or nothing, %d a number, %w a word, %( … %) a mark, and %. a place where all may end
+ *   tools    objects with `name`, and the schemas `arguments` (for %a) and `call` (for %c and %l)
+ *   many     calls and text may follow a call; else it ends the answer
+ *   think    optional: the marks around reasoning, in which no call begins; it stands first, and
+ *            where `thinks` is true it has begun already
+ *   headers  optional: calls begin in headers only, with which the answer begins: the marks that
+ *            open a header, and last the one that ends it
+ * Special tokens may stand in free text, and marks may be special tokens (GRAMMAR_SPECIAL).
  *
  * Sources: Earley (1970) and Tomita (1985) for stacks that share; Thompson (1968) for expressions;
  * Koo, Liu, He (arXiv:2407.08103) for automata over tokens' bytes. */

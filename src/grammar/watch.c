@@ -5,7 +5,10 @@
 #include <assert.h>
 #include <string.h>
 
-enum { WATCH_BLANKS = 4 }; /* before a text's opening */
+enum {
+    WATCH_BLANKS = 4, /* before a text's opening */
+    WATCH_SPECIALS = LIMIT_WATCH_MARKS + LIMIT_WATCH_TOKENS + 1,
+};
 
 /* The edges of a node, by bytes. */
 struct watch_edges {
@@ -59,7 +62,7 @@ static uint32_t watch_names(struct grammar *program, const struct watch_mark *ma
 static uint32_t watch_special(struct grammar *program, const struct watch_mark *marks, uint32_t n,
                               uint32_t back)
 {
-    struct watch_name names[(LIMIT_WATCH_MARKS + 1) * (LIMIT_WATCH_MARK_BYTES + 1)];
+    struct watch_name names[WATCH_SPECIALS * (LIMIT_WATCH_MARK_BYTES + 1)];
     struct watch_edges edges;
     const uint32_t n_names = watch_names(program, marks, n, names);
     const uint32_t other = program_node(program, NODE_BYTES);
@@ -162,6 +165,24 @@ static void watch_edges_after(const struct watch *watch, const char *text, uint3
     }
 }
 
+/* What special tokens do behind these bytes: the marks, and then the tokens that marks are made of.
+ * How many. */
+static uint32_t watch_specials(const struct watch *watch, const char *text, uint32_t size,
+                               struct watch_mark specials[WATCH_SPECIALS])
+{
+    char read[2 * LIMIT_WATCH_MARK_BYTES + 1];
+    uint32_t n = watch->n_marks;
+    memcpy(specials, watch->marks, n * sizeof *specials);
+    memcpy(read, text, size);
+    for (uint32_t i = 0; i < watch->n_tokens; i++) {
+        const uint32_t length = (uint32_t)strlen(watch->tokens[i]);
+        memcpy(read + size, watch->tokens[i], length);
+        specials[n++] =
+            (struct watch_mark){watch->tokens[i], watch_next(watch, read, size + length)};
+    }
+    return n;
+}
+
 static bool watch_is_calm(const struct watch *watch)
 {
     bool is_calm = true;
@@ -172,46 +193,65 @@ static bool watch_is_calm(const struct watch *watch)
 
 void watch_fill(struct watch *watch)
 {
+    struct watch_mark specials[WATCH_SPECIALS];
     struct watch_edges edges;
     if (!watch->program->code)
         watch->program->nodes[watch->states[0].bytes].is_calm = watch_is_calm(watch);
     for (uint32_t i = 0; i < watch->n_states && !watch->program->code; i++) {
         const struct watch_state *state = &watch->states[i];
         watch_edges_after(watch, state->text, state->size, &edges);
-        edges.to[GRAMMAR_SPECIAL] =
-            watch_special(watch->program, watch->marks, watch->n_marks, state->node);
+        const uint32_t n = watch_specials(watch, state->text, state->size, specials);
+        edges.to[GRAMMAR_SPECIAL] = watch_special(watch->program, specials, n, state->node);
         watch_set_edges(watch->program, state->bytes, &edges);
     }
 }
 
 /* ---- what a text may begin with ---- */
 
+struct watch_opening {
+    const struct watch *watch;
+    const char *begin;
+    uint32_t target, end;
+    uint32_t nodes[LIMIT_WATCH_MARK_BYTES + 1]; /* that have read so many bytes of it */
+};
+
 /* The node that has read `read` bytes of the opening; behind a blank it goes on at `blank`. */
-static uint32_t watch_opening_node(const struct watch *watch, const char *begin, uint32_t read,
-                                   uint32_t next, uint32_t blank, uint32_t target, uint32_t end)
+static uint32_t watch_opening_node(const struct watch_opening *opening, uint32_t read,
+                                   uint32_t blank)
 {
+    const struct watch *watch = opening->watch;
     struct grammar *program = watch->program;
+    const char *begin = opening->begin;
     const uint32_t bytes = program_node(program, NODE_BYTES);
-    const uint32_t node = program_either(program, bytes, end);
-    struct watch_mark marks[LIMIT_WATCH_MARKS + 1];
+    const uint32_t node = program_either(program, bytes, opening->end);
+    struct watch_mark specials[WATCH_SPECIALS];
     struct watch_edges edges;
-    memcpy(marks, watch->marks, sizeof watch->marks);
-    marks[watch->n_marks] = (struct watch_mark){begin, target};
+    uint32_t n = watch_specials(watch, begin, read, specials);
+    for (uint32_t i = watch->n_marks; i < n; i++) {
+        const size_t size = strlen(specials[i].text);
+        if (strncmp(begin + read, specials[i].text, size) == 0)
+            specials[i].target = opening->nodes[read + size];
+    }
+    specials[n++] = (struct watch_mark){begin, opening->target};
     watch_edges_after(watch, begin, read, &edges);
     if (blank)
         edges.to[' '] = edges.to['\n'] = edges.to['\r'] = edges.to['\t'] = blank;
-    edges.to[(uint8_t)begin[read]] = next;
-    edges.to[GRAMMAR_SPECIAL] = watch_special(program, marks, watch->n_marks + 1, node);
+    edges.to[(uint8_t)begin[read]] = opening->nodes[read + 1];
+    edges.to[GRAMMAR_SPECIAL] = watch_special(program, specials, n, node);
     watch_set_edges(program, bytes, &edges);
     return node;
 }
 
 uint32_t watch_opening(const struct watch *watch, const char *begin, uint32_t target, uint32_t end)
 {
-    uint32_t next = target, entry = 0;
-    for (uint32_t read = (uint32_t)strlen(begin); read-- > 1;)
-        next = watch_opening_node(watch, begin, read, next, 0, target, end);
+    const uint32_t size = (uint32_t)strlen(begin);
+    struct watch_opening opening = {.watch = watch, .begin = begin, .target = target, .end = end};
+    uint32_t entry = 0;
+    assert(size && size <= LIMIT_WATCH_MARK_BYTES);
+    opening.nodes[size] = target;
+    for (uint32_t read = size; read-- > 1;)
+        opening.nodes[read] = watch_opening_node(&opening, read, 0);
     for (int i = 0; i <= WATCH_BLANKS; i++)
-        entry = watch_opening_node(watch, begin, 0, next, entry, target, end);
+        entry = watch_opening_node(&opening, 0, entry);
     return entry;
 }

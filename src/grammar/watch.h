@@ -1,7 +1,7 @@
 /* Free text in which marks are looked for: nodes that take any bytes, and lead on where a mark ends
  * (Aho and Corasick, 1975). A special token stands in a vocabulary as GRAMMAR_SPECIAL, its text,
- * GRAMMAR_SPECIAL: one whose text is a mark leads where the mark does, and all others may stand
- * anywhere, also within a mark, which they do not end.
+ * GRAMMAR_SPECIAL: one whose text is a mark leads where the mark does, one of `tokens` is read as
+ * its text, and all others may stand anywhere, also within a mark, which they do not end.
  *
  * Two steps, so that texts may lead to each other: watch_init() makes the nodes, watch_fill() their
  * edges. Failures stay in the program (program.h). */
@@ -9,7 +9,12 @@
 
 #include "grammar/program.h"
 
-enum { LIMIT_WATCH_MARKS = 8, LIMIT_WATCH_MARK_BYTES = 64, WATCH_STATES_MAX = 513 };
+enum {
+    LIMIT_WATCH_MARKS = 8,
+    LIMIT_WATCH_TOKENS = 4,
+    LIMIT_WATCH_MARK_BYTES = 64,
+    WATCH_STATES_MAX = 513
+};
 
 struct watch_mark {
     const char *text; /* 1 to LIMIT_WATCH_MARK_BYTES bytes */
@@ -26,11 +31,13 @@ struct watch {
     struct grammar *program;
     struct watch_mark marks[LIMIT_WATCH_MARKS];
     uint32_t n_marks;
+    const char *tokens[LIMIT_WATCH_TOKENS]; /* that marks are made of; as long as a mark at most */
+    uint32_t n_tokens;
     struct watch_state states[WATCH_STATES_MAX]; /* the first: nothing read */
     uint32_t n_states;
 };
 
-/* `program` and the marks' texts are set. `end`: where the text may end, anywhere. */
+/* `program`, the tokens and the marks' texts are set. `end`: where the text may end, anywhere. */
 void watch_init(struct watch *watch, uint32_t end);
 /* The marks' targets are set. */
 void watch_fill(struct watch *watch);

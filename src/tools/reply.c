@@ -242,6 +242,21 @@ static bool reply_thought_step(struct reply_reader *reply)
     return found.which >= 0 || shown;
 }
 
+/* Another call in the same section: its elements need no mark of their own. */
+static bool reply_goes_on(struct reply_reader *reply, bool *waits)
+{
+    const struct tool_elements *elements = reply->format->elements;
+    const enum mark_start start = elements && elements->name_open[0]
+                                      ? reply_starts(reply, elements->name_open)
+                                      : MARK_IS_NOT_THERE;
+    *waits |= start == MARK_MAY_COME;
+    if (start != MARK_IS_THERE)
+        return false;
+    buffer_clear(&reply->raw);
+    reply_begin_call(reply);
+    return true;
+}
+
 /* A list's comma and end are gaps as well. */
 static bool reply_use_gap(struct reply_reader *reply, bool *waits)
 {
@@ -261,7 +276,7 @@ static bool reply_use_gap(struct reply_reader *reply, bool *waits)
             return true;
         }
     }
-    return false;
+    return reply_goes_on(reply, waits);
 }
 
 static bool reply_gap_step(struct reply_reader *reply)

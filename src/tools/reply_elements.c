@@ -114,7 +114,23 @@ static void elements_take_name(struct reply_reader *reply, const char *text, siz
     }
     reply->state = REPLY_IN_ELEMENTS;
     reply_announce(reply);
-    reply_tell(reply, REPLY_ARGUMENTS, "{", 1);
+}
+
+/* Where the opening of an element ends whose name or key ends at `from`. 0: not in what is there.
+ */
+static size_t elements_opening_end(const struct reply_reader *reply, size_t from)
+{
+    const char *mark = reply->format->elements->attributes_end;
+    const size_t size = mark ? strlen(mark) : 0, left = reply_left(reply);
+    const size_t last = left < from + LIMIT_TOOL_NAME_BYTES ? left : from + LIMIT_TOOL_NAME_BYTES;
+    while (from + size <= last && size && memcmp(reply_rest(reply) + from, mark, size) != 0)
+        from++;
+    return from + size <= last ? from + size : 0;
+}
+
+static bool elements_may_go_on(const struct reply_reader *reply, size_t from)
+{
+    return !reply->final && reply_left(reply) <= from + LIMIT_TOOL_NAME_BYTES;
 }
 
 static bool elements_bare_name(struct reply_reader *reply)
@@ -143,20 +159,22 @@ static bool elements_name_step(struct reply_reader *reply)
         reply_no_call(reply);
         return true;
     }
+    reply->scanned = open; /* the opening may have the mark that ends it */
     const struct mark_place end = reply_find(reply, &elements->name_close, 1);
-    if (end.which < 0 && (reply->final || end.at > open + LIMIT_TOOL_NAME_BYTES))
-        reply_no_call(reply);
-    else if (end.which < 0)
+    const size_t used =
+        end.which < 0 ? 0 : elements_opening_end(reply, end.at + strlen(elements->name_close));
+    if (!used && elements_may_go_on(reply, end.which < 0 ? open : end.at))
         return false;
+    if (used)
+        elements_take_name(reply, reply_rest(reply) + open, end.at - open, used);
     else
-        elements_take_name(reply, reply_rest(reply) + open, end.at - open,
-                           end.at + strlen(elements->name_close));
+        reply_no_call(reply);
     return true;
 }
 
 static void elements_over(struct reply_reader *reply)
 {
-    reply_tell(reply, REPLY_ARGUMENTS, "}", 1);
+    reply_tell(reply, REPLY_ARGUMENTS, reply->n_arguments ? "}" : "{}", reply->n_arguments ? 1 : 2);
     reply->scanned = 0;
     reply_call_over(reply);
 }
@@ -188,16 +206,29 @@ static bool elements_next_step(struct reply_reader *reply)
     return true;
 }
 
+/* Whether the value is a text: so say its attributes, `size` bytes, or its tool's schema. */
+static bool elements_value_is_text(const struct reply_reader *reply, const char *attributes,
+                                   size_t size)
+{
+    const char *sign = reply->format->elements->text_attribute;
+    const struct buffer *key = &reply->key, *name = &reply->name;
+    const size_t length = sign ? strlen(sign) : 0;
+    if (!sign || !memchr(attributes, '=', size))
+        return reply->tools.takes_text &&
+               reply->tools.takes_text(reply->tools.self, name->data, name->size,
+                                       key->data ? key->data : "", key->size);
+    for (size_t i = 0; i + length <= size; i++) {
+        if (memcmp(attributes + i, sign, length) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void elements_begin_value(struct reply_reader *reply)
 {
     struct buffer json = {0};
-    const struct buffer *key = &reply->key, *name = &reply->name;
-    const char *text = key->data ? key->data : "";
-    reply->value_is_text =
-        reply->tools.takes_text &&
-        reply->tools.takes_text(reply->tools.self, name->data, name->size, text, key->size);
-    buffer_text(&json, reply->n_arguments++ ? ", \"" : "\"");
-    append_escaped(&json, text, key->size);
+    buffer_text(&json, reply->n_arguments++ ? ", \"" : "{\"");
+    append_escaped(&json, reply->key.data, reply->key.size);
     buffer_text(&json, reply->value_is_text ? "\": \"" : "\": ");
     elements_tell(reply, &json);
     reply->scanned = 0;
@@ -216,7 +247,15 @@ static bool elements_key_step(struct reply_reader *reply)
             reply_call_over(reply); /* what is left of the key is content */
         return reply->final;
     }
-    size_t used = end.at + strlen(elements->key_close);
+    const size_t from = end.at + strlen(elements->key_close);
+    size_t used = elements_opening_end(reply, from);
+    if (!used) {
+        const bool waits = elements_may_go_on(reply, from);
+        if (!waits)
+            reply_call_over(reply);
+        return !waits;
+    }
+    const size_t n_attributes = used - from;
     const size_t open = strlen(elements->value_open);
     if (open) {
         const char *rest = reply_rest(reply);
@@ -229,6 +268,7 @@ static bool elements_key_step(struct reply_reader *reply)
             used += open;
     }
     buffer_append(&reply->key, reply_rest(reply), end.at);
+    reply->value_is_text = elements_value_is_text(reply, reply_rest(reply) + from, n_attributes);
     reply_use(reply, used);
     elements_begin_value(reply);
     return true;

@@ -10,6 +10,17 @@ static const struct tool_elements glm_elements = {
 static const struct tool_elements minimax_elements = {
     "<invoke name=\"", "\">", "<parameter name=\"", "\">", "", "</parameter>", "</invoke>", false};
 
+#define DSML "｜DSML｜"
+static const struct tool_elements dsml_elements = {.name_open = "<" DSML "invoke name=\"",
+                                                   .name_close = "\"",
+                                                   .key_open = "<" DSML "parameter name=\"",
+                                                   .key_close = "\"",
+                                                   .value_open = "",
+                                                   .value_close = "</" DSML "parameter>",
+                                                   .close = "</" DSML "invoke>",
+                                                   .attributes_end = ">",
+                                                   .text_attribute = "string=\"true\""};
+
 /* Behind a recipient, up to the message's end. */
 #define HARMONY_CALL(header) "functions.%n" header "%(<|message|>%)%a%.%(<|end|>%)"
 
@@ -35,6 +46,15 @@ static const struct tool_format tool_formats[] = {
      .call_forms = {"function%(<｜tool▁sep｜>%)%n\n```json\n%a\n```%(<｜tool▁call▁end｜>%)",
                     "%n%(<｜tool▁sep｜>%)%a%(<｜tool▁call▁end｜>%)"},
      .type = "function"},
+    {.name = "dsml", /* V3.2 has one of these blocks, V4 the other */
+     .style = TOOL_STYLE_ELEMENTS,
+     .opening = "\n\n<" DSML "tool_calls>\n",
+     .begin = {"<" DSML "tool_calls>", "<" DSML "function_calls>"},
+     .gap = {"</" DSML "tool_calls>", "</" DSML "function_calls>"},
+     .tokens = {DSML},
+     .call_forms = {"%s%c%s</%(" DSML "%)tool_calls>", "%s%c%s</%(" DSML "%)function_calls>"},
+     .is_not_own = true,
+     .elements = &dsml_elements},
     {.name = "kimi",
      .style = TOOL_STYLE_NAMED,
      .opening = "<|tool_calls_section_begin|><|tool_call_begin|>",
@@ -109,6 +129,7 @@ static const struct {
 } tool_format_signs[] = {
     {{"<|channel|>", "<|message|>"}, "harmony"},
     {{"<｜tool▁calls▁begin｜>", NULL}, "deepseek"},
+    {{DSML, NULL}, "dsml"},
     {{"<|tool_calls_section_begin|>", NULL}, "kimi"},
     {{"<minimax:tool_call>", NULL}, "minimax"},
     {{"[TOOL_CALLS]", NULL}, "mistral"},
@@ -218,6 +239,7 @@ bool template_traits_show(const struct template_traits *traits, const char *text
     const char *const think[TOOL_MARKS_MAX] = {traits->think ? traits->think->begin : NULL,
                                                traits->think ? traits->think->end : NULL};
     return is_mark(format->begin, text, size) || is_mark(format->gap, text, size) ||
-           is_mark(format->separator, text, size) || is_mark(think, text, size) ||
+           is_mark(format->separator, text, size) || is_mark(format->tokens, text, size) ||
+           is_mark(think, text, size) ||
            (format->style == TOOL_STYLE_CHANNELS && is_mark(channels, text, size));
 }

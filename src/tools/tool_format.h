@@ -25,6 +25,9 @@ struct tool_elements {
     const char *close;
     bool value_on_lines; /* a line feed after value_open and before value_close is not the value's
                           */
+    /* Attributes stand behind name_close and key_close up to this mark; NULL: there are none. */
+    const char *attributes_end;
+    const char *text_attribute; /* a value with it is a text, one with any other is JSON */
 };
 
 struct tool_format {
@@ -35,6 +38,8 @@ struct tool_format {
     const char *separator[TOOL_MARKS_MAX]; /* between name and arguments */
     const char *prefix;                    /* of names, not part of them */
     const char *type;                      /* stands where the name does, which then follows */
+    /* Special tokens that those marks are made of, where no token is a mark itself. */
+    const char *tokens[TOOL_MARKS_MAX];
     const char *opening; /* of a call as JSON: what a prompt ends with to have one in any case */
     const struct tool_elements *elements;
     /* How a call that the model chooses to make goes on behind its mark (the forms of

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const formats[] = {"harmony", "deepseek",    "kimi",   "minimax",
-                                      "mistral", "qwen3-coder", "glm",    "granite",
-                                      "hermes",  "llama3",      "generic"};
+static const char *const formats[] = {"harmony", "deepseek",    "kimi",    "minimax",
+                                      "mistral", "qwen3-coder", "glm",     "granite",
+                                      "hermes",  "llama3",      "generic", "dsml"};
 static const struct think_marks think = {"<think>", "</think>"};
 
 static void read_in_pieces(const uint8_t *data, size_t size, size_t piece, struct reply_text *out)
@@ -32,7 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     read_in_pieces(data, size, 1 + (data[1] >> 4), &cut);
     FUZZ_CHECK(whole.text.size == cut.text.size);
     FUZZ_CHECK(!whole.text.size || memcmp(whole.text.data, cut.text.data, cut.text.size) == 0);
-    if (!(data[1] & 7) && data[0] % 11) { /* no marks: the text as it is */
+    if (!(data[1] & 7) &&
+        data[0] % (sizeof formats / sizeof *formats)) { /* no marks: the text as it is */
         FUZZ_CHECK(!whole.text.size || whole.text.size == size - 2 + strlen("[say]"));
     }
     reply_text_deinit(&whole);

@@ -157,6 +157,10 @@ static const struct chosen_example {
     {"minimax",
      "<minimax:tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 5}}\n</minimax:tool_call>",
      "f {\"a\": 5}", "<minimax:tool_call>\n<invoke name=\"f\">\n</invoke>\n</minimax:tool_call>"},
+    {"dsml",
+     "So.\n<«｜DSML｜»tool_calls>\n{\"name\": \"f\", \"arguments\": {\"a\": 5}}\n"
+     "</«｜DSML｜»tool_calls>",
+     "f {\"a\": 5}", "<«｜DSML｜»function_calls>\n<«｜DSML｜»invoke name=\"f\">\n"},
     {"harmony",
      HARMONY "«<|channel|>»commentary to=functions.f «<|constrain|>»json«<|message|>»{\"a\": 5}",
      "f {\"a\": 5}", HARMONY "«<|channel|>»commentary to=functions.f «<|message|>»{\"b\": 5}"},
@@ -394,6 +398,9 @@ static void test_wrong_sources(void **state)
         "{\"begin\":[\"<a>\"],\"forms\":[\"%c\"]" SOURCE_TOOLS,
         "{\"begin\":[\"<a>\"],\"forms\":[\"%n\"],\"headers\":[\"<b>\"]" SOURCE_TOOLS,
         "{\"begin\":[\"<a>\"],\"forms\":[\"%n\"],\"think\":[\"<b>\"]" SOURCE_TOOLS,
+        "{\"begin\":[\"<a>\"],\"forms\":[\"%n\"],\"tokens\":[\"\"]" SOURCE_TOOLS,
+        "{\"begin\":[\"<a>\"],\"forms\":[\"%n\"],\"tokens\":[\"1\",\"2\",\"3\",\"4\","
+        "\"5\"]" SOURCE_TOOLS,
         "{\"begin\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\"],\"forms\":[\"%"
         "n\"]" SOURCE_TOOLS,
     };

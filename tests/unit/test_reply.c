@@ -82,6 +82,35 @@ static const struct reply_case cases[] = {
              "</parameter>\n<parameter name=\"days\">7</parameter>\n</invoke>\n"
              "</minimax:tool_call>",
      .expected = "[call get_weather]{\"city\": \"Rome\", \"days\": 7}"},
+    {"minimax",
+     .text = "Both.\n<minimax:tool_call>\n<invoke name=\"ping\">\n</invoke>\n<invoke "
+             "name=\"ping\">\n<parameter name=\"n\">x\"y</parameter>\n</invoke>\n"
+             "</minimax:tool_call>\n<invoice>",
+     .expected = "[say]Both.[call ping]{}[call ping]{\"n\": \"x\\\"y\"}[say]<invoice>"},
+    {"minimax", .text = "<minimax:tool_call><invoke name=\"\"></invoke>",
+     .expected = "[say]<minimax:tool_call><invoke name=\"\"></invoke>"},
+    /* DeepSeek V3.2 and V4 */
+    {"dsml", .thinks = true, .thinks_first = true,
+     .text =
+         "Hm.</think>I look.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">"
+         "\n<｜DSML｜parameter name=\"city\" string=\"true\">5 \"x\"\n</｜DSML｜parameter>\n"
+         "<｜DSML｜parameter name=\"days\" string=\"false\">[1, {\"a\": null}]</｜DSML｜parameter>"
+         "\n<｜DSML｜parameter name=\"other\" string=\"true\">7</｜DSML｜parameter>\n"
+         "</｜DSML｜invoke>\n<｜DSML｜invoke name=\"ping\">\n\n</｜DSML｜invoke>\n"
+         "</｜DSML｜function_calls>",
+     .expected = "[think]Hm.[say]I look.[call get_weather]{\"city\": \"5 \\\"x\\\"\\n\", \"days\": "
+                 "[1, {\"a\": null}], \"other\": \"7\"}[call ping]{}"},
+    {"dsml",
+     .text = "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter "
+             "name=\"city\">12</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\">12"
+             "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>\nSo <｜DSML｜x>.",
+     .expected = "[call get_weather]{\"city\": \"12\", \"days\": 12}[say]So <｜DSML｜x>."},
+    {"dsml", .text = "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=ping>",
+     .expected = "[say]<｜DSML｜tool_calls>\n<｜DSML｜invoke name=ping>"},
+    {"dsml",
+     .text = "<｜DSML｜tool_calls><｜DSML｜invoke name=\"ping\"><｜DSML｜parameter name=\"a\" "
+             "string=\"true\">never en",
+     .expected = "[call ping]{\"a\": \"never en"},
     /* Llama 3 */
     {"llama3", .text = "{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Bern\"}}",
      .expected = "[call get_weather]{\"city\": \"Bern\"}"},
@@ -217,6 +246,7 @@ static void test_detection(void **state)
         {"<｜tool▁calls▁begin｜>", "deepseek"},
         {"<|tool_calls_section_begin|>", "kimi"},
         {"<minimax:tool_call>", "minimax"},
+        {"{%- set dsml_token = '｜DSML｜' -%}", "dsml"},
         {"[AVAILABLE_TOOLS] [TOOL_CALLS]", "mistral"},
         {"<tool_call>\n<function=x>\n<parameter=y>", "qwen3-coder"},
         {"<tool_call>{name}\n<arg_key>", "glm"},
