@@ -78,7 +78,8 @@ enum mark_start reply_starts(const struct reply_reader *reply, const char *mark)
     return reply->final ? MARK_IS_NOT_THERE : MARK_MAY_COME;
 }
 
-/* Whether one begins there: MARK_MAY_COME if it could with more text. */
+/* Whether one begins there: MARK_MAY_COME if it could with more text, or if one that stands before
+ * it in the list could. */
 static enum mark_start mark_at(const struct reply_reader *reply, size_t at,
                                const char *const *marks, size_t n_marks, int *which)
 {
@@ -92,7 +93,7 @@ static enum mark_start mark_at(const struct reply_reader *reply, size_t at,
             continue;
         *which = (int)i;
         if (common == size)
-            return MARK_IS_THERE;
+            return result == MARK_MAY_COME ? result : MARK_IS_THERE;
         if (!reply->final)
             result = MARK_MAY_COME;
     }
@@ -127,19 +128,28 @@ static size_t without_space(const char *text, size_t size)
     return size;
 }
 
-enum { TEXT_SECTION = TOOL_MARKS_MAX, TEXT_MARKS };
+enum {
+    TEXT_SECTION = TOOL_MARKS_MAX,
+    TEXT_THOUGHT,
+    TEXT_SILENT,
+    TEXT_MARKS = TEXT_SILENT + TOOL_MARKS_MAX,
+};
 
 /* What ends plain text. A gap's mark does only where it begins a section of calls: one that may
  * stand in any text, such as "```", is not looked for. False: nothing does. */
 static bool text_marks(const struct reply_reader *reply, const char *marks[TEXT_MARKS])
 {
+    const struct tool_format *format = reply->format;
     memset(marks, 0, TEXT_MARKS * sizeof *marks);
-    if (!reply->tools.is_tool)
-        return false;
-    memcpy(marks, reply->format->begin, sizeof reply->format->begin);
-    if (reply->format->style == TOOL_STYLE_NAMED && !reply->format->bare)
-        marks[TEXT_SECTION] = reply->format->gap[0];
-    return true;
+    memcpy(marks + TEXT_SILENT, format->silent, sizeof format->silent);
+    if (reply->think && reply->think->anywhere)
+        marks[TEXT_THOUGHT] = reply->think->begin;
+    if (reply->tools.is_tool) {
+        memcpy(marks, format->begin, sizeof format->begin);
+        if (format->style == TOOL_STYLE_NAMED && !format->bare)
+            marks[TEXT_SECTION] = format->gap[0];
+    }
+    return reply->tools.is_tool || marks[TEXT_THOUGHT] || format->silent[0];
 }
 
 static void reply_begin_call(struct reply_reader *reply)
@@ -198,6 +208,23 @@ static void reply_drop_space(struct reply_reader *reply)
     reply->drops_space = reply->drops_space && !reply_left(reply);
 }
 
+/* The text goes on behind a mark, and the white space before it. */
+static void reply_pass_mark(struct reply_reader *reply, int which, size_t size)
+{
+    if (which >= TEXT_THOUGHT) {
+        reply_use(reply, size);
+        reply->drops_space = true;
+        if (which == TEXT_THOUGHT)
+            reply->state = REPLY_IN_THOUGHT;
+        return;
+    }
+    reply_take_mark(reply, size);
+    if (which == TEXT_SECTION)
+        reply->state = REPLY_IN_GAP;
+    else
+        reply_begin_call(reply);
+}
+
 static bool reply_text_step(struct reply_reader *reply)
 {
     const char *marks[TEXT_MARKS];
@@ -216,11 +243,7 @@ static bool reply_text_step(struct reply_reader *reply)
     reply_use(reply, shown);
     if (found.which < 0)
         return shown;
-    reply_take_mark(reply, found.at - shown + strlen(marks[found.which]));
-    if (found.which == TEXT_SECTION)
-        reply->state = REPLY_IN_GAP;
-    else
-        reply_begin_call(reply);
+    reply_pass_mark(reply, found.which, found.at - shown + strlen(marks[found.which]));
     return true;
 }
 
@@ -315,6 +338,8 @@ static bool reply_call_step(struct reply_reader *reply)
         reply_no_call(reply);
     else if (reply->format->style == TOOL_STYLE_ELEMENTS)
         reply_elements_begin(reply);
+    else if (reply->format->style == TOOL_STYLE_DICT)
+        reply_dict_begin(reply);
     else
         reply->state = REPLY_IN_NAME;
     return true;
@@ -342,6 +367,9 @@ static bool reply_step(struct reply_reader *reply)
     case REPLY_IN_ELEMENT_KEY:
     case REPLY_IN_ELEMENT_VALUE:
         return reply_elements_step(reply);
+    case REPLY_IN_DICT_NAME:
+    case REPLY_IN_DICT:
+        return reply_dict_step(reply);
     case REPLY_IN_HEADER:
         return reply_header_step(reply);
     case REPLY_IN_MESSAGE:

@@ -62,6 +62,8 @@ enum reply_state {
     REPLY_IN_ELEMENTS,
     REPLY_IN_ELEMENT_KEY,
     REPLY_IN_ELEMENT_VALUE,
+    REPLY_IN_DICT_NAME, /* reply_dict.c … */
+    REPLY_IN_DICT,
     REPLY_IN_HEADER, /* reply_channels.c … */
     REPLY_IN_MESSAGE,
 };
@@ -102,6 +104,24 @@ struct json_call {
     struct json_progress place;
 };
 
+enum dict_state {
+    DICT_KEY,   /* one comes, or the dictionary's end */
+    DICT_VALUE, /* one comes, or a list's end */
+    DICT_TEXT,  /* between its marks */
+    DICT_QUOTED,
+    DICT_NEXT, /* behind a value */
+};
+
+enum { LIMIT_DICT_DEPTH = 64 }; /* of dictionaries and lists in each other */
+
+struct dict_call {
+    enum dict_state state;
+    uint64_t lists; /* bit i: at that depth is a list, not a dictionary */
+    uint32_t depth;
+    bool comma; /* stands before the next key or value */
+    bool escaped;
+};
+
 struct reply_reader {
     /* set before use */
     const struct tool_format *format;
@@ -126,6 +146,7 @@ struct reply_reader {
     struct buffer early; /* arguments that came before the name */
     struct buffer name, id, key;
     struct json_call json;
+    struct dict_call dict;
     uint32_t n_arguments; /* of elements */
     enum reply_part part; /* of a channel's message */
     bool value_is_text, value_begun;

@@ -3,7 +3,6 @@
 #include "tools/reply_impl.h"
 
 #include <string.h>
-#include <yyjson.h>
 
 void reply_elements_begin(struct reply_reader *reply)
 {
@@ -11,75 +10,6 @@ void reply_elements_begin(struct reply_reader *reply)
     reply->scanned = 0;
     reply->state = REPLY_IN_ELEMENTS_NAME;
 }
-
-/* ---- JSON ---- */
-
-static void append_escaped(struct buffer *out, const char *text, size_t size)
-{
-    for (size_t i = 0; i < size; i++) {
-        const unsigned char byte = (unsigned char)text[i];
-        if (byte == '"' || byte == '\\')
-            buffer_printf(out, "\\%c", byte);
-        else if (byte == '\n')
-            buffer_text(out, "\\n");
-        else if (byte < 0x20)
-            buffer_printf(out, "\\u%04x", byte);
-        else
-            buffer_append(out, text + i, 1);
-    }
-}
-
-static void elements_tell(struct reply_reader *reply, struct buffer *json)
-{
-    reply->failed |= json->failed;
-    if (!json->failed)
-        reply_tell(reply, REPLY_ARGUMENTS, json->data, json->size);
-    buffer_deinit(json);
-}
-
-static void elements_tell_text(struct reply_reader *reply, const char *text, size_t size)
-{
-    struct buffer json = {0};
-    append_escaped(&json, text, size);
-    elements_tell(reply, &json);
-}
-
-static bool elements_is_json(const char *text, size_t size)
-{
-    yyjson_doc *doc = size ? yyjson_read(text, size, 0) : NULL;
-    yyjson_doc_free(doc);
-    return doc != NULL;
-}
-
-/* What Python calls a value, as templates write it. */
-static const char *elements_word(const char *text, size_t size)
-{
-    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (strlen(words[i][0]) == size && memcmp(words[i][0], text, size) == 0)
-            return words[i][1];
-    }
-    return NULL;
-}
-
-/* A whole value that may be JSON. */
-static void elements_tell_value(struct reply_reader *reply, const char *text, size_t size)
-{
-    struct buffer json = {0};
-    const char *word = elements_word(text, size);
-    if (word) {
-        buffer_text(&json, word);
-    } else if (elements_is_json(text, size)) {
-        buffer_append(&json, text, size);
-    } else {
-        buffer_text(&json, "\"");
-        append_escaped(&json, text, size);
-        buffer_text(&json, "\"");
-    }
-    elements_tell(reply, &json);
-}
-
-/* ---- elements ---- */
 
 /* Uses white space; where it must be content again, it is kept. */
 static void elements_skip_space(struct reply_reader *reply)
@@ -228,9 +158,11 @@ static void elements_begin_value(struct reply_reader *reply)
 {
     struct buffer json = {0};
     buffer_text(&json, reply->n_arguments++ ? ", \"" : "{\"");
-    append_escaped(&json, reply->key.data, reply->key.size);
+    reply_escape(&json, reply->key.data, reply->key.size);
     buffer_text(&json, reply->value_is_text ? "\": \"" : "\": ");
-    elements_tell(reply, &json);
+    reply->failed |= json.failed;
+    reply_tell(reply, REPLY_ARGUMENTS, json.data, json.size);
+    buffer_deinit(&json);
     reply->scanned = 0;
     reply->value_begun = false;
     reply->state = REPLY_IN_ELEMENT_VALUE;
@@ -302,9 +234,9 @@ static bool elements_value_step(struct reply_reader *reply)
     if (end.which < 0 && !reply->final && !reply->value_is_text)
         return false;
     if (reply->value_is_text || end.which < 0)
-        elements_tell_text(reply, rest, size);
+        reply_tell_text(reply, rest, size);
     else
-        elements_tell_value(reply, rest, size);
+        reply_tell_value(reply, rest, size);
     if (end.which < 0) {
         reply_use(reply, reply->final ? end.at : size);
         return size;

@@ -46,11 +46,20 @@ void json_place_init(struct json_progress *place);
 /* True: the value, an object or a list, ends with this byte. */
 bool json_place_ends(struct json_progress *place, char byte);
 
+/* Arguments that are not written as JSON: characters of a text, and a whole value, which is a text
+ * where it is no JSON. */
+void reply_tell_text(struct reply_reader *reply, const char *text, size_t size);
+void reply_tell_value(struct reply_reader *reply, const char *text, size_t size);
+/* Characters of a JSON string. */
+void reply_escape(struct buffer *out, const char *text, size_t size);
+
 void reply_json_begin(struct reply_reader *reply);
 bool reply_json_step(struct reply_reader *reply);
 bool reply_name_step(struct reply_reader *reply);
 bool reply_value_step(struct reply_reader *reply);
 void reply_elements_begin(struct reply_reader *reply);
 bool reply_elements_step(struct reply_reader *reply);
+void reply_dict_begin(struct reply_reader *reply);
+bool reply_dict_step(struct reply_reader *reply);
 bool reply_header_step(struct reply_reader *reply);
 bool reply_message_step(struct reply_reader *reply);

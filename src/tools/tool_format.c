@@ -21,6 +21,8 @@ static const struct tool_elements dsml_elements = {.name_open = "<" DSML "invoke
                                                    .attributes_end = ">",
                                                    .text_attribute = "string=\"true\""};
 
+static const struct think_marks gemma4_think = {"<|channel>thought", "<channel|>", true};
+
 /* Behind a recipient, up to the message's end. */
 #define HARMONY_CALL(header) "functions.%n" header "%(<|message|>%)%a%.%(<|end|>%)"
 
@@ -46,6 +48,18 @@ static const struct tool_format tool_formats[] = {
      .call_forms = {"function%(<｜tool▁sep｜>%)%n\n```json\n%a\n```%(<｜tool▁call▁end｜>%)",
                     "%n%(<｜tool▁sep｜>%)%a%(<｜tool▁call▁end｜>%)"},
      .type = "function"},
+    {.name = "gemma4",
+     .style = TOOL_STYLE_DICT,
+     .opening = "<|tool_call>",
+     .begin = {"<|tool_call>"},
+     .gap = {"<tool_call|>", "<|tool_response>"},
+     .silent = {"<|channel>", "<channel|>"},
+     .separator = {"<|\"|>"},
+     .tokens = {"<|channel>", "<|\"|>"},
+     .call_forms = {"%s%c%s%(<tool_call|>%)"},
+     .is_not_own = true,
+     .prefix = "call:",
+     .think = &gemma4_think},
     {.name = "dsml", /* V3.2 has one of these blocks, V4 the other */
      .style = TOOL_STYLE_ELEMENTS,
      .opening = "\n\n<" DSML "tool_calls>\n",
@@ -130,6 +144,7 @@ static const struct {
     {{"<|channel|>", "<|message|>"}, "harmony"},
     {{"<｜tool▁calls▁begin｜>", NULL}, "deepseek"},
     {{DSML, NULL}, "dsml"},
+    {{"<|tool_call>call:", NULL}, "gemma4"},
     {{"<|tool_calls_section_begin|>", NULL}, "kimi"},
     {{"<minimax:tool_call>", NULL}, "minimax"},
     {{"[TOOL_CALLS]", NULL}, "mistral"},
@@ -142,9 +157,9 @@ static const struct {
 };
 
 static const struct think_marks think_marks[] = {
-    {"<think>", "</think>"},
-    {"[THINK]", "[/THINK]"},
-    {"<seed:think>", "</seed:think>"},
+    {"<think>", "</think>", false},
+    {"[THINK]", "[/THINK]", false},
+    {"<seed:think>", "</seed:think>", false},
 };
 
 const struct tool_format *tool_format_named(const char *name)
@@ -207,6 +222,7 @@ struct template_traits template_traits_of(const char *text, size_t size)
     if (!text)
         return traits;
     traits.format = format_of_text(text, size);
+    traits.think = traits.format->think;
     for (size_t i = 0; i < sizeof think_marks / sizeof *think_marks && !traits.think; i++) {
         if (template_has(text, size, think_marks[i].end) ||
             template_has(text, size, think_marks[i].begin))
@@ -240,6 +256,6 @@ bool template_traits_show(const struct template_traits *traits, const char *text
                                                traits->think ? traits->think->end : NULL};
     return is_mark(format->begin, text, size) || is_mark(format->gap, text, size) ||
            is_mark(format->separator, text, size) || is_mark(format->tokens, text, size) ||
-           is_mark(think, text, size) ||
+           is_mark(format->silent, text, size) || is_mark(think, text, size) ||
            (format->style == TOOL_STYLE_CHANNELS && is_mark(channels, text, size));
 }

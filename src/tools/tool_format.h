@@ -12,6 +12,7 @@ enum tool_style {
     TOOL_STYLE_JSON,     /* {"name": …, "arguments": {…}}, or a list of such */
     TOOL_STYLE_NAMED,    /* the name, a mark, the arguments as JSON */
     TOOL_STYLE_ELEMENTS, /* the name, then an element for each argument */
+    TOOL_STYLE_DICT,     /* the name, then {key:value,…}; texts stand in separator[0] */
     TOOL_STYLE_CHANNELS, /* harmony: messages with headers, calls are those with a recipient */
 };
 
@@ -30,11 +31,17 @@ struct tool_elements {
     const char *text_attribute; /* a value with it is a text, one with any other is JSON */
 };
 
+struct think_marks {
+    const char *begin, *end;
+    bool anywhere; /* not only where a reply begins */
+};
+
 struct tool_format {
     const char *name;
     enum tool_style style; /* after a mark; where '{' or '[' follows it: always as JSON */
     const char *begin[TOOL_MARKS_MAX];     /* marks that begin a call */
     const char *gap[TOOL_MARKS_MAX];       /* marks around calls that say nothing themselves */
+    const char *silent[TOOL_MARKS_MAX];    /* marks in a text that say nothing, tools or not */
     const char *separator[TOOL_MARKS_MAX]; /* between name and arguments */
     const char *prefix;                    /* of names, not part of them */
     const char *type;                      /* stands where the name does, which then follows */
@@ -42,6 +49,7 @@ struct tool_format {
     const char *tokens[TOOL_MARKS_MAX];
     const char *opening; /* of a call as JSON: what a prompt ends with to have one in any case */
     const struct tool_elements *elements;
+    const struct think_marks *think; /* NULL: those that stand in the template */
     /* How a call that the model chooses to make goes on behind its mark (the forms of
      * GRAMMAR_CALLS, grammar.h); none: it cannot be held to a schema. */
     const char *call_begin[TOOL_MARKS_MAX]; /* NULL: `begin` */
@@ -50,10 +58,6 @@ struct tool_format {
     bool is_not_own; /* those forms are not what the model has learned: only where asked for */
     bool bare;       /* a reply that begins with '{' may be a call */
     bool asks_name;  /* only what names one of the request's tools is a call */
-};
-
-struct think_marks {
-    const char *begin, *end;
 };
 
 /* What a chat template's text tells. */

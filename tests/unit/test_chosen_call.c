@@ -157,6 +157,8 @@ static const struct chosen_example {
     {"minimax",
      "<minimax:tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 5}}\n</minimax:tool_call>",
      "f {\"a\": 5}", "<minimax:tool_call>\n<invoke name=\"f\">\n</invoke>\n</minimax:tool_call>"},
+    {"gemma4", "So.«<|tool_call>»{\"name\": \"g\", \"arguments\": {\"b\": 1}}«<tool_call|>»",
+     "g {\"b\": 1}", "«<|tool_call>»call:g{b:1}«<tool_call|>»"},
     {"dsml",
      "So.\n<«｜DSML｜»tool_calls>\n{\"name\": \"f\", \"arguments\": {\"a\": 5}}\n"
      "</«｜DSML｜»tool_calls>",

@@ -21,9 +21,9 @@
 #define BOTH TOOL("f", OBJECT) "," TOOL("g", OBJECT)
 #define BY_NAME "{\"type\":\"function\",\"function\":{\"name\":\"g\"}}"
 
-static const char *const forced_formats[] = {"harmony", "deepseek",    "kimi",    "minimax",
-                                             "mistral", "qwen3-coder", "glm",     "granite",
-                                             "hermes",  "llama3",      "generic", "dsml"};
+static const char *const forced_formats[] = {
+    "harmony", "deepseek", "kimi",   "minimax", "mistral", "qwen3-coder", "glm",
+    "granite", "hermes",   "llama3", "generic", "dsml",    "gemma4"};
 enum { FORCED_FORMATS = sizeof forced_formats / sizeof *forced_formats };
 
 static void forced_parse(const char *body, struct generation_request *request)

@@ -13,7 +13,7 @@
 static const struct think_marks think = {"<think>", "</think>"};
 
 struct reply_case {
-    const char *format;
+    const char *format; /* its own marks of reasoning where it has some */
     bool thinks, thinks_first, no_tools;
     const char *text, *expected;
 };
@@ -111,6 +111,34 @@ static const struct reply_case cases[] = {
      .text = "<｜DSML｜tool_calls><｜DSML｜invoke name=\"ping\"><｜DSML｜parameter name=\"a\" "
              "string=\"true\">never en",
      .expected = "[call ping]{\"a\": \"never en"},
+    /* Gemma 4 */
+    {"gemma4",
+     .text =
+         "<|channel>thought\nHm.\n<channel|>I look.\n<|tool_call>call:get_weather{city:<|\"|>San "
+         "\"F\", {x}<|\"|>,days:-1.5e3,deep:{a:[<|\"|>b<|\"|>,[],{}],c:null},no:False}<tool_call|>"
+         "<|tool_call>call:ping{}<tool_call|><|tool_response>",
+     .expected =
+         "[think]Hm.[say]I look.[call get_weather]{\"city\": \"San \\\"F\\\", {x}\", \"days\": "
+         "-1.5e3, \"deep\": {\"a\": [\"b\", [], {}], \"c\": null}, \"no\": false}[call ping]{}"},
+    {"gemma4", /* with quotes, without any, a comma too many */
+     .text = "<|tool_call>call:ping{ \"a\" : \"b\\\"c\", <|\"|>d<|\"|>: e f , g: [1, 2,], "
+             "}<tool_call|>Done",
+     .expected = "[call ping]{\"a\": \"b\\\"c\", \"d\": \"e f\", \"g\": [1, 2]}[say]Done"},
+    {"gemma4", .text = "<|tool_call>call:get_weather{city:12,days:12,other:null}<tool_call|>",
+     .expected = "[call get_weather]{\"city\": \"12\", \"days\": 12, \"other\": null}"},
+    {"gemma4", .text = "<|tool_call>call:ping{a:[1}<tool_call|> so",
+     .expected = "[call ping]{\"a\": [1[say]}<tool_call|> so"},
+    {"gemma4", .text = "<|tool_call>call:ping{a}", .expected = "[call ping]{[say]a}"},
+    {"gemma4", .text = "<|tool_call>call:ping{a:<|\"|>never en",
+     .expected = "[call ping]{\"a\": \"never en"},
+    {"gemma4", .text = "a <|tool_call> not one {}", .expected = "[say]a <|tool_call> not one {}"},
+    {"gemma4",
+     .text = "<|channel><|channel>thought\n<channel|>Hello\n<|channel>thought\nMore<channel|><"
+             "channel|>",
+     .expected = "[say]Hello[think]More"},
+    {"gemma4", .no_tools = true,
+     .text = "<|channel>thought\nHm<channel|>Yes <|tool_call>call:ping{}",
+     .expected = "[think]Hm[say]Yes <|tool_call>call:ping{}"},
     /* Llama 3 */
     {"llama3", .text = "{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Bern\"}}",
      .expected = "[call get_weather]{\"city\": \"Bern\"}"},
@@ -172,7 +200,12 @@ static const struct reply_case cases[] = {
 
 static void begin_case(struct reply_text *out, const struct reply_case *of)
 {
-    reply_text_init(out, of->format, of->thinks ? &think : NULL, of->thinks_first, !of->no_tools);
+    const struct think_marks *own = tool_format_named(of->format)->think;
+    reply_text_init(out, of->format,
+                    own          ? own
+                    : of->thinks ? &think
+                                 : NULL,
+                    of->thinks_first, !of->no_tools);
 }
 
 static void expect_case(struct reply_text *out, const struct reply_case *of, size_t cut)
@@ -247,6 +280,7 @@ static void test_detection(void **state)
         {"<|tool_calls_section_begin|>", "kimi"},
         {"<minimax:tool_call>", "minimax"},
         {"{%- set dsml_token = '｜DSML｜' -%}", "dsml"},
+        {"{{- '<|tool_call>call:' + function['name'] + '{' -}}", "gemma4"},
         {"[AVAILABLE_TOOLS] [TOOL_CALLS]", "mistral"},
         {"<tool_call>\n<function=x>\n<parameter=y>", "qwen3-coder"},
         {"<tool_call>{name}\n<arg_key>", "glm"},
@@ -274,6 +308,11 @@ static void test_traits(void **state)
     assert_true(template_traits_show(&traits, "<think>", 7));
     assert_true(template_traits_show(&traits, "</tool_call>", 12));
     assert_false(template_traits_show(&traits, "<|im_end|>", 10));
+    traits = template_traits_of("'<|tool_call>call:'", 18);
+    assert_string_equal(traits.think->begin, "<|channel>thought");
+    assert_true(template_traits_show(&traits, "<|\"|>", 5));
+    assert_true(template_traits_show(&traits, "<channel|>", 10));
+    assert_false(template_traits_show(&traits, "<turn|>", 7));
     assert_true(template_traits_of(deepseek, sizeof deepseek - 1).arguments_as_text);
 }
 
