@@ -134,6 +134,13 @@ static bool arguments_as_text(yyjson_mut_doc *doc, yyjson_mut_val *messages)
 
 /* ---- reasoning ---- */
 
+/* What a template calls the effort beyond "high". */
+static const char *effort_for(const struct template_traits *traits, const char *effort)
+{
+    return strcmp(effort, "xhigh") == 0 && strcmp(traits->effort, "thinking_effort") == 0 ? "max"
+                                                                                          : effort;
+}
+
 /* A template that has a switch gets it; where a model reasons and nothing can be set, another
  * effort than its own cannot be had. */
 static bool set_effort(yyjson_mut_doc *doc, yyjson_mut_val *root,
@@ -144,13 +151,12 @@ static bool set_effort(yyjson_mut_doc *doc, yyjson_mut_val *root,
     if (!effort->data)
         return true;
     const bool none = strcmp(effort->data, "none") == 0 || strcmp(effort->data, "minimal") == 0;
-    if (traits->knows_effort && strcmp(effort->data, "none") != 0)
-        yyjson_mut_obj_add_strcpy(doc, root, "reasoning_effort", effort->data);
-    if (traits->knows_thinking)
-        yyjson_mut_obj_add_bool(doc, root, "enable_thinking", !none);
+    if (traits->effort && strcmp(effort->data, "none") != 0)
+        yyjson_mut_obj_add_strcpy(doc, root, traits->effort, effort_for(traits, effort->data));
+    if (traits->thinking)
+        yyjson_mut_obj_add_bool(doc, root, traits->thinking, !none);
     const bool reasons = traits->think || traits->format->style == TOOL_STYLE_CHANNELS;
-    const bool can =
-        traits->knows_thinking || (traits->knows_effort && strcmp(effort->data, "none") != 0);
+    const bool can = traits->thinking || (traits->effort && strcmp(effort->data, "none") != 0);
     return can || !reasons || strcmp(effort->data, "medium") == 0 ||
            api_error_field(err, "reasoning_effort",
                            "'reasoning_effort' cannot be %s: this model's chat template has no "
@@ -203,8 +209,8 @@ static bool chat_prompt_fit(yyjson_mut_doc *doc, const struct generation_request
                              "not enough memory for the prompt");
     if (!set_effort(doc, root, request, traits, err))
         return false;
-    if (traits->knows_thinking && (request->grammar.kind || forced_call_is_wanted(request)))
-        yyjson_mut_obj_put(root, yyjson_mut_str(doc, "enable_thinking"),
+    if (traits->thinking && (request->grammar.kind || forced_call_is_wanted(request)))
+        yyjson_mut_obj_put(root, yyjson_mut_str(doc, traits->thinking),
                            yyjson_mut_bool(doc, false)); /* the answer begins at once */
     set_arguments(doc, root, request->template_arguments);
     return true;

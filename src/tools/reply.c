@@ -366,6 +366,7 @@ static bool reply_step(struct reply_reader *reply)
     case REPLY_IN_ELEMENTS:
     case REPLY_IN_ELEMENT_KEY:
     case REPLY_IN_ELEMENT_VALUE:
+    case REPLY_IN_ELEMENTS_JSON:
         return reply_elements_step(reply);
     case REPLY_IN_DICT_NAME:
     case REPLY_IN_DICT:

@@ -62,6 +62,7 @@ enum reply_state {
     REPLY_IN_ELEMENTS,
     REPLY_IN_ELEMENT_KEY,
     REPLY_IN_ELEMENT_VALUE,
+    REPLY_IN_ELEMENTS_JSON,
     REPLY_IN_DICT_NAME, /* reply_dict.c … */
     REPLY_IN_DICT,
     REPLY_IN_HEADER, /* reply_channels.c … */
@@ -150,6 +151,7 @@ struct reply_reader {
     uint32_t n_arguments; /* of elements */
     enum reply_part part; /* of a channel's message */
     bool value_is_text, value_begun;
+    bool arguments_told; /* of elements: all of them */
 };
 
 void reply_reader_push(struct reply_reader *reply, const char *text, size_t size);

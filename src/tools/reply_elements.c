@@ -7,6 +7,7 @@
 void reply_elements_begin(struct reply_reader *reply)
 {
     reply->n_arguments = 0;
+    reply->arguments_told = false;
     reply->scanned = 0;
     reply->state = REPLY_IN_ELEMENTS_NAME;
 }
@@ -31,10 +32,30 @@ static size_t bare_name_size(const struct reply_reader *reply)
     return n;
 }
 
+/* A name or a key, whose entities may stand for quotes. */
+static void elements_append(const struct reply_reader *reply, const char *text, size_t size,
+                            struct buffer *out)
+{
+    static const char *const entities[][2] = {{"&quot;", "\""}, {"&amp;", "&"}};
+    for (size_t at = 0; at < size;) {
+        size_t used = 1;
+        const char *byte = text + at;
+        for (int i = 0; i < 2 && reply->format->elements->has_entities; i++) {
+            const size_t n = strlen(entities[i][0]);
+            if (size - at >= n && memcmp(text + at, entities[i][0], n) == 0) {
+                used = n;
+                byte = entities[i][1];
+            }
+        }
+        buffer_append(out, byte, 1);
+        at += used;
+    }
+}
+
 static void elements_take_name(struct reply_reader *reply, const char *text, size_t size,
                                size_t used)
 {
-    buffer_append(&reply->name, text, size);
+    elements_append(reply, text, size, &reply->name);
     buffer_append(&reply->raw, reply_rest(reply), used);
     reply_use(reply, used);
     reply->scanned = 0;
@@ -104,9 +125,42 @@ static bool elements_name_step(struct reply_reader *reply)
 
 static void elements_over(struct reply_reader *reply)
 {
-    reply_tell(reply, REPLY_ARGUMENTS, reply->n_arguments ? "}" : "{}", reply->n_arguments ? 1 : 2);
+    const char *end = reply->arguments_told ? "" : reply->n_arguments ? "}" : "{}";
+    reply_tell(reply, REPLY_ARGUMENTS, end, strlen(end));
     reply->scanned = 0;
     reply_call_over(reply);
+}
+
+/* All arguments as JSON, where an element says so and none came before. */
+static enum mark_start elements_json(struct reply_reader *reply)
+{
+    const char *mark = reply->format->elements->json_open;
+    if (!mark || reply->n_arguments || reply->arguments_told)
+        return MARK_IS_NOT_THERE;
+    const enum mark_start start = reply_starts(reply, mark);
+    if (start != MARK_IS_THERE)
+        return start;
+    const size_t used = elements_opening_end(reply, strlen(mark));
+    if (!used)
+        return elements_may_go_on(reply, strlen(mark)) ? MARK_MAY_COME : MARK_IS_NOT_THERE;
+    reply_use(reply, used);
+    reply->scanned = 0;
+    reply->arguments_told = true;
+    reply->state = REPLY_IN_ELEMENTS_JSON;
+    return MARK_IS_THERE;
+}
+
+static bool elements_json_step(struct reply_reader *reply)
+{
+    const struct mark_place end = reply_find(reply, &reply->format->elements->json_close, 1);
+    reply_tell(reply, REPLY_ARGUMENTS, reply_rest(reply), end.at);
+    reply_use(reply, end.at);
+    reply->scanned = 0;
+    if (end.which < 0)
+        return end.at;
+    reply_use(reply, strlen(reply->format->elements->json_close));
+    reply->state = REPLY_IN_ELEMENTS;
+    return true;
 }
 
 /* The next argument, or the end of them. Anything else ends the call too: it is read as content. */
@@ -119,7 +173,11 @@ static bool elements_next_step(struct reply_reader *reply)
             reply_call_over(reply);
         return reply->final;
     }
-    const enum mark_start key = reply_starts(reply, elements->key_open);
+    const enum mark_start json = elements_json(reply);
+    if (json == MARK_IS_THERE)
+        return true;
+    const enum mark_start key =
+        reply->arguments_told ? MARK_IS_NOT_THERE : reply_starts(reply, elements->key_open);
     const enum mark_start close = reply_starts(reply, elements->close);
     if (key == MARK_IS_THERE) {
         reply_use(reply, strlen(elements->key_open));
@@ -130,7 +188,7 @@ static bool elements_next_step(struct reply_reader *reply)
     }
     if (close == MARK_IS_THERE)
         reply_use(reply, strlen(elements->close));
-    else if (key == MARK_MAY_COME || close == MARK_MAY_COME)
+    else if (json == MARK_MAY_COME || key == MARK_MAY_COME || close == MARK_MAY_COME)
         return false;
     elements_over(reply);
     return true;
@@ -199,7 +257,7 @@ static bool elements_key_step(struct reply_reader *reply)
             memcmp(rest + used, elements->value_open, open) == 0)
             used += open;
     }
-    buffer_append(&reply->key, reply_rest(reply), end.at);
+    elements_append(reply, reply_rest(reply), end.at, &reply->key);
     reply->value_is_text = elements_value_is_text(reply, reply_rest(reply) + from, n_attributes);
     reply_use(reply, used);
     elements_begin_value(reply);
@@ -258,6 +316,8 @@ bool reply_elements_step(struct reply_reader *reply)
         return elements_key_step(reply);
     case REPLY_IN_ELEMENT_VALUE:
         return elements_value_step(reply);
+    case REPLY_IN_ELEMENTS_JSON:
+        return elements_json_step(reply);
     default:
         return elements_next_step(reply);
     }

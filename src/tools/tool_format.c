@@ -21,6 +21,22 @@ static const struct tool_elements dsml_elements = {.name_open = "<" DSML "invoke
                                                    .attributes_end = ">",
                                                    .text_attribute = "string=\"true\""};
 
+/* Kimi K3 builds all marks of three tokens and words. */
+#define K3_OPEN(tag) "<|open|>" tag "<|sep|>"
+#define K3_CLOSE(tag) "<|close|>" tag "<|sep|>"
+static const struct tool_elements kimi_k3_elements = {.name_open = "<|open|>call tool=\"",
+                                                      .name_close = "\"",
+                                                      .key_open = "<|open|>argument key=\"",
+                                                      .key_close = "\"",
+                                                      .value_open = "",
+                                                      .value_close = K3_CLOSE("argument"),
+                                                      .close = K3_CLOSE("call"),
+                                                      .attributes_end = "<|sep|>",
+                                                      .text_attribute = "type=\"string\"",
+                                                      .json_open = "<|open|>json",
+                                                      .json_close = K3_CLOSE("json"),
+                                                      .has_entities = true};
+static const struct think_marks kimi_k3_think = {K3_OPEN("think"), K3_CLOSE("think"), false};
 static const struct think_marks gemma4_think = {"<|channel>thought", "<channel|>", true};
 
 /* Behind a recipient, up to the message's end. */
@@ -77,6 +93,17 @@ static const struct tool_format tool_formats[] = {
      .separator = {"<|tool_call_argument_begin|>"},
      .call_forms = {"functions.%n:%d%(<|tool_call_argument_begin|>%)%s%a%s%(<|tool_call_end|>%)"},
      .prefix = "functions."},
+    {.name = "kimi-k3",
+     .style = TOOL_STYLE_ELEMENTS,
+     .opening = K3_CLOSE("response") K3_OPEN("tools"),
+     .begin = {K3_OPEN("tools")},
+     .gap = {K3_CLOSE("tools"), K3_CLOSE("message"), "<|end_of_msg|>"},
+     .silent = {K3_OPEN("response"), K3_CLOSE("response"), K3_CLOSE("message"), "<|end_of_msg|>"},
+     .tokens = {"<|open|>", "<|close|>", "<|sep|>"},
+     .call_forms = {"%s%c%s%(<|close|>%)tools%(<|sep|>%)"},
+     .is_not_own = true,
+     .elements = &kimi_k3_elements,
+     .think = &kimi_k3_think},
     {.name = "minimax",
      .style = TOOL_STYLE_ELEMENTS,
      .opening = "<minimax:tool_call>\n",
@@ -146,6 +173,7 @@ static const struct {
     {{DSML, NULL}, "dsml"},
     {{"<|tool_call>call:", NULL}, "gemma4"},
     {{"<|tool_calls_section_begin|>", NULL}, "kimi"},
+    {{"<|open|>", "<|close|>"}, "kimi-k3"},
     {{"<minimax:tool_call>", NULL}, "minimax"},
     {{"[TOOL_CALLS]", NULL}, "mistral"},
     {{"<function=", "<parameter="}, "qwen3-coder"},
@@ -216,6 +244,33 @@ static bool joins_arguments(const char *text, size_t size)
            template_has(text, size, "'arguments']+");
 }
 
+/* The first of the names that stands in the text as a variable's; NULL: none. */
+static const char *switch_of_text(const char *text, size_t size, const char *const *names,
+                                  const char *const *signs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (template_has(text, size, signs[i]))
+            return names[i];
+    }
+    return NULL;
+}
+
+static const char *thinking_of_text(const char *text, size_t size)
+{
+    static const char *const names[] = {"enable_thinking", "thinking", "thinking",
+                                        "thinking",        "thinking", "thinking"};
+    static const char *const signs[] = {"enable_thinking",          " thinking is defined",
+                                        " thinking is not defined", " thinking is undefined",
+                                        "{%- if thinking ",         "{% if thinking "};
+    return switch_of_text(text, size, names, signs, sizeof names / sizeof *names);
+}
+
+static const char *effort_of_text(const char *text, size_t size)
+{
+    static const char *const names[] = {"reasoning_effort", "thinking_effort"};
+    return switch_of_text(text, size, names, names, sizeof names / sizeof *names);
+}
+
 struct template_traits template_traits_of(const char *text, size_t size)
 {
     struct template_traits traits = {.format = tool_format_named("generic")};
@@ -232,8 +287,8 @@ struct template_traits template_traits_of(const char *text, size_t size)
         traits.think = NULL;
     traits.knows_tools = template_has(text, size, "tools");
     traits.arguments_as_text = joins_arguments(text, size);
-    traits.knows_effort = template_has(text, size, "reasoning_effort");
-    traits.knows_thinking = template_has(text, size, "enable_thinking");
+    traits.effort = effort_of_text(text, size);
+    traits.thinking = thinking_of_text(text, size);
     return traits;
 }
 

@@ -28,7 +28,9 @@ struct tool_elements {
                           */
     /* Attributes stand behind name_close and key_close up to this mark; NULL: there are none. */
     const char *attributes_end;
-    const char *text_attribute; /* a value with it is a text, one with any other is JSON */
+    const char *text_attribute;         /* a value with it is a text, one with any other is JSON */
+    const char *json_open, *json_close; /* all arguments at once, as JSON; NULL: not so */
+    bool has_entities;                  /* in names and keys: &quot; and &amp; */
 };
 
 struct think_marks {
@@ -62,11 +64,12 @@ struct tool_format {
 
 /* What a chat template's text tells. */
 struct template_traits {
-    const struct tool_format *format;  /* never NULL */
-    const struct think_marks *think;   /* NULL: it does not reason between marks */
-    bool knows_tools;                  /* it renders `tools` by itself */
-    bool arguments_as_text;            /* calls in messages: arguments are a text, not an object */
-    bool knows_effort, knows_thinking; /* reasoning_effort, enable_thinking are its variables */
+    const struct tool_format *format; /* never NULL */
+    const struct think_marks *think;  /* NULL: it does not reason between marks */
+    bool knows_tools;                 /* it renders `tools` by itself */
+    bool arguments_as_text;           /* calls in messages: arguments are a text, not an object */
+    /* The variables that say how much it reasons, and whether; NULL: it has none. */
+    const char *effort, *thinking;
 };
 
 /* `text` NULL: the fallback's. */

@@ -9,7 +9,7 @@
 
 static const char *const formats[] = {"harmony",     "deepseek", "kimi",    "minimax", "mistral",
                                       "qwen3-coder", "glm",      "granite", "hermes",  "llama3",
-                                      "generic",     "dsml",     "gemma4"};
+                                      "generic",     "dsml",     "gemma4",  "kimi-k3"};
 static const struct think_marks think = {"<think>", "</think>"};
 
 static const struct tool_format *format_of(const uint8_t *data)

@@ -30,12 +30,11 @@
 
 static const struct think_marks chosen_think = {"<think>", "</think>"};
 
-static struct constraint *chosen_compile(const char *body, const char *format, bool thinks,
-                                         struct api_error *err)
+static struct constraint *chosen_compile_with(const char *body, const char *format,
+                                              const struct think_marks *think, bool thinks,
+                                              struct api_error *err)
 {
-    const struct template_traits traits = {.format = tool_format_named(format),
-                                           .think = strcmp(format, "harmony") == 0 ? NULL
-                                                                                   : &chosen_think};
+    const struct template_traits traits = {.format = tool_format_named(format), .think = think};
     struct generation_request request;
     struct constraint *constraint = NULL;
     assert_non_null(traits.format);
@@ -45,6 +44,13 @@ static struct constraint *chosen_compile(const char *body, const char *format, b
     assert_int_equal(ok, err->status == 0);
     generation_request_deinit(&request);
     return constraint;
+}
+
+static struct constraint *chosen_compile(const char *body, const char *format, bool thinks,
+                                         struct api_error *err)
+{
+    return chosen_compile_with(body, format, strcmp(format, "harmony") == 0 ? NULL : &chosen_think,
+                               thinks, err);
 }
 
 /* «…» as the bytes of a special token, or as the text that a reader sees. */
@@ -159,6 +165,11 @@ static const struct chosen_example {
      "f {\"a\": 5}", "<minimax:tool_call>\n<invoke name=\"f\">\n</invoke>\n</minimax:tool_call>"},
     {"gemma4", "So.«<|tool_call>»{\"name\": \"g\", \"arguments\": {\"b\": 1}}«<tool_call|>»",
      "g {\"b\": 1}", "«<|tool_call>»call:g{b:1}«<tool_call|>»"},
+    {"kimi-k3",
+     "«<|close|>»response«<|sep|>»«<|open|>»tools«<|sep|>»{\"name\": \"f\", \"arguments\": {\"a\": "
+     "5}}"
+     "«<|close|>»tools«<|sep|>»",
+     "f {\"a\": 5}", "«<|open|>»tools«<|sep|>»«<|open|>»call tool=\"f\""},
     {"dsml",
      "So.\n<«｜DSML｜»tool_calls>\n{\"name\": \"f\", \"arguments\": {\"a\": 5}}\n"
      "</«｜DSML｜»tool_calls>",
@@ -233,6 +244,43 @@ static void test_reasoning_is_free(void **state)
     expect_chosen("", false, "Text. <think><tool_call>x", false); /* it may only come first */
     expect_chosen("", true, "I may <tool_call> it.</think>\n" CALL_F, true);
     expect_chosen("", true, "Hm.«</think>»<tool_call>x", false);
+}
+
+/* Marks that are made of special tokens and words. */
+static void test_marks_of_tokens(void **state)
+{
+    (void)state;
+    static const struct think_marks think = {"<|open|>think<|sep|>", "<|close|>think<|sep|>",
+                                             false};
+    static const char call[] =
+        "«<|open|>»tools«<|sep|>»{\"name\": \"f\", \"arguments\": {\"a\": 5}}"
+        "«<|close|>»tools«<|sep|>»";
+    static const struct {
+        const char *before;
+        bool thinks, held;
+    } cases[] = {
+        {"", false, true},
+        {"«<|open|>»think«<|sep|>»So «<|open|>»tools«<|sep|>»x", false, false},
+        {"«<|open|>»think«<|sep|>»So«<|close|>»think«<|sep|>»", false, true},
+        {"So«<|close|>»think«<|sep|>»", true, true},
+        {"So «<|other|>» «<|open|>»tools", true, false},
+        {"«<|open|>»«<|open|>»", false, true},
+        {"«<|open|>»x«<|sep|>»", false, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int bad = 0; bad < 2; bad++) {
+            struct api_error err = {0};
+            struct buffer text = {0};
+            struct constraint *held =
+                chosen_compile_with(CHOSEN(F_AND_G, ""), "kimi-k3", &think, cases[i].thinks, &err);
+            assert_non_null(held);
+            buffer_printf(&text, "%s%s", cases[i].before, bad ? "«<|open|>»tools«<|sep|>»x" : call);
+            if (chosen_accepts(held, text.data, "\xff") != (!bad || !cases[i].held))
+                fail_msg("%s", text.data);
+            constraint_release(held);
+            buffer_deinit(&text);
+        }
+    }
 }
 
 /* ---- tokens ---- */
@@ -421,7 +469,7 @@ int main(void)
         cmocka_unit_test(test_formats),           cmocka_unit_test(test_text_is_free),
         cmocka_unit_test(test_reasoning_is_free), cmocka_unit_test(test_marks_cut_into_tokens),
         cmocka_unit_test(test_left_free),         cmocka_unit_test(test_strict_is_refused),
-        cmocka_unit_test(test_wrong_sources),
+        cmocka_unit_test(test_wrong_sources),     cmocka_unit_test(test_marks_of_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@
 
 static const char *const forced_formats[] = {
     "harmony", "deepseek", "kimi",   "minimax", "mistral", "qwen3-coder", "glm",
-    "granite", "hermes",   "llama3", "generic", "dsml",    "gemma4"};
+    "granite", "hermes",   "llama3", "generic", "dsml",    "gemma4",      "kimi-k3"};
 enum { FORCED_FORMATS = sizeof forced_formats / sizeof *forced_formats };
 
 static void forced_parse(const char *body, struct generation_request *request)

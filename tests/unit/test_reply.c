@@ -111,6 +111,37 @@ static const struct reply_case cases[] = {
      .text = "<｜DSML｜tool_calls><｜DSML｜invoke name=\"ping\"><｜DSML｜parameter name=\"a\" "
              "string=\"true\">never en",
      .expected = "[call ping]{\"a\": \"never en"},
+    /* Kimi K3 */
+    {"kimi-k3", .thinks_first = true,
+     .text =
+         "Hm.\n<|close|>think<|sep|><|open|>response<|sep|>I "
+         "look.<|close|>response<|sep|><|open|>tools<|sep|>"
+         "<|open|>call tool=\"get_weather\" index=\"1\"<|sep|><|open|>argument key=\"city\" "
+         "type=\"string\"<|sep|>San \"F\"\n<|close|>argument<|sep|><|open|>argument key=\"days\" "
+         "type=\"array\"<|sep|>[1]<|close|>argument<|sep|><|open|>argument key=\"a&quot;&amp;\" "
+         "type=\"string\"<|sep|>7<|close|>argument<|sep|><|close|>call<|sep|><|open|>call "
+         "tool=\"ping\" "
+         "index=\"2\"<|sep|><|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|>"
+         "<|end_of_msg|>",
+     .expected =
+         "[think]Hm.[say]I look.[call get_weather]{\"city\": \"San \\\"F\\\"\\n\", \"days\": "
+         "[1], \"a\\\"&\": \"7\"}[call ping]{}"},
+    {"kimi-k3",
+     .text =
+         "<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool=\"ping\" index=\"1\"<|sep|>"
+         "<|open|>json type=\"object\"<|sep|>{\"a\": 1}<|close|>json<|sep|><|close|>call<|sep|>"
+         "<|close|>tools<|sep|>",
+     .expected = "[call ping]{\"a\": 1}"},
+    {"kimi-k3", .no_tools = true,
+     .text = "<|open|>think<|sep|>Hm<|close|>think<|sep|><|open|>response<|sep|>Yes <|open|> "
+             "no.<|close|>response"
+             "<|sep|><|close|>message<|sep|>",
+     .expected = "[think]Hm[say]Yes <|open|> no."},
+    {"kimi-k3", .text = "<|open|>tools<|sep|><|open|>call tool=\"ping\" index=",
+     .expected = "[say]<|open|>tools<|sep|><|open|>call tool=\"ping\" index="},
+    {"kimi-k3",
+     .text = "<|open|>tools<|sep|><|open|>call tool=\"ping\"<|sep|><|open|>argument key=\"a\" x",
+     .expected = "[call ping][say]a\" x"},
     /* Gemma 4 */
     {"gemma4",
      .text =
@@ -281,6 +312,7 @@ static void test_detection(void **state)
         {"<minimax:tool_call>", "minimax"},
         {"{%- set dsml_token = '｜DSML｜' -%}", "dsml"},
         {"{{- '<|tool_call>call:' + function['name'] + '{' -}}", "gemma4"},
+        {"'<|open|>' + tag '<|close|>' <tool_call>", "kimi-k3"},
         {"[AVAILABLE_TOOLS] [TOOL_CALLS]", "mistral"},
         {"<tool_call>\n<function=x>\n<parameter=y>", "qwen3-coder"},
         {"<tool_call>{name}\n<arg_key>", "glm"},
@@ -301,8 +333,11 @@ static void test_traits(void **state)
     static const char qwen[] = "{%- if tools %}<tool_call>{{ tool_call.arguments | tojson }}"
                                "{% if enable_thinking is false %}<think>\n\n</think>";
     static const char deepseek[] = "<｜tool▁calls▁begin｜>' + tool['function']['arguments'] + '";
+    static const char kimi_k3[] =
+        "{%- if thinking is undefined %}<|open|><|close|> thinking_effort";
     struct template_traits traits = template_traits_of(qwen, sizeof qwen - 1);
-    assert_true(traits.knows_tools && traits.knows_thinking && !traits.knows_effort);
+    assert_true(traits.knows_tools && !traits.effort);
+    assert_string_equal(traits.thinking, "enable_thinking");
     assert_false(traits.arguments_as_text);
     assert_string_equal(traits.think->end, "</think>");
     assert_true(template_traits_show(&traits, "<think>", 7));
@@ -313,6 +348,11 @@ static void test_traits(void **state)
     assert_true(template_traits_show(&traits, "<|\"|>", 5));
     assert_true(template_traits_show(&traits, "<channel|>", 10));
     assert_false(template_traits_show(&traits, "<turn|>", 7));
+    traits = template_traits_of(kimi_k3, sizeof kimi_k3 - 1);
+    assert_string_equal(traits.thinking, "thinking");
+    assert_string_equal(traits.effort, "thinking_effort");
+    assert_string_equal(traits.think->end, "<|close|>think<|sep|>");
+    assert_true(template_traits_show(&traits, "<|sep|>", 7));
     assert_true(template_traits_of(deepseek, sizeof deepseek - 1).arguments_as_text);
 }
 
