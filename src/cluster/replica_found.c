@@ -222,7 +222,25 @@ static struct survey survey(struct replica *r, const struct members *members)
     return found;
 }
 
-/* Everything that is stored counts from now on; then the state is asked for. */
+/* The list that a new generation begins with, as its own entry: the state has the list too. */
+static void emit_founding_members(struct replica *r)
+{
+    assert(r->founding && members_find(&r->scratch, r->options.id));
+    for (uint32_t i = 0; i < r->scratch.n; i++)
+        r->scratch.list[i].votes = r->scratch.list[i].id == r->options.id;
+    if (!replica_members_encode(r, &r->scratch, &r->taking.members, &r->taking.members_size))
+        return;
+    const struct replica_effect effect = {.type = REPLICA_APPLY,
+                                          .index = r->taking.index,
+                                          .term = r->taking.term,
+                                          .lineage = {r->lineage.generation + 1, r->options.id},
+                                          .entry = LOG_MEMBERS};
+    if (replica_emit_bytes(r, effect, r->taking.members, r->taking.members_size))
+        replica_emit(r, &r->effects,
+                     &(struct replica_effect){.type = REPLICA_SNAPSHOT, .index = r->taking.index});
+}
+
+/* Everything that is stored counts from now on, and who votes; then the state is asked for. */
 static void found_anew(struct replica *r)
 {
     assert(!r->founding && !r->resets && !r->taking.index);
@@ -242,13 +260,11 @@ static void found_anew(struct replica *r)
     r->applied = r->commit = last;
     r->founding = true;
     log_snapshot_clear(&r->taking);
-    r->taking = (struct log_snapshot){
-        .index = last, .term = entry ? entry->term : r->snapshot.term, .members_index = last};
-    for (uint32_t i = 0; i < r->scratch.n; i++)
-        r->scratch.list[i].votes = r->scratch.list[i].id == r->options.id;
-    struct replica_effect effect = {.type = REPLICA_SNAPSHOT, .index = last};
-    if (replica_members_encode(r, &r->scratch, &r->taking.members, &r->taking.members_size))
-        replica_emit(r, &r->effects, &effect);
+    r->taking = (struct log_snapshot){.index = last + 1,
+                                      .term = entry ? entry->term : r->snapshot.term,
+                                      .members_index = last + 1};
+    if (!r->failed)
+        emit_founding_members(r);
 }
 
 /* The state has come: it and the new lineage become durable in one write. */

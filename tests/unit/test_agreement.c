@@ -328,6 +328,16 @@ static bool has_lineage_2(void *arg)
     return agreement_status(node->agreement).lineage.generation == 2;
 }
 
+/* Who votes, by a node's state: that one member alone. */
+static bool state_has_one_voter(int node, uint64_t voter)
+{
+    const Cluster__State *root = agreement_state(w->nodes[node].agreement)->root;
+    bool is_so = root->n_members > 0;
+    for (size_t i = 0; i < root->n_members; i++)
+        is_so &= root->members[i]->votes == (root->members[i]->id == voter);
+    return is_so;
+}
+
 static void test_founded_anew(void **state)
 {
     w->options.replica.grace_ms = w->options.replica.minority_grace_ms = 400;
@@ -338,6 +348,8 @@ static void test_founded_anew(void **state)
     w->nodes[1].n_emptied = 0;
     assert_true(agreement_world_run(w, leads_anew, &w->nodes[1], 5000));
     assert_string_equal(agreement_world_setting(w, 1, "kept"), "yes");
+    const uint64_t founder = agreement_member(w->nodes[1].agreement);
+    assert_true(state_has_one_voter(1, founder));
     assert_int_equal(agreement_world_agree(w, 1, "new", "era", &err), ERROR_NONE);
 
     /* The old voter leads its own log alone, until it hears of the new one. Its state is never
@@ -350,6 +362,7 @@ static void test_founded_anew(void **state)
     w->nodes[1].cut_off = false;
     assert_true(agreement_world_run(w, has_lineage_2, &w->nodes[0], 5000));
     agreement_world_await(w, 0, "new", "era");
+    assert_true(state_has_one_voter(0, founder));
     assert_int_equal(w->nodes[0].n_emptied + w->nodes[1].n_emptied, 0);
     assert_int_equal(agreement_world_agree(w, 0, "old voter", "follows", &err), ERROR_NONE);
 }
