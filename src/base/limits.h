@@ -190,6 +190,8 @@ enum {
     LIMIT_POOL_CELLS = 1 << 30,       /* that they share */
     LIMIT_BATCH_ROWS = 8192,          /* rows of one micro-batch */
     LIMIT_QUEUED_REQUESTS = 1024,
+    LIMIT_PROMPT_PICTURES = 64,  /* of one request */
+    LIMIT_PICTURES_MIB = 1024,   /* rows of all requests of a driver */
     LIMIT_CARRIER_ENDS = 64,     /* instances of which one node has a part */
     LIMIT_PLACING_SEARCH_S = 60, /* that somebody may give the leader: another may wait for it */
     LIMIT_SCORE_WEIGHT = 1000,   /* of devices in the order in which they are tried */

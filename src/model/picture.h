@@ -10,6 +10,9 @@ struct picture {
     uint8_t *rgb;           /* [height x width x 3] */
 };
 
+/* Tokens from here on are no model's: one stands in the place of each row of a picture. */
+#define PICTURE_TOKEN_FIRST (INT32_C(1) << 30)
+
 /* What stands in the prompt for one picture, in place of tokens' embeddings. */
 struct picture_rows {
     uint32_t n_rows;
@@ -17,5 +20,6 @@ struct picture_rows {
                        layers that take a part each ("deepstack"), in their order */
     float *rows;    /* [n_rows x width] */
     uint32_t grid_width, grid_height; /* in rows, where positions are of several axes; else 0 */
-    bool is_whole; /* the rows see one another, those behind, too: one micro-batch has all of them */
+    bool
+        is_whole; /* the rows see one another, those behind, too: one micro-batch has all of them */
 };

@@ -402,6 +402,8 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
 {
     struct sequence *sequence = NULL;
     enum error_code code = driver_check_constraint(driver, request, err);
+    if (!code && request->n_pictures)
+        code = error_set(err, ERROR_UNSUPPORTED, "this model takes no pictures");
     if (!code)
         code = sequence_new(request, driver->options.context, driver->pipeline.shape.n_vocab,
                             &sequence, err);

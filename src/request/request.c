@@ -38,9 +38,12 @@ bool request_times_know(const struct request_times *times)
 }
 
 static enum error_code request_check_tokens(const char *what, const int32_t *tokens, uint32_t n,
-                                            uint32_t n_vocab, struct error *err)
+                                            uint32_t n_vocab, bool may_have_pictures,
+                                            struct error *err)
 {
     for (uint32_t i = 0; i < n; i++) {
+        if (tokens[i] >= PICTURE_TOKEN_FIRST && may_have_pictures)
+            continue;
         if (tokens[i] < 0 || (uint32_t)tokens[i] >= n_vocab)
             return error_set(err, ERROR_INVALID,
                              "%s: token %d at position %u is outside the vocabulary of %u", what,
@@ -81,13 +84,19 @@ enum error_code request_check(const struct request *request, uint32_t n_vocab, s
     if (!code && request->embeddings && request->want_all_logits)
         code =
             error_set(err, ERROR_INVALID, "a request can ask for embeddings or logits, not both");
+    if (!code && request->embeddings && request->n_pictures)
+        code = error_set(err, ERROR_UNSUPPORTED, "embeddings are of texts, without pictures");
     if (!code && request->n_predict) /* else the sampler is not asked */
         code = sampler_check(&request->sampler, n_vocab, err);
     if (!code)
-        code = request_check_tokens("prompt", request->prompt, request->n_prompt, n_vocab, err);
+        code =
+            request_check_tokens("prompt", request->prompt, request->n_prompt, n_vocab, true, err);
+    if (!code)
+        code = request_pictures_check(request->pictures, request->n_pictures, request->prompt,
+                                      request->n_prompt, err);
     if (!code)
         code = request_check_tokens("stop tokens", request->stop_tokens, request->n_stop_tokens,
-                                    LIMIT_VOCAB, err);
+                                    LIMIT_VOCAB, false, err);
     return code;
 }
 
@@ -130,14 +139,20 @@ enum error_code request_copy(const struct request *request, uint32_t more, struc
     *out = *request;
     out->prompt = out->stop_tokens = NULL;
     out->sampler.biases = NULL;
+    out->pictures = NULL;
     constraint_keep(out->constraint);
     if (request_copy_array(request->prompt, request->n_prompt, more, sizeof *request->prompt,
                            &out->prompt) &&
         request_copy_array(request->stop_tokens, request->n_stop_tokens, 0,
                            sizeof *request->stop_tokens, &out->stop_tokens) &&
         request_copy_array(request->sampler.biases, request->sampler.n_biases, 0,
-                           sizeof *request->sampler.biases, &out->sampler.biases))
+                           sizeof *request->sampler.biases, &out->sampler.biases) &&
+        request_copy_array(request->pictures, request->n_pictures, 0, sizeof *request->pictures,
+                           &out->pictures)) {
+        for (uint32_t i = 0; i < out->n_pictures; i++)
+            prompt_picture_keep(out->pictures[i].picture);
         return ERROR_NONE;
+    }
     request_copy_deinit(out);
     return error_set(err, ERROR_NO_MEMORY, "not enough memory for a request of %u tokens",
                      request->n_prompt);
@@ -148,6 +163,9 @@ void request_copy_deinit(struct request *copy)
     mem_free((void *)copy->prompt);
     mem_free((void *)copy->stop_tokens);
     mem_free((void *)copy->sampler.biases);
+    for (uint32_t i = 0; copy->pictures && i < copy->n_pictures; i++)
+        prompt_picture_release(copy->pictures[i].picture);
+    mem_free((void *)copy->pictures);
     constraint_release(copy->constraint);
     *copy = (struct request){0};
 }

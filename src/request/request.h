@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "engine/sampler.h"
 #include "request/constraint.h"
+#include "request/prompt_picture.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -109,13 +110,17 @@ struct request {
      * tokens are the answer's beginning, where another driver has come so far. */
     struct constraint *constraint;
     uint32_t n_answered;
+    /* Where rows stand in the prompt in place of tokens' embeddings, in order. Kept by copies. Not
+     * with `embeddings`. */
+    const struct request_picture *pictures;
+    uint32_t n_pictures;
     struct request_handlers handlers;
     void *arg;
 };
 
-/* What must be so wherever it runs: a prompt of tokens below n_vocab (LIMIT_VOCAB where the model
- * is not known), counts within their limits, a sampler in its ranges, wishes that do not exclude
- * each other. ERROR_INVALID with the field's name. */
+/* What must be so wherever it runs: a prompt of tokens below n_vocab and its pictures' (LIMIT_VOCAB
+ * where the model is not known), counts within their limits, a sampler in its ranges, wishes that
+ * do not exclude each other. ERROR_INVALID with the field's name. */
 enum error_code request_check(const struct request *request, uint32_t n_vocab, struct error *err);
 
 /* A part of that: the counts alone, before anything is read that they count. */
