@@ -1,0 +1,204 @@
+/* Projectors against llama.cpp's libmtmd: the rows of drawn pictures, with every way to attend;
+ * what they take of memory; and files that are not what they say. tests/golden/pictures says how
+ * the vectors were made. */
+#include "base/mem.h"
+#include "engine/picture_encoder.h"
+#include "gpu/gpu.h"
+#include "model/model.h"
+#include "model/picture_fit.h"
+#include "model/projector.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yyjson.h>
+
+#include <cmocka.h>
+
+enum { PROJECTORS = 2, PROJECTORS_MAX = 16 };
+
+struct projector_vectors {
+    char name[64];
+    struct projector *projector;
+    yyjson_doc *doc;
+    float *rows;
+    size_t n_values;
+};
+
+static struct projector_vectors all[PROJECTORS_MAX];
+static uint32_t n_all;
+static struct gpu *gpu;
+static const char *device_id = "cpu";
+
+static void load_projector(const char *folder, const char *name)
+{
+    struct projector_vectors *v = &all[n_all++];
+    char path[512];
+    struct error err = {0};
+    snprintf(v->name, sizeof v->name, "%s", name);
+    snprintf(path, sizeof path, "%s/%s.gguf", folder, name);
+    if (projector_open(path, &v->projector, &err))
+        fail_msg("%s", err.text);
+    snprintf(path, sizeof path, "%s/%s.json", folder, name);
+    v->doc = yyjson_read_file(path, 0, NULL, NULL);
+    assert_non_null(v->doc);
+    snprintf(path, sizeof path, "%s/%s.rows.f32", folder, name);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    fseek(file, 0, SEEK_END);
+    v->n_values = (size_t)ftell(file) / sizeof *v->rows;
+    rewind(file);
+    v->rows = malloc(v->n_values * sizeof *v->rows);
+    assert_int_equal(fread(v->rows, sizeof *v->rows, v->n_values, file), v->n_values);
+    fclose(file);
+}
+
+static int load_all(void **state)
+{
+    (void)state;
+    char folder[512];
+    struct error err = {0};
+    struct gpu_options options = {.n_cpu_threads = 2};
+    snprintf(folder, sizeof folder, "%s/pictures/models", getenv("MEDLEY_GOLDEN"));
+    if (gpu_open(&options, &gpu, &err))
+        fail_msg("%s", err.text);
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        char *dot = strstr(entry->d_name, ".json");
+        if (dot && n_all < PROJECTORS_MAX) {
+            *dot = '\0';
+            load_projector(folder, entry->d_name);
+        }
+    }
+    closedir(dir);
+    assert_int_equal(n_all, PROJECTORS); /* so that none is lost unseen */
+    return 0;
+}
+
+static int unload_all(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < n_all; i++) {
+        free(all[i].rows);
+        yyjson_doc_free(all[i].doc);
+        projector_close(all[i].projector);
+    }
+    gpu_close(gpu);
+    return 0;
+}
+
+static uint32_t number_of(yyjson_val *object, const char *key)
+{
+    return (uint32_t)yyjson_get_uint(yyjson_obj_get(object, key));
+}
+
+/* As reference.py draws it. */
+static struct picture draw_picture(uint32_t width, uint32_t height, uint32_t seed)
+{
+    struct picture picture = {width, height, malloc((size_t)width * height * 3)};
+    uint8_t *at = picture.rgb;
+    for (uint32_t y = 0; y < height; y++) {
+        for (uint32_t x = 0; x < width; x++) {
+            const uint32_t slopes[3] = {x * 255 / width, y * 255 / height,
+                                        (x + y) * 255 / (width + height)};
+            for (uint32_t c = 0; c < 3; c++) {
+                seed = seed * 1664525u + 1013904223u;
+                *at++ = (uint8_t)(slopes[c] + (seed >> 26));
+            }
+        }
+    }
+    return picture;
+}
+
+/* ---- the vectors ---- */
+
+static void check_rows(const struct projector_vectors *v, const struct picture_rows *got,
+                       const float *wanted, float limit, float *largest)
+{
+    for (size_t i = 0; i < (size_t)got->n_rows * got->width; i++) {
+        const float d = fabsf(got->rows[i] - wanted[i]);
+        if (!(d <= limit))
+            fail_msg("%s: value %zu at %td is %g, wanted %g", v->name, i, wanted - v->rows,
+                     (double)got->rows[i], (double)wanted[i]);
+        *largest = d > *largest ? d : *largest;
+    }
+}
+
+static void check_encoder(const struct projector_vectors *v, enum flash_mode flash, float limit)
+{
+    struct picture_encoder *encoder;
+    struct picture_encoder_options options = {.flash = flash};
+    struct stage_memory measured, taken;
+    struct error err = {0};
+    struct device *device = gpu_find(gpu, device_id);
+    float largest = 0;
+    size_t at = 0, i, max;
+    yyjson_val *item, *root = yyjson_doc_get_root(v->doc);
+    if (picture_encoder_measure(v->projector, device, &options, &measured, &err) ||
+        picture_encoder_open(v->projector, device, &options, &encoder, &err))
+        fail_msg("%s: %s", v->name, err.text);
+    yyjson_arr_foreach(yyjson_obj_get(root, "pictures"), i, max, item)
+    {
+        struct picture picture = draw_picture(number_of(item, "width"), number_of(item, "height"),
+                                              number_of(item, "seed"));
+        struct projector_rows about;
+        struct picture_rows rows;
+        if (projector_rows(v->projector, picture.width, picture.height, &about, &err) ||
+            picture_encoder_rows(encoder, &picture, &rows, &err))
+            fail_msg("%s: %s", v->name, err.text);
+        assert_int_equal(rows.n_rows, number_of(item, "n_rows"));
+        assert_int_equal(rows.n_rows, about.n_rows);
+        assert_int_equal(rows.width, number_of(root, "width"));
+        assert_int_equal(rows.is_whole, yyjson_get_bool(yyjson_obj_get(root, "is_whole")));
+        assert_true(rows.n_rows <= projector_rows_max(v->projector));
+        check_rows(v, &rows, v->rows + at, limit, &largest);
+        at += (size_t)rows.n_rows * rows.width;
+        taken = picture_encoder_memory(encoder);
+        assert_memory_equal(&taken, &measured, sizeof taken);
+        picture_rows_deinit(&rows);
+        free(picture.rgb);
+    }
+    assert_int_equal(at, v->n_values);
+    if (getenv("MEDLEY_GOLDEN_PRINT"))
+        print_message("# %s, flash %d: largest difference %.3g\n", v->name, (int)flash,
+                      (double)largest);
+    picture_encoder_close(encoder);
+}
+
+static bool is_f16(const struct projector_vectors *v)
+{
+    return strstr(v->name, "f16");
+}
+
+static void rows_are_the_reference(void **state)
+{
+    (void)state;
+    const bool is_cpu = !strcmp(device_id, "cpu");
+    for (uint32_t i = 0; i < n_all; i++)
+        check_encoder(&all[i], FLASH_OFF, is_cpu && !is_f16(&all[i]) ? 1e-2f : 0.1f);
+}
+
+static void flash_attention_is_near(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < n_all; i++)
+        check_encoder(&all[i], FLASH_AUTO, 0.1f);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_the_reference),
+        cmocka_unit_test(flash_attention_is_near),
+    };
+    if (argc > 1 && !strcmp(argv[1], "vulkan"))
+        device_id = "vulkan0";
+    return cmocka_run_group_tests(tests, load_all, unload_all);
+}
