@@ -13,6 +13,28 @@ uint32_t batch_output_count(const struct batch *batch)
     return count;
 }
 
+enum error_code batch_shape_read_places(const struct batch *batch, struct batch_shape *shape,
+                                        struct error *err)
+{
+    for (uint32_t i = 0; batch->places && i < batch->n_rows; i++) {
+        const struct row_place *place = &batch->places[i];
+        const struct batch_row *row = &batch->rows[i];
+        if (place->ahead &&
+            (place->ahead >= batch->n_rows - i || row[place->ahead].slot != row->slot ||
+             place[place->ahead].ahead || place[1].ahead + 1 != place->ahead))
+            return error_set(err, ERROR_INVALID,
+                             "row %u sees %u rows behind it, which are not there", i, place->ahead);
+        for (int axis = 0; axis < 3; axis++) {
+            if (place->behind[axis] > row->position)
+                return error_set(err, ERROR_INVALID, "row %u at position %u is turned by %u less",
+                                 i, row->position, place->behind[axis]);
+            shape->has_axes |= place->behind[axis] != 0;
+        }
+        shape->sees_ahead |= place->ahead != 0;
+    }
+    return ERROR_NONE;
+}
+
 /* Rows from `first` on that belong to the same slot; checks that they continue it. */
 static enum error_code shape_read_run(const struct batch *batch, uint32_t first,
                                       const struct stage_options *options, const uint32_t *lengths,
@@ -78,7 +100,9 @@ enum error_code batch_shape_read(const struct batch *batch, const struct stage_o
 bool batch_shape_equal(const struct batch_shape *a, const struct batch_shape *b)
 {
     return a->n_rows == b->n_rows && a->n_outputs == b->n_outputs && a->n_kv == b->n_kv &&
-           a->embeddings == b->embeddings && a->n_groups == b->n_groups &&
+           a->embeddings == b->embeddings && a->n_given == b->n_given &&
+           a->sees_ahead == b->sees_ahead && a->has_axes == b->has_axes &&
+           a->n_groups == b->n_groups &&
            memcmp(a->groups, b->groups, a->n_groups * sizeof a->groups[0]) == 0;
 }
 

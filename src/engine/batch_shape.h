@@ -27,10 +27,18 @@ struct batch_shape {
     uint32_t n_kv; /* cache cells that attention looks at, in every slot; in those of windowed
                       layers no more than they have */
     bool embeddings;
+    uint32_t n_given;    /* rows of pictures that the stage takes */
+    bool sees_ahead;     /* some rows see others behind them */
+    bool has_axes;       /* some are turned by other positions than their own */
     uint32_t n_gathered; /* extents of all groups */
     uint32_t n_groups;
     struct batch_group groups[LIMIT_SEQUENCES];
 };
+
+/* What places say of the shape. ERROR_INVALID: a row that sees or is turned further than there is.
+ */
+enum error_code batch_shape_read_places(const struct batch *batch, struct batch_shape *shape,
+                                        struct error *err);
 
 /* `lengths`: the slots' present lengths. Cells are rounded up to KV_PADDING, so that a graph
  * serves that many decode steps. */

@@ -134,6 +134,7 @@ static void make_inputs(struct graph_build *b)
         graph->hidden =
             input(b, GGML_TYPE_F32, (int64_t)b->h->n_embd + b->h->n_carried, t, "hidden_in");
     graph->positions = input(b, GGML_TYPE_I32, t, 1, "positions");
+    graph_given_inputs(b);
     if (b->source->first && b->source->weights->outside[TENSOR_TYPE_EMBEDDING])
         graph->types = input(b, GGML_TYPE_I32, t, 1, "types");
     const bool any_full = any_layer(b, false), any_windowed = any_layer(b, true);
@@ -179,6 +180,7 @@ static struct ggml_tensor *embed(struct graph_build *b)
     if (b->architecture->is_encoder)
         return graph_encoder_inputs(b, x);
     x = b->h->embedding_scale != 1.0f ? ggml_scale(b->ctx, x, b->h->embedding_scale) : x;
+    x = graph_given_put(b, x); /* those are not scaled */
     graph_layer_inputs(b, x);
     return x;
 }
@@ -345,7 +347,7 @@ enum error_code graph_build(struct graph *graph, const struct graph_source *sour
     make_inputs(&b);
     struct ggml_tensor *x = embed(&b);
     for (uint32_t i = 0; i < source->weights->n_layers; i++) {
-        x = layer(&b, i, x);
+        x = graph_given_add(&b, i, layer(&b, i, x));
         ggml_format_name(x, GRAPH_LAYER_END "%u", i);
     }
     if (source->last)

@@ -47,9 +47,15 @@ struct graph {
     struct ggml_cgraph *cgraph;
     struct batch_shape shape;
     /* inputs */
-    struct ggml_tensor *tokens;       /* I32 [t]          the first stage */
-    struct ggml_tensor *hidden;       /* F32 [n_embd + n_carried, t] the others */
-    struct ggml_tensor *positions;    /* I32 [t] */
+    struct ggml_tensor *tokens;    /* I32 [t]          the first stage */
+    struct ggml_tensor *hidden;    /* F32 [n_embd + n_carried, t] the others */
+    struct ggml_tensor *positions; /* I32 [t] */
+    struct ggml_tensor *given; /* F32 [n_embd * (1 + n_deepstack), n_given]  pictures; or NULL */
+    struct ggml_tensor *given_rows;   /* I64 [n_given]    the rows that they are; or NULL */
+    struct ggml_tensor *given_picks;  /* I32 [n_given]    the same, to read them; or NULL */
+    struct ggml_tensor *ahead;        /* I32 [t]          cells behind its own that a row sees, for
+                                         our attention; or NULL */
+    struct ggml_tensor *turns;        /* I32 [4 t]        positions on each axis; or NULL */
     struct ggml_tensor *types;        /* I32 [t]          of tokens, all 0; or NULL */
     struct ggml_tensor *cells;        /* I64 [t]          where K and V go; NULL when every layer is
                                          a ring */
@@ -145,6 +151,12 @@ struct ggml_tensor *graph_store(struct graph_build *b, struct ggml_tensor *cache
 /* Turns the first values of each head by their positions. */
 struct ggml_tensor *graph_rotate(struct graph_build *b, const struct layer_form *form,
                                  enum rope_kind kind, struct ggml_tensor *x);
+/* ---- graph_given.c ---- */
+void graph_given_inputs(struct graph_build *b);
+/* x with a picture's values in its rows. */
+struct ggml_tensor *graph_given_put(struct graph_build *b, struct ggml_tensor *x);
+/* x, what comes out of that layer, and the part of pictures' rows that is added after it. */
+struct ggml_tensor *graph_given_add(struct graph_build *b, uint32_t index, struct ggml_tensor *x);
 /* ---- graph_carried.c ---- */
 /* What another stage gave: its hidden states, [n_embd, t], and into `b` what they carry. */
 struct ggml_tensor *graph_carried_take(struct graph_build *b);

@@ -69,6 +69,17 @@ struct ggml_tensor *graph_rotate(struct graph_build *b, const struct layer_form 
                                             b->architecture->has_window_heads);
     float base = form->is_windowed ? h->rope_base_window : h->rope_base;
     int mode = kind == ROPE_NEOX ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL;
+    if (b->graph->turns) {
+        int sections[GGML_MROPE_SECTIONS];
+        for (int i = 0; i < GGML_MROPE_SECTIONS; i++)
+            sections[i] = (int)h->rope_sections[i];
+        return ggml_rope_multi(
+            b->ctx, x, b->graph->turns, b->source->rope_factors, (int)form->n_rot, sections,
+            b->architecture->axes == AXES_INTERLEAVED ? GGML_ROPE_TYPE_IMROPE
+                                                      : GGML_ROPE_TYPE_MROPE,
+            (int)h->n_context_original, base, h->rope_frequency_scale, h->yarn_ext_factor,
+            h->yarn_attn_factor, h->yarn_beta_fast, h->yarn_beta_slow);
+    }
     return ggml_rope_ext(
         b->ctx, x, b->graph->positions, no_factors ? NULL : b->source->rope_factors,
         (int)form->n_rot, mode, (int)h->n_context_original, base,
@@ -378,6 +389,7 @@ enum {
     SOURCE_CELLS, /* of a pool: the rows' sequences */
     SOURCE_SCRATCH,
     SOURCE_SINKS,
+    SOURCE_AHEAD,
     SOURCES
 };
 
@@ -403,6 +415,7 @@ static void attend_share(struct ggml_tensor *out, int ith, int nth, void *attent
         .positions = src[SOURCE_POSITIONS]->data,
         .cells = a->map ? NULL : src[SOURCE_CELLS]->data,
         .extents = a->map ? &extents : NULL,
+        .ahead = src[SOURCE_AHEAD] ? src[SOURCE_AHEAD]->data : NULL,
         .sinks = src[SOURCE_SINKS] ? src[SOURCE_SINKS]->data : NULL,
         .out = out->data,
         .n_rows = (uint32_t)out->ne[1],
@@ -433,11 +446,11 @@ static struct ggml_tensor *attend_all(struct graph_build *b, struct ggml_tensor 
         [SOURCE_CELLS] = attention->map ? b->graph->sequences : attention_cells(b, index),
         [SOURCE_SCRATCH] = b->graph->scratch,
         [SOURCE_SINKS] = sinks,
+        [SOURCE_AHEAD] = b->graph->ahead,
     };
-    return ggml_custom_4d(b->ctx, GGML_TYPE_F32,
-                          (int64_t)attention->form.dim_v * attention->form.n_head, q->ne[2], 1, 1,
-                          sources, sinks ? SOURCES : SOURCE_SINKS, attend_share, GGML_N_TASKS_MAX,
-                          (void *)(uintptr_t)attention);
+    return ggml_custom_4d(
+        b->ctx, GGML_TYPE_F32, (int64_t)attention->form.dim_v * attention->form.n_head, q->ne[2], 1,
+        1, sources, SOURCES, attend_share, GGML_N_TASKS_MAX, (void *)(uintptr_t)attention);
 }
 
 static struct qkv make_qkv(struct graph_build *b, uint32_t index, struct ggml_tensor *x)

@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "engine/sampler_cut.h"
 #include "engine/sampler_select.h"
+#include "model/picture.h"
 
 #include <assert.h>
 #include <float.h>
@@ -147,10 +148,14 @@ static void apply_penalties(struct sampler *sampler, const struct sampler_params
         n_history = params->penalty_last_n;
     }
     for (size_t i = 0; i < n_history; i++) {
+        if (history[i] >= PICTURE_TOKEN_FIRST)
+            continue;
         assert(history[i] >= 0 && (uint32_t)history[i] < sampler->n_vocab);
         sampler->counts[history[i]]++;
     }
     for (size_t i = 0; i < n_history; i++) {
+        if (history[i] >= PICTURE_TOKEN_FIRST)
+            continue;
         uint32_t *count = &sampler->counts[history[i]];
         if (*count)
             sampler->logits[history[i]] = penalised(sampler->logits[history[i]], *count, params);

@@ -6,6 +6,7 @@
 #include "engine/stage_inputs.h"
 #include "engine/stage_state.h"
 #include "gpu/gpu.h"
+#include "model/picture.h"
 
 /* Makes stage->graph the graph for `shape`. */
 static enum error_code prepare_graph(struct stage *stage, const struct batch_shape *shape,
@@ -125,17 +126,32 @@ static enum error_code stage_run_graph(struct stage *stage, const struct batch *
     return code;
 }
 
+/* Tokens of the vocabulary, or rows that are given. */
+static enum error_code check_tokens(const struct stage *stage, const struct batch *batch,
+                                    struct error *err)
+{
+    for (uint32_t i = 0; stage->source.first && i < batch->n_rows; i++) {
+        const int32_t token = batch->rows[i].token;
+        if (token >= PICTURE_TOKEN_FIRST && batch->given && stage_takes_given(stage))
+            continue;
+        if (token < 0 || (uint32_t)token >= stage->h->n_vocab)
+            return error_set(err, ERROR_INVALID, "row %u: token %d; the vocabulary has %u", i,
+                             token, stage->h->n_vocab);
+    }
+    return ERROR_NONE;
+}
+
 enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in,
                               float *out, struct error *err)
 {
     struct batch_shape shape;
     enum error_code code = batch_shape_read(batch, &stage->options, stage->kv.lengths, &shape, err);
-    for (uint32_t i = 0; !code && stage->source.first && i < batch->n_rows; i++) {
-        int32_t token = batch->rows[i].token;
-        if (token < 0 || (uint32_t)token >= stage->h->n_vocab)
-            return error_set(err, ERROR_INVALID, "row %u: token %d; the vocabulary has %u", i,
-                             token, stage->h->n_vocab);
-    }
+    if (!code)
+        code = check_tokens(stage, batch, err);
+    if (!code)
+        code = batch_shape_read_places(batch, &shape, err);
+    if (!code && batch->given && stage_takes_given(stage))
+        shape.n_given = batch_given_count(batch);
     if (!code)
         code = check_windows(stage, batch, err);
     if (!code)
@@ -402,6 +418,16 @@ bool stage_has_stable_bits(const struct stage *stage)
 bool stage_reads_whole(const struct stage *stage)
 {
     return stage->h->reads_whole;
+}
+
+bool stage_takes_given(const struct stage *stage)
+{
+    return stage->h->given_width && stage->options.first_layer < stage->h->given_layers;
+}
+
+uint32_t stage_given_width(const struct stage *stage)
+{
+    return stage_takes_given(stage) ? stage->h->given_width : 0;
 }
 
 uint32_t stage_width(const struct stage *stage)

@@ -18,6 +18,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "model/picture.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -102,6 +103,9 @@ bool stage_is_last(const struct stage *stage);
 bool stage_has_stable_bits(const struct stage *stage);
 /* A text's rows must come in one batch, from its first on: each sees those behind it. */
 bool stage_reads_whole(const struct stage *stage);
+/* Floats of a picture's row, unscaled; 0: the stage takes none, for its model does not, or another
+ * stage has the layers that do. */
+uint32_t stage_given_width(const struct stage *stage);
 uint32_t stage_width(const struct stage *stage);        /* floats of one hidden row */
 uint32_t stage_vector_width(const struct stage *stage); /* n_embd: of an embedding */
 uint32_t
@@ -114,13 +118,33 @@ struct batch_row {
     bool output;       /* the last stage gives this row's output */
 };
 
+/* How a row differs from text; zeroed: not at all. */
+struct row_place {
+    uint32_t ahead;     /* rows behind it in its batch, of its slot, that it sees, too; they all see
+                           as far as the last of them */
+    uint32_t behind[3]; /* on each axis (time, height, width) the position by which it is turned is
+                           so much smaller than `position` */
+};
+
 /* Rows of one slot stand together, in order of position, and the first of them is at the
  * slot's present length. Any mix of prompt chunks and single decode rows is fine. */
 struct batch {
     const struct batch_row *rows;
     uint32_t n_rows;
     bool embeddings; /* the last stage gives normed hidden states instead of logits */
+    /* Rows whose token is PICTURE_TOKEN_FIRST or beyond have these values in place of an embedding,
+     * stage_given_width() each, in the order of the rows. NULL for a stage that takes none. */
+    const float *given;
+    const struct row_place *places; /* [n_rows]; NULL: all is text */
 };
+/* Its rows that are a picture's. */
+static inline uint32_t batch_given_count(const struct batch *batch)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < batch->n_rows; i++)
+        count += batch->rows[i].token >= PICTURE_TOKEN_FIRST;
+    return count;
+}
 uint32_t batch_output_count(const struct batch *batch);
 
 /* Computes the batch. `in`: hidden rows, NULL for the first stage. `out`: room for n_rows x

@@ -1,6 +1,7 @@
 #include "engine/stage_inputs.h"
 
 #include "engine/kv_away.h"
+#include "model/picture.h"
 
 #include <assert.h>
 #include <ggml-backend.h>
@@ -16,6 +17,12 @@ static void *host_data(struct ggml_tensor *tensor)
     return tensor->data;
 }
 
+/* Of the row's cells; its own, but for rows that see others behind them. */
+static uint32_t last_seen(const struct batch *batch, uint32_t row)
+{
+    return batch->rows[row].position + (batch->places ? batch->places[row].ahead : 0);
+}
+
 /* Cell c is visible to position p when c <= p. What a slot held before lies beyond its length and
  * so beyond p. */
 static void set_mask(struct ggml_tensor *tensor, const struct batch *batch)
@@ -27,7 +34,7 @@ static void set_mask(struct ggml_tensor *tensor, const struct batch *batch)
     uint32_t n_kv = (uint32_t)tensor->ne[0];
     for (uint32_t row = 0; row < batch->n_rows; row++, mask += n_kv) {
         for (uint32_t c = 0; c < n_kv; c++)
-            mask[c] = c <= batch->rows[row].position ? visible : hidden;
+            mask[c] = c <= last_seen(batch, row) ? visible : hidden;
     }
 }
 
@@ -73,6 +80,8 @@ static void set_mask_window(struct ggml_tensor *tensor, const struct batch *batc
             mask[c] = hidden;
         for (uint32_t back = 0; back < window && back <= position; back++)
             mask[(position - back) % ring] = visible;
+        for (uint32_t c = position + 1; c <= last_seen(batch, row); c++)
+            mask[c % ring] = visible;
     }
 }
 
@@ -140,6 +149,31 @@ static void set_extents(struct ggml_tensor *tensor, const struct batch_shape *sh
     }
 }
 
+/* What of pictures the batch has: rows' values, how far they see, and what turns them. */
+static void set_pictures(const struct graph *graph, const struct batch *batch)
+{
+    const size_t n = batch->n_rows;
+    int64_t *given_rows = host_data(graph->given_rows);
+    int32_t *given_picks = host_data(graph->given_picks);
+    int32_t *ahead = host_data(graph->ahead), *turns = host_data(graph->turns);
+    if (graph->given)
+        ggml_backend_tensor_set(graph->given, batch->given, 0, ggml_nbytes(graph->given));
+    for (uint32_t i = 0; i < n; i++) {
+        const struct row_place *place = batch->places ? &batch->places[i] : NULL;
+        const bool is_given = batch->rows[i].token >= PICTURE_TOKEN_FIRST;
+        if (given_rows && is_given)
+            *given_rows++ = i;
+        if (given_picks && is_given)
+            *given_picks++ = (int32_t)i;
+        if (ahead)
+            ahead[i] = place ? (int32_t)place->ahead : 0;
+        for (size_t axis = 0; turns && axis < 4; axis++) /* the fourth is of none */
+            turns[axis * n + i] =
+                axis < 3 ? (int32_t)(batch->rows[i].position - (place ? place->behind[axis] : 0))
+                         : 0;
+    }
+}
+
 void stage_inputs_set(const struct graph *graph, const struct batch *batch,
                       const struct hyperparameters *hyperparameters, const struct kv_cache *kv,
                       const float *hidden)
@@ -156,7 +190,7 @@ void stage_inputs_set(const struct graph *graph, const struct batch *batch,
     for (uint32_t i = 0; i < batch->n_rows; i++) {
         const struct batch_row *row = &batch->rows[i];
         if (tokens)
-            tokens[i] = row->token;
+            tokens[i] = row->token < PICTURE_TOKEN_FIRST ? row->token : 0;
         if (types)
             types[i] = 0;
         if (positions)
@@ -173,6 +207,7 @@ void stage_inputs_set(const struct graph *graph, const struct batch *batch,
         if (outputs && row->output)
             *outputs++ = (int32_t)i;
     }
+    set_pictures(graph, batch);
     if (graph->hidden)
         ggml_backend_tensor_set(graph->hidden, hidden, 0, ggml_nbytes(graph->hidden));
     set_masks(graph, batch, hyperparameters, kv);

@@ -39,6 +39,9 @@ bool stage_find_stable_bits(const struct stage *stage);
  * put them. */
 void stage_assign(const struct stage *stage, struct ggml_cgraph *graph);
 
+/* Its layers take what pictures give: the first, and those after which parts are added. */
+bool stage_takes_given(const struct stage *stage);
+
 /* Its slots share cells, and its attention is ggml's, which wants a slot's side by side. */
 static inline bool stage_gathers(const struct stage *stage)
 {

@@ -117,14 +117,23 @@ static int64_t first_cell(const struct attention_form *form, const struct attent
     return batch->cells[row] - (form->ring ? position % form->ring : position);
 }
 
+/* Behind the last cell that the row sees, where that is not its own; else 0. */
+static uint32_t row_end(const struct attention_batch *batch, uint32_t row)
+{
+    const int32_t ahead = batch->ahead ? batch->ahead[row] : 0;
+    return ahead ? (uint32_t)(batch->positions[row] + ahead + 1) : 0;
+}
+
 /* The rows from `row` on that are one block. */
 static uint32_t block_rows(const struct attention_form *form, const struct attention_batch *batch,
                            uint32_t row, uint32_t n_max)
 {
     const int64_t cell = first_cell(form, batch, row);
+    const uint32_t end = row_end(batch, row);
     uint32_t n = 1;
     while (n < n_max && row + n < batch->n_rows && first_cell(form, batch, row + n) == cell &&
-           batch->positions[row + n] == batch->positions[row] + (int32_t)n)
+           batch->positions[row + n] == batch->positions[row] + (int32_t)n &&
+           row_end(batch, row + n) == end)
         n++;
     return n;
 }
@@ -218,7 +227,9 @@ static void compute_block(const struct attention_kernel *kernel,
     find_cells(batch, row, kv_head, b);
     gather_queries(batch, row, head, b);
 
-    const uint32_t n_queries = b->n_rows * b->n_heads, end = b->position + b->n_rows;
+    b->end = row_end(batch, row);
+    const uint32_t n_queries = b->n_rows * b->n_heads,
+                   end = b->end ? b->end : b->position + b->n_rows;
     for (uint32_t i = 0; i < n_queries; i++)
         places->total.max[i] = -INFINITY, places->total.weight[i] = 0;
     memset(places->total.value, 0, (size_t)n_queries * b->width_v * sizeof(float));
@@ -241,7 +252,8 @@ static void compute_block(const struct attention_kernel *kernel,
 static uint64_t block_cost(const struct attention_form *form, const struct attention_batch *batch,
                            uint32_t row, uint32_t n_rows)
 {
-    const uint32_t end = (uint32_t)batch->positions[row] + n_rows;
+    const uint32_t seen = row_end(batch, row),
+                   end = seen ? seen : (uint32_t)batch->positions[row] + n_rows;
     const uint32_t first = first_seen(form, (uint32_t)batch->positions[row]);
     return (uint64_t)n_rows * ((end - first) / ATTENTION_TILE + 1);
 }

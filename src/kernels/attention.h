@@ -57,8 +57,10 @@ struct attention_batch {
                              or as a ring. Not used with … */
     const struct attention_extents *extents; /* … which NULL says are not; then there is no ring */
     const int32_t *positions;                /* [row], in the row's sequence */
-    const float *sinks;                      /* [n_head]; NULL: none */
-    float *out;                              /* [row][n_head][dim_v] */
+    const int32_t *ahead; /* [row]: cells behind its own that it sees, too, of rows that all see as
+                             far as the last of them; NULL: none */
+    const float *sinks;   /* [n_head]; NULL: none */
+    float *out;           /* [row][n_head][dim_v] */
     uint32_t n_rows;
 };
 

@@ -25,6 +25,7 @@ struct attention_block {
     const struct attention_form *form;
     uint32_t n_rows, n_heads;
     uint32_t position; /* of the first row */
+    uint32_t end;      /* that all rows see to; 0: each as far as its own cell */
     const char *k, *v; /* of the KV head: the sequence's cell 0, or with `extents` … */
     const uint32_t
         *extents;          /* … that of the cache: the sequence's. NULL: its cells stand together */

@@ -334,8 +334,8 @@ static void attention_kernel_weigh_all(const struct attention_block *block, uint
 {
     const uint32_t window = block->form->window;
     for (uint32_t row = 0; row < block->n_rows; row++) {
-        const uint32_t end = block->position + row + 1,
-                       start = window && end > window ? end - window : 0;
+        const uint32_t own = block->position + row + 1, end = block->end ? block->end : own,
+                       start = window && own > window ? own - window : 0;
         const uint32_t from = start > cell ? start - cell : 0;
         const uint32_t to = end <= cell                   ? 0
                             : end - cell < ATTENTION_TILE ? end - cell

@@ -188,6 +188,10 @@ enum { WINDOW_AS_FILE = UINT32_MAX }; /* a window_period: only as the file's pat
 __extension__ typedef unsigned __int128 role_set;
 #define ROLE_BIT(role) ((role_set)1 << (role))
 
+/* Positions of several axes (Qwen2-VL, arXiv:2409.12191, 2.1): sections of a head one after the
+ * other, or interleaved. Text has the same position on each. */
+enum rope_axes { AXES_NONE, AXES_IN_SECTIONS, AXES_INTERLEAVED };
+
 struct architecture {
     const char *name;        /* general.architecture */
     const char *description; /* for people */
@@ -257,6 +261,11 @@ struct architecture {
 
     uint32_t context_max; /* llama4: beyond it layers attend by chunks, which is not computed
                              here; 0: none */
+
+    /* pictures */
+    bool takes_pictures; /* rows may stand in place of tokens' embeddings */
+    enum rope_axes axes; /* that a picture's rows have positions on */
+    bool adds_deepstack; /* qwen3vl: further parts of a row are added after the first layers */
 
     /* feed-forward */
     enum activation activation;
@@ -341,7 +350,13 @@ struct hyperparameters {
     bool has_fused_experts; /* one tensor holds gate and up of all experts */
     enum pooling pooling;
     uint32_t n_token_types, n_labels; /* of a rank head: scores that it gives */
-    bool is_latent_absorbed;          /* the caches hold the latent itself, one head for all */
+    uint32_t given_width;  /* values of a picture's row: n_embd, and n_deepstack times as many more;
+                              0: it takes no pictures */
+    uint32_t given_layers; /* the first layers, that take a part of it */
+    uint32_t n_deepstack;  /* parts of a picture's row beside that which stands for an embedding */
+    uint32_t rope_sections[4]; /* pairs of a head that are turned by time, height, width, no axis;
+                                  0: all by the position */
+    bool is_latent_absorbed;   /* the caches hold the latent itself, one head for all */
     enum norm_kind norm;
     float norm_epsilon;
     float rope_base, rope_base_window;

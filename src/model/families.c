@@ -46,7 +46,8 @@ static const struct architecture attention_families[] = {
     },
     {
         .name = "gemma3",
-        .description = "Gemma 3, text",
+        .description = "Gemma 3",
+        .takes_pictures = true,
         .rope = ROPE_NEOX,
         .activation = ACT_GELU,
         .needs = POST_NORMS | QK_NORM,
@@ -215,14 +216,20 @@ static const struct architecture attention_families[] = {
     },
     {
         .name = "qwen3vl",
-        .description = "Qwen 3 VL, text",
+        .description = "Qwen 3 VL",
         .rope = ROPE_NEOX,
+        .takes_pictures = true,
+        .axes = AXES_INTERLEAVED,
+        .adds_deepstack = true,
         .needs = QK_NORM,
     },
     {
         .name = "qwen3vlmoe",
-        .description = "Qwen 3 VL, mixture of experts, text",
+        .description = "Qwen 3 VL, mixture of experts",
         .rope = ROPE_NEOX,
+        .takes_pictures = true,
+        .axes = AXES_INTERLEAVED,
+        .adds_deepstack = true,
         .needs = QK_NORM,
     },
     {

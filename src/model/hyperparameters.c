@@ -558,6 +558,7 @@ enum error_code hyperparameters_read(const struct architecture *architecture,
     hyperparameters_read_head_sizes(&reader, architecture, &h);
     hyperparameters_read_shared(&reader, architecture, &h);
     read_rope(&reader, architecture, &h);
+    hyperparameters_read_pictures(&reader, architecture, &h);
     read_latent(&reader, architecture, &h);
     hyperparameters_read_indexer(&reader, architecture, &h);
     read_attention(&reader, architecture, &h);

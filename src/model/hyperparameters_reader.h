@@ -50,6 +50,11 @@ void hyperparameters_read_indexer(struct hyperparameters_reader *reader,
                                   const struct architecture *architecture,
                                   struct hyperparameters *h);
 
+/* Axes of positions, and parts of rows that are added after layers. After rotations. */
+void hyperparameters_read_pictures(struct hyperparameters_reader *reader,
+                                   const struct architecture *architecture,
+                                   struct hyperparameters *h);
+
 /* Causal or not, pooling, labels. After windows, states and latents. */
 void hyperparameters_read_pooling(struct hyperparameters_reader *reader,
                                   const struct architecture *architecture,

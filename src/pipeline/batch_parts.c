@@ -47,6 +47,10 @@ enum error_code batch_parts_run(const struct batch_parts *parts, const struct ba
     first.n_rows = n_first;
     rest.rows += first.n_rows;
     rest.n_rows -= first.n_rows;
+    if (batch->places)
+        rest.places += first.n_rows;
+    if (batch->given)
+        rest.given += (size_t)batch_given_count(&first) * parts->given_width;
     const size_t n_out = parts->outputs_only ? batch_output_count(&first) : first.n_rows;
     code = batch_parts_run(parts, &first, in, out, was_short, err);
     if (code)

@@ -10,11 +10,12 @@ struct batch_parts {
                                struct error *err); /* as stage_forward() */
     bool (*wait)(void *arg); /* one row did not fit: false to give up; may take its time */
     void *arg;
-    uint32_t in_width;  /* floats of a row of `in` */
-    uint32_t out_width; /* of a row of `out` */
-    uint32_t rows_max;  /* more are not tried at once, where they can be cut; 0: all are */
-    bool whole;         /* a slot's rows stay together: parts are of slots */
-    bool outputs_only;  /* `out` has rows for the batch's outputs alone */
+    uint32_t in_width;    /* floats of a row of `in` */
+    uint32_t out_width;   /* of a row of `out` */
+    uint32_t given_width; /* of a row of batch.given */
+    uint32_t rows_max;    /* more are not tried at once, where they can be cut; 0: all are */
+    bool whole;           /* a slot's rows stay together: parts are of slots */
+    bool outputs_only;    /* `out` has rows for the batch's outputs alone */
 };
 
 /* `in` and `out` as for stage_forward(); either may be NULL. *was_short: it did not go as

@@ -370,6 +370,7 @@ static void driver_accept(struct driver *driver, struct sequence *sequence, uint
 {
     assert(!driver->closing && !driver->quiesces);
     sequence->id = ++driver->last_id;
+    driver->picture_bytes += driver_picture_bytes(&sequence->request);
     if (id)
         *id = sequence->id; /* under the lock: it may be over, and freed, right after */
     sequence->live_next = driver->live;
@@ -402,11 +403,11 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
 {
     struct sequence *sequence = NULL;
     enum error_code code = driver_check_constraint(driver, request, err);
-    if (!code && request->n_pictures)
-        code = error_set(err, ERROR_UNSUPPORTED, "this model takes no pictures");
     if (!code)
         code = sequence_new(request, driver->options.context, driver->pipeline.shape.n_vocab,
                             &sequence, err);
+    if (!code)
+        code = driver_check_pictures(driver, request, err);
     if (!code && driver->gives_no_logits && !request->embeddings)
         code = error_set(err, ERROR_UNSUPPORTED,
                          "this model generates no text: it makes vectors of texts or ranks them; "
@@ -418,18 +419,28 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
         return code;
     }
     sequence->submitted_ns = clock_now_ns();
+    sequence->has_axes = driver->has_axes;
+    const uint64_t picture_bytes = driver_picture_bytes(request);
+    bool are_pictures_many = false;
     pthread_mutex_lock(&driver->lock);
     uint32_t free_slots = driver->stats.slots_total - driver->stats.slots_busy;
     if (driver->closing || driver->quiesces)
         code = ERROR_CANCELLED;
     else if (driver->stats.queued >= driver->options.queue_max + free_slots)
         code = ERROR_BUSY;
+    else if (picture_bytes && driver->picture_bytes + picture_bytes > (uint64_t)LIMIT_PICTURES_MIB
+                                                                          << 20)
+        are_pictures_many = true;
     else
         driver_accept(driver, sequence, id);
     pthread_mutex_unlock(&driver->lock);
-    if (!code)
+    if (!code && !are_pictures_many)
         return ERROR_NONE;
     sequence_free(sequence);
+    if (are_pictures_many)
+        return error_set(err, ERROR_BUSY,
+                         "requests that wait or run have %d MiB of pictures, which is the limit",
+                         LIMIT_PICTURES_MIB);
     if (code == ERROR_CANCELLED)
         return error_set(err, code, "the model is being closed");
     return error_set(err, code, "%u requests are already waiting, which is the limit",
@@ -497,6 +508,7 @@ void driver_retire(struct driver *driver, struct sequence *sequence)
         driver->live = sequence->live_next;
     uint32_t *count =
         sequence->slot == SLOT_NONE ? &driver->stats.queued : &driver->stats.slots_busy;
+    driver->picture_bytes -= driver_picture_bytes(&sequence->request);
     assert(*count); /* an admission is published before its sequence can end */
     --*count;
     pthread_mutex_unlock(&driver->lock);

@@ -46,6 +46,7 @@ struct driver_wishes {
 struct driver {
     bool reads_whole;     /* the model: a sequence's prompt goes in one micro-batch */
     bool gives_no_logits; /* the model */
+    bool has_axes;        /* likewise: pictures' rows have positions on several axes */
     /* constant after open */
     struct driver_options options;
     uint32_t n_devices;      /* different ones: as many micro-batches are under way */
@@ -101,6 +102,7 @@ struct driver {
     struct microbatch *completed, **completed_end;
     struct sequence *live;
     uint64_t last_id;
+    uint64_t picture_bytes;      /* of the live ones */
     uint64_t last_number;        /* of the micro-batches that were sent elsewhere */
     struct error lost;           /* why nothing can be sent there any more */
     bool found;                  /* it can again, as soon as what is under way has ended */
@@ -142,6 +144,9 @@ bool step_operations_are_full(const struct driver *driver);
  * is CHECKPOINT_NONE. */
 void step_push_prefix(struct driver *driver, uint32_t slot, uint32_t from, uint32_t length,
                       uint32_t checkpoint);
+/* What the prompt takes over ends in no picture's middle. */
+void step_round_to_pictures(const struct driver *driver, const struct sequence *sequence,
+                            struct slot_choice *choice);
 /* Slot and stages forget what is in it. */
 void step_empty_slot(struct driver *driver, uint32_t index);
 
@@ -190,6 +195,13 @@ void step_draft_learn(struct driver *driver, const struct microbatch *microbatch
  * wrong is cut off. */
 void step_draft_settle(struct driver *driver, struct sequence *sequence,
                        const struct microbatch *microbatch, struct share *share);
+
+/* ---- driver_pictures.c: for driver.c ---- */
+
+/* ERROR_UNSUPPORTED: the model takes no pictures; ERROR_INVALID: it does not take these. */
+enum error_code driver_check_pictures(const struct driver *driver, const struct request *request,
+                                      struct error *err);
+uint64_t driver_picture_bytes(const struct request *request);
 
 /* ---- driver.c: for driver_open.c ---- */
 

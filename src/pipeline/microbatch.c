@@ -27,6 +27,11 @@ enum error_code microbatch_init(struct microbatch *microbatch, struct pipeline *
         ok = (microbatch->hidden[1] = mem_new_array(hidden, sizeof(float))) != NULL;
     if (ok && hidden)
         ok = (microbatch->scratch = mem_new_array(sizes->hidden_width, sizeof(float))) != NULL;
+    if (ok && sizes->given_width) {
+        microbatch->given = mem_new_array((size_t)sizes->rows * sizes->given_width, sizeof(float));
+        microbatch->places = mem_new_array(sizes->rows, sizeof *microbatch->places);
+        ok = microbatch->given && microbatch->places;
+    }
     if (ok)
         return ERROR_NONE;
     microbatch_deinit(microbatch);
@@ -48,6 +53,8 @@ void microbatch_deinit(struct microbatch *microbatch)
     mem_free(microbatch->hidden[0]);
     mem_free(microbatch->hidden[1]);
     mem_free(microbatch->scratch);
+    mem_free(microbatch->given);
+    mem_free(microbatch->places);
     buffer_deinit(&microbatch->message);
     *microbatch = (struct microbatch){0};
 }
@@ -57,7 +64,8 @@ void microbatch_clear(struct microbatch *microbatch)
     assert(!microbatch->away);
     microbatch->n_setups = microbatch->n_operations = microbatch->n_shares = microbatch->n_rows = 0;
     microbatch->embeddings = microbatch->has_stable_bits = microbatch->knows_checkpoints = false;
-    microbatch->n_picks = microbatch->at = 0;
+    microbatch->n_picks = microbatch->at = microbatch->n_given = 0;
+    microbatch->has_places = false;
     microbatch->slowest_ns = microbatch->held_up_ns = 0;
     microbatch->times = (struct request_times){0};
     microbatch->since_ns = 0;
@@ -69,7 +77,7 @@ void microbatch_fail(struct microbatch *microbatch)
 {
     for (uint32_t i = 0; i < microbatch->n_shares; i++)
         microbatch->shares[i].failed |= !microbatch->shares[i].dropped;
-    microbatch->n_rows = 0;
+    microbatch->n_rows = microbatch->n_given = 0;
 }
 
 void microbatch_go_on(struct microbatch *microbatch)

@@ -91,6 +91,12 @@ struct microbatch {
     uint32_t n_shares;
     struct batch_row *rows; /* those still computed */
     uint32_t n_rows;
+    /* Where rows are a picture's (stage.h): their values, as long as a stage takes them, and how
+     * each row differs from text. */
+    float *given; /* [n_given][given_width], in the order of the rows */
+    uint32_t n_given;
+    struct row_place *places; /* [rows] */
+    bool has_places;
     bool embeddings;
     /* Every stage so far gives a row the same bits in any batch (engine/stage.h): where all do,
      * tokens may be drafted. */
@@ -118,6 +124,7 @@ struct microbatch {
 struct microbatch_sizes {
     uint32_t rows, shares, operations, picks;
     uint32_t hidden_width; /* 0: a single stage needs none */
+    uint32_t given_width;  /* 0: the model takes no pictures */
     bool second_hidden;    /* more than two stages */
     uint64_t output_floats;
 };

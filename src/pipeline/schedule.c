@@ -115,17 +115,35 @@ static void schedule_take_prompt_rows(const struct schedule_item *items, const u
     }
 }
 
-/* Texts that are read at once: as many as fit, and the longest waiting in any case. */
+/* What is read at once: as many as fit, and the longest waiting in any case, which decode rows give
+ * way to. */
 static void schedule_take_whole(const struct schedule_item *items, const uint32_t *order,
-                                uint32_t n_order, uint32_t budget, struct schedule *out)
+                                uint32_t n_order, uint32_t budget,
+                                const struct schedule_limits *limits, struct schedule *out)
 {
+    const uint32_t longest = items[order[0]].waiting;
+    if (longest > budget && longest > limits->rows - out->n_rows)
+        out->n_shares = out->n_rows = 0;
+    budget = larger(budget, smaller(longest, limits->rows - out->n_rows));
     for (uint32_t i = 0; i < n_order; i++) {
         const uint32_t rows = items[order[i]].waiting;
-        if (out->n_shares && rows > budget)
+        if (i && rows > budget)
             continue;
         schedule_take(out, order[i], rows);
         budget -= smaller(budget, rows);
     }
+}
+
+/* Those that are read at once, or those that are not: as the longest waiting is. How many. */
+static uint32_t schedule_keep_like(const struct schedule_item *items, uint32_t *order,
+                                   uint32_t n_order)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n_order; i++) {
+        if (items[order[i]].whole == items[order[0]].whole)
+            order[kept++] = order[i];
+    }
+    return kept;
 }
 
 void schedule_next(const struct schedule_item *items, uint32_t n_items,
@@ -150,8 +168,9 @@ void schedule_next(const struct schedule_item *items, uint32_t n_items,
     uint32_t n_decoding = schedule_count_decoding(items, n_items);
     n_order = schedule_take_decode_rows(items, order, kept, n_decoding, limits, out);
     uint32_t budget = schedule_prompt_budget(n_decoding, limits, out);
-    if (items[order[0]].whole)
-        schedule_take_whole(items, order, n_order, budget, out);
+    n_order = schedule_keep_like(items, order, n_order);
+    if (n_order && items[order[0]].whole)
+        schedule_take_whole(items, order, n_order, budget, limits, out);
     else
         schedule_take_prompt_rows(items, order, n_order, budget, limits->output_all_rows, out);
     assert((out->n_rows <= limits->rows || out->n_shares == 1) && out->n_shares <= n_items);

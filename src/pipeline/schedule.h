@@ -9,7 +9,8 @@
  *     decoding, prompts get at most `prefill_rows_mixed`, which bounds how long a step may
  *     take. With several devices a prompt is cut so that its chunks overlap (chunks.h).
  *     What is to be read whole has all its rows in one micro-batch, or waits; the longest waiting
- *     goes even if it is larger than its share.
+ *     goes even if it is larger than its share, alone where it does not fit beside decode rows. It
+ *     is in no micro-batch with prompts that are cut: who has waited longest decides.
  *  4. Decode rows never take the last quarter of the rows while a prompt waits, and with a single
  *     row the longest waiting sequence has it: nobody starves. */
 #pragma once
@@ -25,7 +26,7 @@ struct schedule_item { /* one running sequence */
     uint32_t waiting;  /* tokens that are known and in no micro-batch yet; 0: nothing to do now */
     bool decoding;     /* its prompt is done: it waits for one token at a time */
     bool embeddings;   /* it wants hidden states, not logits */
-    bool whole;        /* all that waits goes at once; of all items or of none */
+    bool whole;        /* all that waits goes at once */
     bool output_all;   /* every row of it has an output */
     uint64_t served;   /* number of the micro-batch that last had rows of it; for a new one, of its
                           admission */

@@ -5,6 +5,7 @@
  * the thread that runs the driver's step. */
 #pragma once
 
+#include "engine/stage.h"
 #include "pipeline/speculation.h"
 #include "request/request.h"
 
@@ -23,6 +24,7 @@ struct sequence {
     uint32_t generated;
     uint32_t drafted, accepted; /* tokens, by the driver and by the sampler */
     struct speculation speculation;
+    bool has_axes; /* pictures' rows have positions on several axes (model/architecture.h) */
     bool last_row; /* all tokens are there; only the last one's own row is still wanted
                       (want_all_logits) */
     uint64_t submitted_ns, admitted_ns, first_token_ns;
@@ -37,6 +39,18 @@ struct sequence {
 enum error_code sequence_new(const struct request *request, uint32_t context, uint32_t n_vocab,
                              struct sequence **out, struct error *err);
 void sequence_free(struct sequence *sequence);
+
+/* ---- pictures ---- */
+
+/* What a row is beside its token: its place, and its values; NULL: its token's embedding. */
+const float *sequence_row(const struct sequence *sequence, uint32_t position,
+                          struct row_place *place);
+/* The prompt goes on at `length` or before: a picture is taken over as a whole. */
+uint32_t sequence_resume_at(const struct sequence *sequence, uint32_t length);
+/* Of `waiting` rows from a position on, those that go together: none ends in the middle of a
+ * picture that is seen whole, and such a picture goes alone (*is_whole). */
+uint32_t sequence_rows_together(const struct sequence *sequence, uint32_t position,
+                                uint32_t waiting, bool *is_whole);
 
 bool sequence_wants_rows(const struct sequence *sequence); /* an output for each of its rows */
 bool sequence_is_stop(const struct sequence *sequence, int32_t token);

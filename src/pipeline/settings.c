@@ -55,6 +55,16 @@ static bool pipeline_has_elsewhere(const struct stage_plan *stages, uint32_t n_s
     return false;
 }
 
+/* The first ones, up to that with the last layer that takes a part of a picture's rows. */
+static uint32_t pipeline_given_stages(const struct hyperparameters *h,
+                                      const struct stage_plan *stages, uint32_t n_stages)
+{
+    uint32_t n = 0;
+    for (uint32_t layer = 0; h->given_width && n < n_stages && layer < h->given_layers; n++)
+        layer += stages[n].n_layers;
+    return n;
+}
+
 void pipeline_settings_init(struct pipeline_settings *settings, const struct model *model,
                             const struct stage_plan *stages, uint32_t n_stages,
                             const struct driver_options *options)
@@ -79,6 +89,8 @@ void pipeline_settings_init(struct pipeline_settings *settings, const struct mod
         .n_vocab = n_vocab,
         .n_embd = n_embd,
         .n_carried = hyperparameters->n_carried,
+        .given_width = hyperparameters->given_width,
+        .given_stages = pipeline_given_stages(hyperparameters, stages, n_stages),
         .rows = options->batch_rows,
         .operations = 7 * options->n_slots + 4,
         .picks = options->n_slots + OUTPUT_ALL_ROWS,
@@ -91,6 +103,7 @@ void pipeline_settings_init(struct pipeline_settings *settings, const struct mod
         .operations = settings->shape.operations,
         .picks = settings->shape.picks,
         .hidden_width = n_stages > 1 ? n_embd + hyperparameters->n_carried : 0,
+        .given_width = hyperparameters->given_width,
         .second_hidden = n_stages > 2 || pipeline_has_elsewhere(stages, n_stages),
         .output_floats = settings->shape.output_floats,
     };

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size_text.h"
+#include "model/picture.h"
 
 #include <assert.h>
 #include <string.h>
@@ -70,23 +71,34 @@ static struct share *microbatch_share_of(struct microbatch *microbatch, uint32_t
     return share;
 }
 
-/* Closes the gaps that void shares leave in the rows and in the hidden states beside them. */
+static void move_floats(float *rows, size_t to, size_t from, uint32_t width)
+{
+    if (rows && to != from)
+        memcpy(rows + to * width, rows + from * width, width * sizeof(float));
+}
+
+/* Closes the gaps that void shares leave in the rows, and in the hidden states and pictures beside
+ * them. */
 static void microbatch_remove_void_rows(struct microbatch *microbatch, float *hidden,
                                         uint32_t width)
 {
-    uint32_t kept = 0;
+    const uint32_t given_width = microbatch->pipeline->shape.given_width;
+    uint32_t kept = 0, given = 0, given_kept = 0;
     for (uint32_t i = 0; i < microbatch->n_rows; i++) {
+        const bool is_given =
+            microbatch->n_given && microbatch->rows[i].token >= PICTURE_TOKEN_FIRST;
+        given += is_given;
         if (share_is_void(microbatch_share_of(microbatch, microbatch->rows[i].slot)))
             continue;
-        if (kept != i) {
-            microbatch->rows[kept] = microbatch->rows[i];
-            if (hidden)
-                memcpy(hidden + (size_t)kept * width, hidden + (size_t)i * width,
-                       width * sizeof(float));
-        }
-        kept++;
+        if (is_given)
+            move_floats(microbatch->given, given_kept++, given - 1, given_width);
+        microbatch->rows[kept] = microbatch->rows[i];
+        if (microbatch->has_places)
+            microbatch->places[kept] = microbatch->places[i];
+        move_floats(hidden, kept++, i, width);
     }
     microbatch->n_rows = kept;
+    microbatch->n_given = given_kept;
 }
 
 /* Drops the rows of poisoned slots, and poisons the slots of rows dropped or failed before this
@@ -138,6 +150,14 @@ static bool device_stage_wait(void *arg)
     return true;
 }
 
+static bool microbatch_sees_ahead(const struct microbatch *microbatch)
+{
+    uint32_t i = 0;
+    while (microbatch->has_places && i < microbatch->n_rows && !microbatch->places[i].ahead)
+        i++;
+    return microbatch->has_places && i < microbatch->n_rows;
+}
+
 /* In parts where memory is short; after an error the cache is as it was. */
 static enum error_code device_stage_run_parts(struct microbatch *microbatch,
                                               struct pipeline_stage *stage,
@@ -154,7 +174,8 @@ static enum error_code device_stage_run_parts(struct microbatch *microbatch,
                      : last                     ? stage_vector_width(stage->stage)
                                                 : stage_width(stage->stage),
         .rows_max = atomic_load_explicit(&microbatch->pipeline->part_rows, memory_order_relaxed),
-        .whole = stage_reads_whole(stage->stage),
+        .given_width = stage_given_width(stage->stage),
+        .whole = stage_reads_whole(stage->stage) || microbatch_sees_ahead(microbatch),
         .outputs_only = last,
     };
     const enum error_code code =
@@ -169,7 +190,14 @@ static enum error_code device_stage_run_parts(struct microbatch *microbatch,
 static void device_stage_forward(struct microbatch *microbatch, struct pipeline_stage *stage,
                                  const float *in, bool last)
 {
-    struct batch batch = {microbatch->rows, microbatch->n_rows, microbatch->embeddings};
+    const bool takes_given = microbatch->n_given && stage_given_width(stage->stage);
+    const struct batch batch = {
+        .rows = microbatch->rows,
+        .n_rows = microbatch->n_rows,
+        .embeddings = microbatch->embeddings,
+        .given = takes_given ? microbatch->given : NULL,
+        .places = microbatch->has_places ? microbatch->places : NULL,
+    };
     float *out = microbatch->hidden[microbatch->at & 1];
     if (last)
         out = batch_output_count(&batch) ? microbatch->outputs : NULL;

@@ -231,6 +231,21 @@ bool step_operations_are_full(const struct driver *driver)
     return driver->n_operations + 2 + 3 * driver->slots.n_slots > driver->pipeline.shape.operations;
 }
 
+void step_round_to_pictures(const struct driver *driver, const struct sequence *sequence,
+                            struct slot_choice *choice)
+{
+    uint32_t *length = choice->copy ? &choice->copy : &choice->keep;
+    const uint32_t from = choice->copy ? choice->copy_from : choice->slot,
+                   rounded = sequence_resume_at(sequence, *length);
+    if (rounded == *length)
+        return;
+    const bool can_cut =
+        !driver->slots.whole_only &&
+        driver->slots.slots[from].start <= kv_window_start(driver->slots.window, rounded);
+    *length = can_cut ? rounded : 0;
+    choice->checkpoint = CHECKPOINT_NONE;
+}
+
 static void step_admit(struct driver *driver)
 {
     if (!step_operations_are_full(driver) && !step_cells_resume(driver))
@@ -247,6 +262,7 @@ static void step_admit(struct driver *driver)
                                sequence->request.cache_key, &choice))
             return;
         choice.copy = slot_table_copyable(&driver->slots, choice.copy);
+        step_round_to_pictures(driver, sequence, &choice);
         if (!choice.copy && !choice.keep)
             choice.checkpoint = CHECKPOINT_NONE;
         if (step_cells_is_coming(driver, sequence, reuses ? sequence->request.n_prompt - 1 : 0,
@@ -283,17 +299,33 @@ static uint32_t step_describe(const struct driver *driver, struct schedule_item 
             continue;
         /* more are placed than known while a draft is under way */
         uint32_t waiting = slot->n_known > slot->n_placed ? slot->n_known - slot->n_placed : 0;
+        bool is_whole;
+        waiting = sequence_rows_together(slot->sequence, slot->n_placed,
+                                         step_rows_to_state(driver, slot, waiting), &is_whole);
         items[n] = (struct schedule_item){
-            .waiting = step_rows_to_state(driver, slot, waiting),
+            .waiting = waiting,
             .decoding = slot->sequence->generated && waiting <= 1,
             .embeddings = slot->sequence->request.embeddings,
-            .whole = driver->reads_whole,
+            .whole = driver->reads_whole || is_whole,
             .output_all = slot->sequence->request.want_all_logits,
             .served = slot->served,
         };
         slots[n++] = i;
     }
     return n;
+}
+
+/* What the next row of the micro-batch is beside its token. */
+static void step_add_picture(const struct driver *driver, struct microbatch *microbatch,
+                             const struct sequence *sequence, uint32_t position)
+{
+    const size_t width = driver->pipeline.shape.given_width;
+    if (!width)
+        return;
+    const float *values = sequence_row(sequence, position, &microbatch->places[microbatch->n_rows]);
+    microbatch->has_places |= sequence->request.n_pictures > 0;
+    if (values)
+        memcpy(microbatch->given + width * microbatch->n_given++, values, width * sizeof *values);
 }
 
 static void step_add_share(struct driver *driver, struct microbatch *microbatch, uint32_t index,
@@ -321,6 +353,7 @@ static void step_add_share(struct driver *driver, struct microbatch *microbatch,
         uint32_t position = slot->n_placed + i;
         bool newest = position + 1 >= slot->n_known;
         bool output = share->gives_rows || (newest && share->pick);
+        step_add_picture(driver, microbatch, sequence, position);
         microbatch->rows[microbatch->n_rows++] =
             (struct batch_row){index, position, slot->tokens[position], output};
         share->n_outputs += output;

@@ -132,6 +132,7 @@ static bool cells_resume_one(struct driver *driver, uint32_t index)
                : 0;
     assert(slot->sequence && !slot->n_placed);
     choice.copy = slot_table_copyable(table, prefix);
+    step_round_to_pictures(driver, slot->sequence, &choice);
     if (!cells_are_likely(driver, slot->sequence, slot->n_known, &choice))
         return false;
     if (choice.copy) {

@@ -65,7 +65,7 @@ static uint32_t draft_write(const struct slot *slot, const int32_t *guesses, uin
     uint32_t n = 0;
     for (; n < most; n++) {
         const int32_t token = guesses[n];
-        if (sequence_is_stop(slot->sequence, token))
+        if (sequence_is_stop(slot->sequence, token) || token >= PICTURE_TOKEN_FIRST)
             break;
         slot->tokens[slot->n_known + n] = token;
     }
@@ -144,7 +144,7 @@ static bool draft_ask(struct driver *driver, uint32_t index, uint32_t most,
     const struct slot *slot = &driver->slots.slots[index];
     const struct sequence *sequence = slot->sequence;
     struct speculation_pass pass = *beside;
-    if (!driver->drafter || !most)
+    if (!driver->drafter || !most || sequence->request.n_pictures) /* it knows text alone */
         return false;
     const bool always = driver->options.speculate == SPECULATE_ALWAYS;
     const double pass_ns = speculation_cost(&driver->costs, 1);

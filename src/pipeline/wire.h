@@ -44,8 +44,9 @@ struct wire_route {
 struct wire_shape {
     uint32_t n_stages, n_slots, context, n_vocab, n_embd;
     uint32_t n_carried; /* values of a hidden row beside n_embd (model/architecture.h) */
-    uint32_t rows, operations, picks; /* of one micro-batch, at most */
-    uint32_t checkpoints;             /* places for states */
+    uint32_t given_width, given_stages; /* of a picture's row; the first stages, that take it */
+    uint32_t rows, operations, picks;   /* of one micro-batch, at most */
+    uint32_t checkpoints;               /* places for states */
     uint64_t output_floats;
 };
 

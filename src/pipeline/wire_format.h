@@ -15,7 +15,8 @@ enum {
     WIRE_DRAFTS = 8,
     WIRE_STABLE_BITS = 16,
     WIRE_KNOWS_CHECKPOINTS = 32,
-    WIRE_CHECKPOINTS = 64
+    WIRE_CHECKPOINTS = 64,
+    WIRE_PICTURES = 128 /* rows have places, and may be a picture's */
 };
 enum { WIRE_SHARE_PICK = 1, WIRE_SHARE_ROWS = 2, WIRE_SHARE_FAILED = 4, WIRE_SHARE_DROPPED = 8 };
 

@@ -3,6 +3,7 @@
 #include "request/sampler_bytes.h"
 
 #include <assert.h>
+#include <math.h>
 
 struct wire_header {
     struct wire_route route;
@@ -208,7 +209,9 @@ static enum error_code wire_read_rows(struct bytes_reader *reader, const struct 
         uint32_t bits = bytes_get_u32(reader);
         struct batch_row row = {share->slot, share->position + i,
                                 (int32_t)(bits & ~WIRE_OUTPUT_BIT), (bits & WIRE_OUTPUT_BIT) != 0};
-        if ((uint32_t)row.token >= shape->n_vocab)
+        microbatch->n_given += row.token >= PICTURE_TOKEN_FIRST && microbatch->has_places;
+        if ((uint32_t)row.token >= shape->n_vocab &&
+            (row.token < PICTURE_TOKEN_FIRST || !microbatch->has_places))
             return error_set(err, ERROR_INVALID, "token %d; the vocabulary has %u", row.token,
                              shape->n_vocab);
         microbatch->rows[microbatch->n_rows++] = row;
@@ -225,6 +228,24 @@ static enum error_code wire_read_rows(struct bytes_reader *reader, const struct 
     return ERROR_NONE;
 }
 
+static enum error_code wire_read_places(struct bytes_reader *reader, struct microbatch *microbatch,
+                                        struct error *err)
+{
+    for (uint32_t i = 0; i < microbatch->n_rows; i++) {
+        struct row_place *place = &microbatch->places[i];
+        bool fits = true;
+        place->ahead = bytes_get_u32(reader);
+        for (int axis = 0; axis < 3; axis++) {
+            place->behind[axis] = bytes_get_u32(reader);
+            fits &= place->behind[axis] <= microbatch->rows[i].position;
+        }
+        if (!fits || place->ahead >= microbatch->n_rows - i)
+            return error_set(err, ERROR_INVALID, "row %u of %u sees %u rows more", i,
+                             microbatch->n_rows, place->ahead);
+    }
+    return ERROR_NONE;
+}
+
 static enum error_code wire_read_all_rows(struct bytes_reader *reader,
                                           const struct wire_header *header,
                                           const struct wire_shape *shape,
@@ -237,8 +258,11 @@ static enum error_code wire_read_all_rows(struct bytes_reader *reader,
     if (n_rows != header->n_rows)
         return error_set(err, ERROR_INVALID, "%u rows; its shares have %llu", header->n_rows,
                          (unsigned long long)n_rows);
-    microbatch->n_rows = 0;
+    microbatch->n_rows = microbatch->n_given = 0;
     microbatch->embeddings = header->flags & WIRE_EMBEDDINGS;
+    microbatch->has_places = header->flags & WIRE_PICTURES;
+    if (microbatch->has_places && !shape->given_width)
+        return error_set(err, ERROR_INVALID, "it has pictures, which the model does not take");
     for (uint32_t i = 0; i < header->n_shares; i++) {
         if (share_is_void(&shares[i]))
             continue;
@@ -254,7 +278,7 @@ static enum error_code wire_read_all_rows(struct bytes_reader *reader,
                          "%llu outputs of %llu values; there is room for %llu values",
                          (unsigned long long)n_outputs, (unsigned long long)width,
                          (unsigned long long)shape->output_floats);
-    return ERROR_NONE;
+    return microbatch->has_places ? wire_read_places(reader, microbatch, err) : ERROR_NONE;
 }
 
 static enum error_code wire_read_pick(struct bytes_reader *reader, const struct wire_shape *shape,
@@ -318,6 +342,28 @@ static void wire_read_hidden(struct bytes_reader *reader, const struct wire_head
     if (bytes && !activation_decode(type, bytes, wire_hidden_width(shape), microbatch->n_rows,
                                     microbatch->hidden[(microbatch->at - 1) & 1]))
         wire_fail_shares(microbatch);
+}
+
+/* The values of pictures' rows, where the stage it goes to takes them. */
+static void wire_read_given(struct bytes_reader *reader, const struct wire_shape *shape,
+                            uint32_t n_given, struct microbatch *microbatch)
+{
+    const size_t n = (size_t)n_given * shape->given_width;
+    microbatch->n_given = 0;
+    if (microbatch->at >= shape->given_stages)
+        return;
+    const void *bytes = n ? bytes_take(reader, n * sizeof(float)) : NULL;
+    if (!bytes)
+        return;
+    memcpy(microbatch->given, bytes, n * sizeof(float));
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(microbatch->given[i])) {
+            wire_fail_shares(microbatch);
+            return;
+        }
+    }
+    if (microbatch->n_rows)
+        microbatch->n_given = n_given;
 }
 
 static void wire_skip_padding(struct bytes_reader *reader, size_t size)
@@ -401,10 +447,12 @@ enum error_code wire_read(const void *bytes, size_t size, const struct wire_shap
         microbatch->slowest_ns = header.slowest_ns;
         microbatch->has_stable_bits = header.flags & WIRE_STABLE_BITS;
         microbatch->knows_checkpoints = header.flags & WIRE_KNOWS_CHECKPOINTS;
+        const uint32_t n_given = microbatch->n_given;
         wire_read_error(&reader, &header, &microbatch->error);
         wire_skip_padding(&reader, size);
         if (header.at)
             wire_read_hidden(&reader, &header, shape, microbatch);
+        wire_read_given(&reader, shape, n_given, microbatch);
         code = wire_read_times(&reader, header.flags, shape->n_stages, size, microbatch, err);
     }
     if (!code)
@@ -493,12 +541,15 @@ enum error_code wire_read_back(const void *bytes, size_t size, const struct wire
             microbatch->has_stable_bits && header.flags & WIRE_STABLE_BITS;
         microbatch->knows_checkpoints =
             microbatch->knows_checkpoints && header.flags & WIRE_KNOWS_CHECKPOINTS;
+        const uint32_t n_given = microbatch->n_given;
         wire_read_error(&reader, &header, &microbatch->error);
         wire_skip_padding(&reader, size);
-        if (behind)
+        if (behind) {
             wire_read_outputs(&reader, shape, microbatch);
-        else
+        } else {
             wire_read_hidden(&reader, &header, shape, microbatch);
+            wire_read_given(&reader, shape, n_given, microbatch);
+        }
         code = wire_read_times(&reader, header.flags, shape->n_stages, size, microbatch, err);
     }
     if (!code)

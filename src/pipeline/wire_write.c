@@ -68,7 +68,8 @@ static void wire_write_header(const struct microbatch *microbatch, const struct 
                   (wire_shares_have_drafts(microbatch) ? WIRE_DRAFTS : 0U) |
                   (microbatch->has_stable_bits ? WIRE_STABLE_BITS : 0U) |
                   (microbatch->knows_checkpoints ? WIRE_KNOWS_CHECKPOINTS : 0U) |
-                  (has_checkpoints ? WIRE_CHECKPOINTS : 0U),
+                  (has_checkpoints ? WIRE_CHECKPOINTS : 0U) |
+                  (!behind && microbatch->has_places ? WIRE_PICTURES : 0U),
               1);
     bytes_put(out, error_bytes ? microbatch->error.code : 0, 2);
     bytes_put(out, error_bytes, 4);
@@ -141,6 +142,13 @@ static void wire_write_outputs(const struct microbatch *microbatch, uint32_t wid
     }
 }
 
+static void wire_write_place(const struct row_place *place, struct buffer *out)
+{
+    bytes_put(out, place->ahead, 4);
+    for (int axis = 0; axis < 3; axis++)
+        bytes_put(out, place->behind[axis], 4);
+}
+
 static void wire_pad(size_t begin, struct buffer *out)
 {
     bytes_put(out, 0, (unsigned)(-(out->size - begin) & 7));
@@ -161,6 +169,7 @@ enum { /* what wire_write_setup(), wire_write_share(), wire_write_pick() and an 
        SHARE_BYTES = 29,
        PICK_BYTES = 12 + 8 * LIMIT_TOP_LOGPROBS,
        OPERATION_BYTES = 18,
+       PLACE_BYTES = 16,
 };
 
 uint64_t wire_bytes_max(const struct wire_shape *shape)
@@ -169,7 +178,8 @@ uint64_t wire_bytes_max(const struct wire_shape *shape)
                    outputs = shape->output_floats;
     return WIRE_HEADER_BYTES + (uint64_t)shape->n_slots * (SETUP_BYTES + SHARE_BYTES) +
            (uint64_t)shape->picks * PICK_BYTES + (uint64_t)shape->operations * OPERATION_BYTES +
-           (uint64_t)shape->rows * 4 + ERROR_TEXT_MAX + 8 +
+           (uint64_t)shape->rows * (shape->given_width ? 4 + PLACE_BYTES : 4) +
+           (uint64_t)shape->rows * shape->given_width * sizeof(float) + ERROR_TEXT_MAX + 8 +
            (hidden > outputs ? hidden : outputs) * sizeof(float) + LIMIT_WIRE_GRAMMARS +
            WIRE_TIMES_BYTES_MAX;
 }
@@ -213,6 +223,8 @@ void wire_write(const struct microbatch *microbatch, const struct wire_route *ro
                   (uint32_t)microbatch->rows[i].token |
                       (microbatch->rows[i].output ? WIRE_OUTPUT_BIT : 0),
                   4);
+    for (uint32_t i = 0; i < microbatch->n_rows && !behind && microbatch->has_places; i++)
+        wire_write_place(&microbatch->places[i], out);
     for (uint32_t i = 0; i < microbatch->n_shares && behind; i++) {
         const struct share *share = &microbatch->shares[i];
         for (uint32_t k = 0; k < share->n_picks && !share_is_void(share); k++)
@@ -225,6 +237,9 @@ void wire_write(const struct microbatch *microbatch, const struct wire_route *ro
                            out);
     else if (microbatch->at)
         wire_write_hidden(microbatch, type, wire_hidden_width(shape), scratch, out);
+    if (microbatch->at < shape->given_stages)
+        buffer_append(out, microbatch->given,
+                      (size_t)microbatch->n_given * shape->given_width * sizeof(float));
     if (microbatch->times.n_stages)
         wire_write_times(microbatch, out);
 }

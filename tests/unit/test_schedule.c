@@ -208,6 +208,29 @@ static void test_texts_that_are_whole_are_not_cut(void **state)
     assert_int_equal(schedule.n_shares, 1);
 }
 
+/* A picture that is seen whole beside prompts that may be cut, and beside decode rows. */
+static void test_what_is_whole_goes_without_what_is_cut(void **state)
+{
+    (void)state;
+    struct schedule_item items[] = {{.waiting = 300, .served = 2, .whole = true},
+                                    {.waiting = 900, .served = 3},
+                                    {.waiting = 1, .decoding = true, .served = 9}};
+    struct schedule schedule;
+    schedule_next(items, 3, &plain, &schedule);
+    assert_int_equal(rows_of(&schedule, 0), 300);
+    assert_int_equal(rows_of(&schedule, 1), 0);
+    assert_int_equal(rows_of(&schedule, 2), 1);
+    items[0].waiting = 512; /* no room beside it */
+    schedule_next(items, 3, &plain, &schedule);
+    assert_int_equal(schedule.n_rows, 512);
+    assert_int_equal(rows_of(&schedule, 0), 512);
+    items[0].served = 4; /* the other has waited longer */
+    schedule_next(items, 3, &plain, &schedule);
+    assert_int_equal(rows_of(&schedule, 0), 0);
+    assert_true(rows_of(&schedule, 1) > 0);
+    assert_int_equal(rows_of(&schedule, 2), 1);
+}
+
 static void test_all_outputs_are_bounded_together(void **state)
 {
     (void)state;
@@ -322,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_chunks_of_what_is_not_known),
         cmocka_unit_test(test_embeddings_and_logits_are_apart),
         cmocka_unit_test(test_texts_that_are_whole_are_not_cut),
+        cmocka_unit_test(test_what_is_whole_goes_without_what_is_cut),
         cmocka_unit_test(test_all_outputs_are_bounded_together),
         cmocka_unit_test(test_random_workloads_end_and_nobody_starves),
     };

@@ -96,6 +96,15 @@ static void fill(struct microbatch *microbatch, uint32_t at)
         microbatch->outputs[i] = (float)i / 7;
 }
 
+/* Of the model that takes pictures: two rows of the first share, on the way to the second stage. */
+static struct wire_shape picture_shape(void)
+{
+    struct wire_shape shape = SHAPE;
+    shape.given_width = 2 * SHAPE.n_embd;
+    shape.given_stages = 2;
+    return shape;
+}
+
 static void write_message(const struct microbatch *microbatch, enum activation_type type,
                           struct buffer *out)
 {
@@ -564,6 +573,74 @@ static void test_times_on_the_way_back(void **state)
     microbatch_deinit(&far);
 }
 
+static void open_picture_batch(struct microbatch *microbatch)
+{
+    struct microbatch_sizes sizes = {.rows = SHAPE.rows,
+                                     .shares = SHAPE.n_slots,
+                                     .operations = SHAPE.operations,
+                                     .picks = SHAPE.picks,
+                                     .hidden_width = SHAPE.n_embd,
+                                     .given_width = 2 * SHAPE.n_embd,
+                                     .second_hidden = true,
+                                     .output_floats = SHAPE.output_floats};
+    assert_int_equal(microbatch_init(microbatch, &pipeline, &sizes, NULL), ERROR_NONE);
+}
+
+static void fill_picture(struct microbatch *microbatch, uint32_t at)
+{
+    fill(microbatch, at);
+    microbatch->has_places = true;
+    microbatch->n_given = 2;
+    for (uint32_t i = 0; i < 2; i++) {
+        microbatch->rows[2 + i].token = PICTURE_TOKEN_FIRST + 1000 * (int32_t)i;
+        microbatch->places[2 + i] = (struct row_place){.ahead = 1 - i, .behind = {1, 2, i}};
+    }
+    for (uint32_t i = 0; i < 4 * SHAPE.n_embd; i++)
+        microbatch->given[i] = (float)i / 3;
+}
+
+static void test_pictures_go_as_far_as_stages_take_them(void **state)
+{
+    (void)state;
+    const struct wire_shape shape = picture_shape();
+    struct microbatch out, back;
+    struct buffer message = {0};
+    struct error err = {0};
+    float scratch[32];
+    open_picture_batch(&out);
+    open_picture_batch(&back);
+    for (uint32_t at = 1; at < 3; at++) {
+        fill_picture(&out, at);
+        buffer_clear(&message);
+        wire_write(&out, &ROUTE, ACTIVATION_F32, &shape, scratch, &message);
+        assert_true(message.size <= wire_bytes_max(&shape));
+        if (wire_read(message.data, message.size, &shape, &back, &err))
+            fail_msg("%s", err.text);
+        assert_int_equal(back.n_given, at == 1 ? 2 : 0);
+        assert_true(back.has_places);
+        assert_int_equal(back.rows[3].token, PICTURE_TOKEN_FIRST + 1000);
+        assert_memory_equal(back.places + 2, out.places + 2, 2 * sizeof *out.places);
+        if (at == 1)
+            assert_memory_equal(back.given, out.given, 4 * SHAPE.n_embd * sizeof(float));
+    }
+    /* a model without pictures, values that are no numbers, a row that sees too far */
+    assert_int_equal(wire_read(message.data, message.size, &SHAPE, &back, &err), ERROR_INVALID);
+    fill_picture(&out, 1);
+    out.given[70] = NAN;
+    buffer_clear(&message);
+    wire_write(&out, &ROUTE, ACTIVATION_F32, &shape, scratch, &message);
+    assert_int_equal(wire_read(message.data, message.size, &shape, &back, &err), ERROR_NONE);
+    assert_true(back.shares[0].failed);
+    assert_int_equal(back.n_given, 0);
+    out.places[2].ahead = SHAPE.rows;
+    buffer_clear(&message);
+    wire_write(&out, &ROUTE, ACTIVATION_F32, &shape, scratch, &message);
+    assert_int_equal(wire_read(message.data, message.size, &shape, &back, &err), ERROR_INVALID);
+    microbatch_deinit(&out);
+    microbatch_deinit(&back);
+    buffer_deinit(&message);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -579,6 +656,7 @@ int main(void)
         cmocka_unit_test(test_large_values_survive_f16),
         cmocka_unit_test(test_no_numbers_fail_the_shares),
         cmocka_unit_test(test_damaged_messages),
+        cmocka_unit_test(test_pictures_go_as_far_as_stages_take_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
