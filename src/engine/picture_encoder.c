@@ -162,27 +162,38 @@ static void picture_place_weights(struct picture_encoder *encoder, ggml_backend_
         encoder->copies[i].tensor->buffer = buffer;
 }
 
-/* Builds the graph of the largest picture over weights whose buffer has no memory, and asks ggml's
- * allocator. */
-static enum error_code picture_measure_graph(struct picture_encoder *encoder, struct error *err)
+/* What the graph of one size takes is kept where it is the most so far. */
+static enum error_code picture_measure_grid(struct picture_encoder *encoder,
+                                            const struct picture_grid *grid, struct error *err)
 {
-    struct picture_grid grid;
     struct picture_graph graph;
     size_t sizes[2] = {0};
-    picture_grid_largest(encoder->form, &grid);
+    const enum error_code code = picture_graph_build(&graph, &encoder->source, grid, err);
+    if (code)
+        return code;
+    ggml_backend_sched_reserve_size(encoder->sched, graph.cgraph, sizes);
+    ggml_backend_sched_reset(encoder->sched);
+    picture_graph_deinit(&graph);
+    struct stage_memory *m = &encoder->memory;
+    m->compute = sizes[0] > m->compute ? sizes[0] : m->compute;
+    m->host = sizes[1] > m->host ? sizes[1] : m->host;
+    return ERROR_NONE;
+}
+
+/* Builds the graphs of the largest pictures over weights whose buffer has no memory, and asks
+ * ggml's allocator. */
+static enum error_code picture_measure_graphs(struct picture_encoder *encoder, struct error *err)
+{
+    struct picture_grid grids[PICTURE_LARGEST];
+    enum error_code code = ERROR_NONE;
+    picture_grid_largest(encoder->form, grids);
     ggml_backend_buffer_t empty = ggml_backend_buft_alloc_buffer(encoder->weights_type, 0);
     ggml_backend_buffer_set_usage(empty, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     picture_place_weights(encoder, empty);
-    const enum error_code code = picture_graph_build(&graph, &encoder->source, &grid, err);
-    if (!code) {
-        ggml_backend_sched_reserve_size(encoder->sched, graph.cgraph, sizes);
-        ggml_backend_sched_reset(encoder->sched);
-        picture_graph_deinit(&graph);
-    }
+    for (int i = 0; i < PICTURE_LARGEST && !code; i++)
+        code = picture_measure_grid(encoder, &grids[i], err);
     picture_place_weights(encoder, NULL);
     ggml_backend_buffer_free(empty);
-    encoder->memory.compute = sizes[0];
-    encoder->memory.host = sizes[1];
     return code;
 }
 
@@ -193,7 +204,7 @@ enum error_code picture_encoder_measure(const struct projector *projector, struc
     struct picture_encoder *encoder = NULL;
     enum error_code code = picture_encoder_new(projector, device, options, &encoder, err);
     if (!code)
-        code = picture_measure_graph(encoder, err);
+        code = picture_measure_graphs(encoder, err);
     if (!code)
         *out = encoder->memory;
     picture_encoder_close(encoder);
@@ -265,20 +276,24 @@ static enum error_code picture_load_weights(struct picture_encoder *encoder, str
                         err);
 }
 
-/* Compute memory for the largest picture, taken once. */
-static enum error_code picture_reserve_graph(struct picture_encoder *encoder, struct error *err)
+/* Compute memory for the largest pictures, taken once. */
+static enum error_code picture_reserve_graphs(struct picture_encoder *encoder, struct error *err)
 {
-    struct picture_grid grid;
-    struct picture_graph graph;
-    picture_grid_largest(encoder->form, &grid);
-    enum error_code code = picture_graph_build(&graph, &encoder->source, &grid, err);
-    if (code)
-        return code;
-    if (!ggml_backend_sched_reserve(encoder->sched, graph.cgraph))
-        code = error_set(err, ERROR_NO_MEMORY, "%s could not allocate %s to compute pictures",
-                         device_info(encoder->device)->id, size_text(encoder->memory.compute).text);
-    ggml_backend_sched_reset(encoder->sched);
-    picture_graph_deinit(&graph);
+    struct picture_grid grids[PICTURE_LARGEST];
+    enum error_code code = ERROR_NONE;
+    picture_grid_largest(encoder->form, grids);
+    for (int i = 0; i < PICTURE_LARGEST && !code; i++) {
+        struct picture_graph graph;
+        code = picture_graph_build(&graph, &encoder->source, &grids[i], err);
+        if (code)
+            break;
+        if (!ggml_backend_sched_reserve(encoder->sched, graph.cgraph))
+            code = error_set(err, ERROR_NO_MEMORY, "%s could not allocate %s to compute pictures",
+                             device_info(encoder->device)->id,
+                             size_text(encoder->memory.compute).text);
+        ggml_backend_sched_reset(encoder->sched);
+        picture_graph_deinit(&graph);
+    }
     return code;
 }
 
@@ -292,7 +307,7 @@ static enum error_code picture_load(struct picture_encoder *encoder, struct erro
         return code;
     encoder->reserved_bytes = needed;
     code = picture_load_weights(encoder, err);
-    return code ? code : picture_reserve_graph(encoder, err);
+    return code ? code : picture_reserve_graphs(encoder, err);
 }
 
 enum error_code picture_encoder_open(const struct projector *projector, struct device *device,
@@ -302,7 +317,7 @@ enum error_code picture_encoder_open(const struct projector *projector, struct d
     struct picture_encoder *encoder = NULL;
     enum error_code code = picture_encoder_new(projector, device, options, &encoder, err);
     if (!code)
-        code = picture_measure_graph(encoder, err);
+        code = picture_measure_graphs(encoder, err);
     if (!code)
         code = picture_load(encoder, err);
     if (code)
@@ -331,25 +346,41 @@ static enum error_code picture_prepare_graph(struct picture_encoder *encoder,
     return code;
 }
 
+static enum error_code picture_set_turns(const struct picture_graph *graph, const uint32_t *order,
+                                         struct error *err)
+{
+    const uint32_t n = picture_grid_patches(&graph->grid), columns = graph->grid.columns;
+    if (!graph->turns)
+        return ERROR_NONE;
+    int32_t *turns = mem_new_array(n, 4 * sizeof *turns);
+    if (!turns)
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a picture of %u patches", n);
+    for (uint32_t i = 0; i < 2 * n; i++) {
+        turns[i / n * 2 * n + i % n] = (int32_t)(order[i % n] / columns);
+        turns[i / n * 2 * n + n + i % n] = (int32_t)(order[i % n] % columns);
+    }
+    ggml_backend_tensor_set(graph->turns, turns, 0, ggml_nbytes(graph->turns));
+    mem_free(turns);
+    return ERROR_NONE;
+}
+
+/* `order`: [patches], of the graph's grid */
 static enum error_code picture_set_inputs(struct picture_encoder *encoder,
-                                          const struct picture *picture, struct error *err)
+                                          const struct picture *picture, const uint32_t *order,
+                                          struct error *err)
 {
     const struct picture_graph *graph = &encoder->graph;
-    const uint32_t n = picture_grid_patches(&graph->grid);
-    uint32_t *order = mem_new_array(n, sizeof *order);
     float *patches = mem_new_array(ggml_nbytes(graph->patches), 1);
-    enum error_code code = ERROR_NONE;
-    if (!order || !patches)
-        code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a picture of %u patches", n);
-    if (!code) {
-        picture_grid_order(encoder->form, &graph->grid, order);
-        code = picture_fit(encoder->form, picture, &graph->grid, order, patches, err);
-    }
+    if (!patches)
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a picture of %u patches",
+                         picture_grid_patches(&graph->grid));
+    enum error_code code = picture_fit(encoder->form, picture, &graph->grid, order, patches, err);
     if (!code) {
         ggml_backend_tensor_set(graph->patches, patches, 0, ggml_nbytes(graph->patches));
-        ggml_backend_tensor_set(graph->places, order, 0, ggml_nbytes(graph->places));
+        if (graph->places)
+            ggml_backend_tensor_set(graph->places, order, 0, ggml_nbytes(graph->places));
+        code = picture_set_turns(graph, order, err);
     }
-    mem_free(order);
     mem_free(patches);
     return code;
 }
@@ -365,6 +396,60 @@ static enum error_code picture_compute(struct picture_encoder *encoder, struct e
     return gguf_file_check_whole(projector_file(encoder->projector), err);
 }
 
+/* From the order of patches into that of the picture; both [n_rows x width]. */
+static void picture_sort_rows(const struct picture_encoder *encoder, const uint32_t *order,
+                              const float *computed, const struct picture_rows *out)
+{
+    const uint32_t merge = encoder->form->merge * encoder->form->merge;
+    for (uint32_t i = 0; i < out->n_rows; i++) {
+        const uint32_t to =
+            picture_grid_row_of(encoder->form, &encoder->graph.grid, order[i * merge]);
+        memcpy(out->rows + (size_t)to * out->width, computed + (size_t)i * out->width,
+               out->width * sizeof *computed);
+    }
+}
+
+static enum error_code picture_read_rows(struct picture_encoder *encoder, const uint32_t *order,
+                                         struct picture_rows *out, struct error *err)
+{
+    const struct ggml_tensor *result = encoder->graph.result;
+    const bool is_sorted = encoder->form->image_size > 0;
+    float *computed = is_sorted ? NULL : mem_new_array(ggml_nbytes(result), 1);
+    out->rows = mem_new_array(ggml_nbytes(result), 1);
+    if (!out->rows || (!is_sorted && !computed)) {
+        mem_free(computed);
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a picture's %u rows",
+                         out->n_rows);
+    }
+    ggml_backend_tensor_get(result, is_sorted ? out->rows : computed, 0, ggml_nbytes(result));
+    if (!is_sorted)
+        picture_sort_rows(encoder, order, computed, out);
+    mem_free(computed);
+    return ERROR_NONE;
+}
+
+static enum error_code picture_encode(struct picture_encoder *encoder,
+                                      const struct picture *picture,
+                                      const struct picture_grid *grid, struct picture_rows *out,
+                                      struct error *err)
+{
+    enum error_code code = picture_prepare_graph(encoder, grid, err);
+    if (code)
+        return code;
+    uint32_t *order = mem_new_array(picture_grid_patches(grid), sizeof *order);
+    if (!order)
+        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a picture of %u patches",
+                         picture_grid_patches(grid));
+    picture_grid_order(encoder->form, grid, order);
+    code = picture_set_inputs(encoder, picture, order, err);
+    if (!code)
+        code = picture_compute(encoder, err);
+    if (!code)
+        code = picture_read_rows(encoder, order, out, err);
+    mem_free(order);
+    return code;
+}
+
 enum error_code picture_encoder_rows(struct picture_encoder *encoder, const struct picture *picture,
                                      struct picture_rows *out, struct error *err)
 {
@@ -375,26 +460,17 @@ enum error_code picture_encoder_rows(struct picture_encoder *encoder, const stru
         picture_grid_make(encoder->form, picture->width, picture->height, &grid, err);
     if (!code)
         code = projector_rows(encoder->projector, picture->width, picture->height, &about, err);
-    if (!code)
-        code = picture_prepare_graph(encoder, &grid, err);
-    if (!code)
-        code = picture_set_inputs(encoder, picture, err);
-    if (!code)
-        code = picture_compute(encoder, err);
     if (code)
         return code;
-    float *rows = mem_new_array((size_t)about.n_rows * about.width, sizeof *rows);
-    if (!rows)
-        return error_set(err, ERROR_NO_MEMORY, "not enough memory for a picture's %u rows",
-                         about.n_rows);
-    ggml_backend_tensor_get(encoder->graph.result, rows, 0, ggml_nbytes(encoder->graph.result));
     *out = (struct picture_rows){.n_rows = about.n_rows,
                                  .width = about.width,
-                                 .rows = rows,
                                  .grid_width = about.grid_width,
                                  .grid_height = about.grid_height,
                                  .is_whole = about.is_whole};
-    return ERROR_NONE;
+    code = picture_encode(encoder, picture, &grid, out, err);
+    if (code)
+        picture_rows_deinit(out);
+    return code;
 }
 
 void picture_rows_deinit(struct picture_rows *rows)

@@ -21,8 +21,11 @@ struct picture_graph {
     struct ggml_cgraph *cgraph;
     struct picture_grid grid;
     struct ggml_tensor *patches; /* F32 [3 x patch x patch, n] */
-    struct ggml_tensor *places;  /* I32 [n]  picture_grid_order() */
-    struct ggml_tensor *result;  /* F32 [n_out, rows] */
+    struct ggml_tensor
+        *places; /* I32 [n]  picture_grid_order(), where positions are learned; else NULL */
+    struct ggml_tensor *turns;  /* I32 [4 n]  lines of all, columns of all, both again, where
+                                   queries and keys are rotated; else NULL */
+    struct ggml_tensor *result; /* F32 [n_out x (1 + n_deep), rows], in the order of patches */
 };
 
 size_t picture_graph_nodes(const struct projector_form *form);

@@ -21,31 +21,48 @@ static void resize_axis_deinit(struct resize_axis *axis)
     mem_free(axis->weights);
 }
 
+static double resize_reach(enum picture_filter filter)
+{
+    return filter == PICTURE_BILINEAR ? 1 : 2;
+}
+
+static double resize_filter(enum picture_filter filter, double x)
+{
+    const double a = -0.5;
+    x = fabs(x);
+    if (filter == PICTURE_BILINEAR)
+        return fmax(0, 1 - x);
+    if (x < 1)
+        return ((a + 2) * x - (a + 3)) * x * x + 1;
+    return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+}
+
 /* Pixel i lies at (i + 1/2) x scale among the others, and the filter's sides are `reach` long. */
 static void resize_axis_fill(struct resize_axis *axis, uint32_t i, uint32_t from, double scale,
-                             double reach)
+                             enum picture_filter filter)
 {
+    const double stretch = scale > 1 ? scale : 1, reach = resize_reach(filter) * stretch;
     const double center = ((double)i + 0.5) * scale;
     const double low = floor(center - reach + 0.5), high = floor(center + reach + 0.5);
     const uint32_t first = low > 0 ? (uint32_t)low : 0,
                    end = high < (double)from ? (uint32_t)high : from;
     double sum = 0;
     for (uint32_t k = first; k < end; k++)
-        sum += fmax(0, 1 - fabs(((double)k - center + 0.5) / reach));
+        sum += resize_filter(filter, ((double)k - center + 0.5) / stretch);
     for (uint32_t k = first; k < end; k++) {
-        const double weight = fmax(0, 1 - fabs(((double)k - center + 0.5) / reach));
+        const double weight = resize_filter(filter, ((double)k - center + 0.5) / stretch);
         axis->weights[(size_t)i * axis->taps + k - first] =
-            (int32_t)floor(weight / sum * (1 << WEIGHT_BITS) + 0.5);
+            (int32_t)round(weight / sum * (1 << WEIGHT_BITS));
     }
     axis->first[i] = first;
     axis->count[i] = end - first;
 }
 
 static enum error_code resize_axis_init(struct resize_axis *axis, uint32_t from, uint32_t to,
-                                        struct error *err)
+                                        enum picture_filter filter, struct error *err)
 {
-    const double scale = (double)from / (double)to, reach = scale > 1 ? scale : 1;
-    const uint32_t taps = (uint32_t)ceil(reach) * 2 + 1;
+    const double scale = (double)from / (double)to;
+    const uint32_t taps = (uint32_t)ceil(resize_reach(filter) * fmax(scale, 1)) * 2 + 1;
     *axis = (struct resize_axis){.n = to,
                                  .taps = taps,
                                  .first = mem_new_array(to, sizeof *axis->first),
@@ -54,7 +71,7 @@ static enum error_code resize_axis_init(struct resize_axis *axis, uint32_t from,
     if (!axis->first || !axis->count || !axis->weights)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory to resize a picture");
     for (uint32_t i = 0; i < to; i++)
-        resize_axis_fill(axis, i, from, scale, reach);
+        resize_axis_fill(axis, i, from, scale, filter);
     return ERROR_NONE;
 }
 
@@ -68,7 +85,7 @@ static uint8_t resize_sum(const struct resize_axis *axis, uint32_t i, const uint
     for (uint32_t k = 0; k < axis->count[i]; k++)
         sum += (int64_t)in[k * step] * weights[k];
     sum >>= WEIGHT_BITS;
-    return sum > 255 ? 255 : (uint8_t)sum; /* no weight is negative */
+    return sum < 0 ? 0 : sum > 255 ? 255 : (uint8_t)sum;
 }
 
 static void resize_lines(const struct picture *picture, const struct resize_axis *x, uint8_t *out)
@@ -83,7 +100,8 @@ static void resize_lines(const struct picture *picture, const struct resize_axis
 }
 
 enum error_code picture_resize(const struct picture *picture, uint32_t width, uint32_t height,
-                               uint8_t *out, size_t stride, struct error *err)
+                               enum picture_filter filter, uint8_t *out, size_t stride,
+                               struct error *err)
 {
     struct resize_axis x = {0}, y = {0};
     const size_t line = (size_t)width * 3;
@@ -92,9 +110,9 @@ enum error_code picture_resize(const struct picture *picture, uint32_t width, ui
     if (!narrowed)
         code = error_set(err, ERROR_NO_MEMORY, "not enough memory to resize a picture");
     if (!code)
-        code = resize_axis_init(&x, picture->width, width, err);
+        code = resize_axis_init(&x, picture->width, width, filter, err);
     if (!code)
-        code = resize_axis_init(&y, picture->height, height, err);
+        code = resize_axis_init(&y, picture->height, height, filter, err);
     if (!code)
         resize_lines(picture, &x, narrowed);
     for (uint32_t i = 0; i < height && !code; i++) {

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "model/gguf_file.h"
+#include "model/picture_resize.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,19 +21,30 @@
 struct model;
 struct projector;
 
-enum projector_kind { PROJECTOR_GEMMA3, PROJECTOR_KINDS };
+enum projector_kind {
+    PROJECTOR_GEMMA3,
+    PROJECTOR_QWEN2VL,
+    PROJECTOR_QWEN25VL,
+    PROJECTOR_QWEN3VL,
+    PROJECTOR_KINDS
+};
 enum projector_activation { PROJECTOR_GELU, PROJECTOR_GELU_QUICK, PROJECTOR_SILU };
 
 /* Tensors outside the blocks, then those of each block. W is a matrix or a norm's weight, B a bias.
  */
 enum projector_role {
     PROJECTOR_PATCHES,
+    PROJECTOR_PATCHES_SECOND, /* of a second picture in time: for one picture the same again */
     PROJECTOR_PATCHES_B,
     PROJECTOR_POSITIONS,
     PROJECTOR_POST_NORM_W,
     PROJECTOR_POST_NORM_B,
     PROJECTOR_SOFT_NORM_W,
     PROJECTOR_INPUT_W,
+    PROJECTOR_MERGE_1_W,
+    PROJECTOR_MERGE_1_B,
+    PROJECTOR_MERGE_2_W,
+    PROJECTOR_MERGE_2_B,
     PROJECTOR_BLOCK_FIRST,
     PROJECTOR_NORM_1_W = PROJECTOR_BLOCK_FIRST,
     PROJECTOR_NORM_1_B,
@@ -44,25 +56,44 @@ enum projector_role {
     PROJECTOR_K_B,
     PROJECTOR_V_W,
     PROJECTOR_V_B,
+    PROJECTOR_QKV_W,
+    PROJECTOR_QKV_B,
     PROJECTOR_OUT_W,
     PROJECTOR_OUT_B,
+    PROJECTOR_GATE_W,
+    PROJECTOR_GATE_B,
     PROJECTOR_UP_W,
     PROJECTOR_UP_B,
     PROJECTOR_DOWN_W,
     PROJECTOR_DOWN_B,
+    PROJECTOR_DEEP_FIRST, /* of the blocks whose result is a part of the rows by itself */
+    PROJECTOR_DEEP_NORM_W = PROJECTOR_DEEP_FIRST,
+    PROJECTOR_DEEP_NORM_B,
+    PROJECTOR_DEEP_1_W,
+    PROJECTOR_DEEP_1_B,
+    PROJECTOR_DEEP_2_W,
+    PROJECTOR_DEEP_2_B,
     PROJECTOR_ROLES
 };
 
 struct projector_form {
     enum projector_kind kind;
     uint32_t n_embd, n_head, n_ff, n_blocks;
-    uint32_t n_out;      /* a row's width: the language model's hidden width */
+    uint32_t n_out;      /* a row's width without parts: the language model's hidden width */
+    uint32_t n_deep;     /* parts of a row beside the first ("deepstack") */
     uint32_t patch_size; /* pixels on a side */
     uint32_t image_size; /* pixels on a side that every picture is brought to; 0: its own size */
     uint32_t merge;      /* patches on a side of what becomes one row */
     uint64_t pixels_min, pixels_max; /* of a picture of its own size, after it was fitted */
     float mean[3], std[3];           /* of red, green and blue, which are 0 to 1 */
+    enum picture_filter filter;      /* that pictures are resized with */
     float epsilon;
+    bool is_rms;                 /* norms are RMS norms */
+    bool is_rotated;             /* queries and keys, by line and column */
+    uint32_t table_side;         /* positions are learned for a grid of so many on a side, and
+                                    stretched to the picture's; 0: for the picture's own, or none */
+    uint32_t window, full_every; /* all but each full_every-th block see windows of so many rows on
+                                    a side; 0: none does */
     enum projector_activation activation;
 };
 

@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-enum { PROJECTORS = 2, PROJECTORS_MAX = 16 };
+enum { PROJECTORS = 5, PROJECTORS_MAX = 16 };
 
 struct projector_vectors {
     char name[64];
@@ -156,6 +156,11 @@ static void check_encoder(const struct projector_vectors *v, enum flash_mode fla
         assert_int_equal(rows.n_rows, number_of(item, "n_rows"));
         assert_int_equal(rows.n_rows, about.n_rows);
         assert_int_equal(rows.width, number_of(root, "width"));
+        if (yyjson_get_bool(yyjson_obj_get(root, "mrope"))) {
+            yyjson_val *grid = yyjson_obj_get(item, "grid");
+            assert_int_equal(rows.grid_width, yyjson_get_uint(yyjson_arr_get_first(grid)));
+            assert_int_equal(rows.grid_height, yyjson_get_uint(yyjson_arr_get_last(grid)));
+        }
         assert_int_equal(rows.is_whole, yyjson_get_bool(yyjson_obj_get(root, "is_whole")));
         assert_true(rows.n_rows <= projector_rows_max(v->projector));
         check_rows(v, &rows, v->rows + at, limit, &largest);
@@ -192,11 +197,47 @@ static void flash_attention_is_near(void **state)
         check_encoder(&all[i], FLASH_AUTO, 0.1f);
 }
 
+/* Pictures that make about as many rows as any may, in all shapes. */
+static void memory_does_not_grow(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[][2] = {
+        {160, 176}, {1600, 18}, {18, 1600}, {400, 70}, {2000, 2000}};
+    const struct picture_encoder_options options = {.flash = FLASH_AUTO};
+    for (uint32_t i = 0; i < n_all; i++) {
+        struct projector *projector;
+        struct picture_encoder *encoder;
+        struct stage_memory measured, taken;
+        struct error err = {0};
+        assert_int_equal(
+            projector_open(gguf_file_path(projector_file(all[i].projector)), &projector, &err), 0);
+        projector_limit_rows(projector, 113);
+        const uint32_t most = projector_rows_max(projector);
+        assert_int_equal(most, projector_form(projector)->image_size ? 16 : 113);
+        struct device *device = gpu_find(gpu, device_id);
+        assert_int_equal(picture_encoder_measure(projector, device, &options, &measured, &err), 0);
+        assert_int_equal(picture_encoder_open(projector, device, &options, &encoder, &err), 0);
+        for (uint32_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            struct picture picture = draw_picture(sizes[k][0], sizes[k][1], 1);
+            struct picture_rows rows;
+            assert_int_equal(picture_encoder_rows(encoder, &picture, &rows, &err), 0);
+            assert_in_range(rows.n_rows, most * 2 / 3, most);
+            taken = picture_encoder_memory(encoder);
+            assert_memory_equal(&taken, &measured, sizeof taken);
+            picture_rows_deinit(&rows);
+            free(picture.rgb);
+        }
+        picture_encoder_close(encoder);
+        projector_close(projector);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_the_reference),
         cmocka_unit_test(flash_attention_is_near),
+        cmocka_unit_test(memory_does_not_grow),
     };
     if (argc > 1 && !strcmp(argv[1], "vulkan"))
         device_id = "vulkan0";

@@ -62,7 +62,7 @@ class Parts:
         self.writer.write(HERE / "models" / f"{name}.gguf")
 
 
-def blocks(parts, layers, fused=False, gated=False, biased=True, gelu_fused=False):
+def blocks(parts, layers, fused=False, gated=False, biased=True):
     for i in range(layers):
         block = f"v.blk.{i}"
         parts.norm(f"{block}.ln1", EMBD, biased)
@@ -93,7 +93,58 @@ def gemma3(name, seed, matrices):
     parts.save(name)
 
 
+def merged(parts, prefix, first, second):
+    """What makes one row of 2 x 2 patches."""
+    parts.linear(f"{prefix}.{first}", 4 * EMBD, 4 * EMBD)
+    parts.linear(f"{prefix}.{second}", TEXT_EMBD, 4 * EMBD)
+
+
+def qwen2vl(name, seed):
+    """Pictures of their own size, rotated by line and column, 2 x 2 patches a row."""
+    parts = Parts(*projector(name, "qwen2vl_merger", seed, 4, 32, 2))
+    parts.patches("v.patch_embd.weight", 4)
+    parts.patches("v.patch_embd.weight.1", 4)
+    blocks(parts, 2)
+    parts.norm("v.post_ln", EMBD)
+    merged(parts, "mm", 0, 2)
+    parts.save(name)
+
+
+def qwen25vl(name, seed):
+    """The same with RMS norms, a gate, and windows of 112 pixels in all but each second block."""
+    parts = Parts(*projector(name, "qwen2.5vl_merger", seed, 8, 32, 3, "F16", use_silu=True, vision__n_wa_pattern=U32(2)))
+    parts.patches("v.patch_embd.weight", 8)
+    parts.patches("v.patch_embd.weight.1", 8)
+    blocks(parts, 3, gated=True, biased=False)
+    parts.norm("v.post_ln", EMBD, False)
+    merged(parts, "mm", 0, 2)
+    parts.save(name)
+
+
+def qwen3vl(name, seed):
+    """Learned positions for a picture of 24 x 24, stretched; one block gives rows of its own."""
+    deep = [False, True, False]
+    parts = Parts(*projector(name, "qwen3vl_merger", seed, 4, 24, 3, "F16", use_gelu=True,
+                             vision__spatial_merge_size=U32(2), vision__is_deepstack_layers=deep))
+    parts.patches("v.patch_embd.weight", 4)
+    parts.patches("v.patch_embd.weight.1", 4)
+    parts.bias("v.patch_embd", EMBD)
+    parts.table(36, EMBD)
+    blocks(parts, 3, fused=True)
+    parts.norm("v.post_ln", EMBD)
+    merged(parts, "mm", 0, 2)
+    for i, is_deep in enumerate(deep):
+        if is_deep:
+            parts.norm(f"v.deepstack.{i}.norm", 4 * EMBD)
+            parts.linear(f"v.deepstack.{i}.fc1", 4 * EMBD, 4 * EMBD)
+            parts.linear(f"v.deepstack.{i}.fc2", TEXT_EMBD, 4 * EMBD)
+    parts.save(name)
+
+
 if __name__ == "__main__":
     (HERE / "models").mkdir(exist_ok=True)
     gemma3("gemma3", 1, "F32")
     gemma3("gemma3-f16", 2, "F16")
+    qwen2vl("qwen2vl", 3)
+    qwen25vl("qwen2.5vl", 4)
+    qwen3vl("qwen3vl", 5)

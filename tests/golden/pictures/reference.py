@@ -13,11 +13,63 @@ import math
 import pathlib
 import struct
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "more"))
+import drawn  # noqa: E402
+
 MODELS = HERE.parent / "models"
-LANGUAGE = {"gemma3": "gemma3", "qwen2": "qwen2"}  # which golden language model a projector's kind is opened with
-PICTURES = ((32, 32), (47, 30))  # width, height in pixels
+# By the projector's name: the golden language model it is opened with, pictures (width, height), numbers a row. A
+# family and its keys: the model is given that family's name first (language()).
+SECTIONS = ("rope.dimension_sections", "i", [4, 2, 2, 0])
+CASES = {"gemma3": ("gemma3", None, ((32, 32), (47, 30)), 64),
+         "gemma3-f16": ("gemma3", None, ((32, 32), (47, 30)), 64),
+         "qwen2vl": ("qwen2", ("qwen2vl", SECTIONS), ((40, 24), (61, 90)), 64),
+         "qwen2.5vl": ("qwen2", ("qwen2vl", SECTIONS), ((160, 176), (100, 47)), 64),
+         "qwen3vl": ("qwen3", ("qwen3vl", SECTIONS, ("n_deepstack_layers", "I", 1)), ((40, 24), (61, 90)), 128)}
+
+
+class Header(drawn.Header):
+    def text(self):  # tokens may be any bytes
+        size = self.number("<Q")
+        self.at += size
+        return self.data[self.at - size:self.at].decode("latin-1")
+
+
+def language(source, family, more, path):
+    """A golden language model as one of a family that sees: the same tensors, its keys renamed, `more` added."""
+    data = (MODELS / f"{source}.gguf").read_bytes()
+    header = Header(data)
+    n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)
+    header.at, pairs, name = 24, [], None
+    for _ in range(n_keys):
+        key, begin = header.text(), header.at
+        value = header.value(header.number("<I"))
+        name = value if key == "general.architecture" else name
+        pairs.append((key, data[begin:header.at]))
+    infos, begin = header.at, header.begin
+    for _ in range(n_tensors):
+        header.text()
+        n_dims = header.number("<I")
+        header.at += 8 * n_dims + 12
+    infos = data[infos:header.at]
+
+    def text(value):
+        return struct.pack("<Q", len(value)) + value.encode("latin-1")
+
+    out = []
+    for key, value in pairs:
+        if key == "general.architecture":
+            value = struct.pack("<I", 8) + text(family)
+        out.append(text(family + key[len(name):] if key.startswith(name + ".") else key) + value)
+    for key, kind, value in more:
+        number = {"i": 5, "I": 4}[kind]
+        out.append(text(f"{family}.{key}") + (
+            struct.pack(f"<IIQ{len(value)}{kind}", 9, number, len(value), *value) if isinstance(value, list)
+            else struct.pack(f"<I{kind}", number, value)))
+    head = b"GGUF" + struct.pack("<IQQ", 3, n_tensors, len(out)) + b"".join(out) + infos
+    path.write_bytes(head + b"\0" * (-len(head) % 32) + data[begin:])
 
 
 class Params(c.Structure):
@@ -110,8 +162,15 @@ def rows_of(context, width, height, seed, embd, flags):
     return about, rows
 
 
-def make(path, language, pictures, width):
-    model = llama.llama_model_load_from_file(str(MODELS / f"{language}.gguf").encode(), llama.llama_model_default_params())
+def make(path, source, family, pictures, width):
+    golden = MODELS / f"{source}.gguf"
+    with tempfile.TemporaryDirectory() as folder:
+        if family:
+            golden = pathlib.Path(folder) / "language.gguf"
+            language(source, family[0], family[1:], golden)
+        model = llama.llama_model_load_from_file(str(golden).encode(), llama.llama_model_default_params())
+    if not model:
+        raise RuntimeError(f"{path.name}: {''.join(lines[-12:])}")
     params = mtmd.mtmd_context_params_default()
     check_layout(params)
     params.put(*USE_GPU, False)
@@ -143,4 +202,4 @@ if __name__ == "__main__":
     wanted = sys.argv[1:]
     for projector in sorted((HERE / "models").glob("*.gguf")):
         if not wanted or projector.stem in wanted:
-            make(projector, "gemma3", PICTURES, 64)
+            make(projector, *CASES[projector.stem])
