@@ -32,6 +32,7 @@ LIBRARIES = [
     (r"sodium.*", {"audit", "join", "mesh", "trust"}),
     (r"avahi-.*", {"mesh"}),
     (r"raft.*\.h|sqlite3\.h", {"cluster"}),
+    (r"png\.h|jpeglib\.h|jerror\.h|webp/.*", {"picture"}),
     (r"seccomp\.h|linux/landlock\.h", {"sandbox"}),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)

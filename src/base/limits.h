@@ -72,6 +72,15 @@ enum {
     LIMIT_TRIAL_MS = 30 * 1000,                       /* of one trial, by a clock on the wall */
     LIMIT_TEMPLATE_PROCESS_MS = 60 * 1000,            /* one call of that, by a clock on the wall */
 
+    /* pictures in prompts */
+    LIMIT_PICTURES = 64, /* of one request */
+    LIMIT_PICTURE_BYTES = 20 * 1024 * 1024,
+    LIMIT_PICTURE_PIXELS = 64 * 1024 * 1024,
+    LIMIT_PICTURE_SIDE = 32768,                       /* pixels */
+    LIMIT_PICTURE_SCANS = 256,                        /* of a progressive JPEG */
+    LIMIT_PICTURE_PROCESS_BYTES = 1024 * 1024 * 1024, /* all data of the process that decodes */
+    LIMIT_PICTURE_MS = 20 * 1000,                     /* for one, by a clock on the wall */
+
     /* the models on this machine, as `medley models` lists them */
     LIMIT_LIBRARY_MODELS = 8192,
     LIMIT_LIBRARY_FILES = 256 * 1024, /* names looked at, in all places together */

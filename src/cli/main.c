@@ -7,6 +7,7 @@
 #include "gpu/gpu.h"
 #include "model/chat_template.h"
 #include "model/gguf_trial.h"
+#include "picture/picture_process.h"
 #include "pipeline/children.h"
 
 #include <pthread.h>
@@ -122,9 +123,11 @@ int main(int argc, char **argv)
     gpu_prober_main(argc, argv);
     chat_template_main(argc, argv);
     gguf_trial_main(argc, argv);
+    picture_decode_main(argc, argv);
     cpu_runtime_restart(argv);
     child_main(argc, argv);
     chat_template_isolate("/proc/self/exe");
+    picture_isolate("/proc/self/exe", 0);
     if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
         strcmp(argv[1], "-h") == 0)
         return medley_help(argc > 2 ? argv[2] : NULL);

@@ -5,13 +5,12 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/spawn.h"
-#include "base/work_limit.h"
+#include "base/transfer.h"
 #include "sandbox/sandbox.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,7 +18,7 @@
 #include <unistd.h>
 #include <utf8proc.h>
 
-enum { MS = 1000000, TEXTS = 3, LOOK_MS = 20 /* whether somebody still wants it */ };
+enum { MS = 1000000, TEXTS = 3 };
 
 struct template_process {
     const char *program;
@@ -29,49 +28,6 @@ struct template_process {
     pid_t pid; /* 0: it does not run */
     int socket;
 };
-
-/* ---- bytes ---- */
-
-static bool template_wait(int socket, short events, uint64_t until_ns)
-{
-    struct pollfd poller = {.fd = socket, .events = events};
-    if (clock_now_ns() >= until_ns || !work_limit_goes_on()) {
-        errno = ETIMEDOUT;
-        return false;
-    }
-    return poll(&poller, 1, LOOK_MS) >= 0 || errno == EINTR;
-}
-
-static bool template_transfer(int socket, bool sends, char *bytes, size_t size, uint64_t until_ns)
-{
-    for (size_t done = 0; done < size;) {
-        const ssize_t n = sends
-                              ? send(socket, bytes + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT)
-                              : recv(socket, bytes + done, size - done, MSG_DONTWAIT);
-        if (n > 0) {
-            done += (size_t)n;
-        } else if (n == 0) {
-            errno = 0;
-            return false;
-        } else if (errno == EAGAIN) {
-            if (!template_wait(socket, sends ? POLLOUT : POLLIN, until_ns))
-                return false;
-        } else if (errno != EINTR) {
-            return false;
-        }
-    }
-    return true;
-}
-
-bool template_send(int socket, const void *bytes, size_t size, uint64_t until_ns)
-{
-    return template_transfer(socket, true, (char *)(uintptr_t)bytes, size, until_ns);
-}
-
-bool template_receive(int socket, void *bytes, size_t size, uint64_t until_ns)
-{
-    return template_transfer(socket, false, bytes, size, until_ns);
-}
 
 /* ---- an answer ---- */
 
@@ -119,7 +75,7 @@ enum error_code template_receive_answer(int socket, uint64_t until_ns, struct bu
     struct error local;
     *broken = false;
     err = err ? err : &local;
-    if (!template_receive(socket, &head, sizeof head, until_ns))
+    if (!transfer_receive(socket, &head, sizeof head, until_ns))
         return answer_broken(broken, err,
                              errno == ETIMEDOUT ? "took too long, and was ended" : "has ended");
     if (!answer_head_is_good(&head))
@@ -130,7 +86,7 @@ enum error_code template_receive_answer(int socket, uint64_t until_ns, struct bu
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for its %u bytes", head.sizes[0]);
     }
     enum error_code code = (enum error_code)head.kind;
-    if (!template_receive(socket, text, head.sizes[0], until_ns))
+    if (!transfer_receive(socket, text, head.sizes[0], until_ns))
         code = answer_broken(broken, err,
                              errno == ETIMEDOUT ? "took too long, and was ended" : "has ended");
     else if (code && !answer_take_error(&head, text, err))
@@ -181,9 +137,9 @@ static enum error_code template_process_ask(struct template_process *process,
     const uint64_t until_ns = clock_now_ns() + (uint64_t)process->limit_ms * MS;
     bool broken = false;
     enum error_code code = ERROR_NONE;
-    bool sent = template_send(process->socket, head, sizeof *head, until_ns);
+    bool sent = transfer_send(process->socket, head, sizeof *head, until_ns);
     for (int i = 0; i < TEXTS && sent; i++)
-        sent = template_send(process->socket, texts[i], head->sizes[i], until_ns);
+        sent = transfer_send(process->socket, texts[i], head->sizes[i], until_ns);
     if (sent)
         code = template_receive_answer(process->socket, until_ns, out, &broken, err);
     else

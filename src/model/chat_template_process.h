@@ -42,10 +42,6 @@ struct template_head {
     uint32_t sizes[3];
 };
 
-/* All of it, until that moment of clock.h; false: errno says why (0: the other end has gone). */
-bool template_send(int socket, const void *bytes, size_t size, uint64_t until_ns);
-bool template_receive(int socket, void *bytes, size_t size, uint64_t until_ns);
-
 /* One answer. Appends to `out`. `broken`: what came cannot be an answer, or nothing more comes;
  * `err` says so. Else the code is the answer's, and `err` its text. */
 enum error_code template_receive_answer(int socket, uint64_t until_ns, struct buffer *out,

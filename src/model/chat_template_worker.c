@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/transfer.h"
 #include "model/chat_template_jinja.h"
 #include "model/chat_template_process.h"
 #include "sandbox/sandbox.h"
@@ -41,7 +42,7 @@ static enum error_code worker_enter_sandbox(struct error *err)
 static char *worker_receive_text(size_t size, size_t max)
 {
     char *text = size <= max ? mem_new(size + 1) : NULL;
-    if (!text || !template_receive(TEMPLATE_DESCRIPTOR, text, size, UINT64_MAX))
+    if (!text || !transfer_receive(TEMPLATE_DESCRIPTOR, text, size, UINT64_MAX))
         _exit(1);
     return text;
 }
@@ -72,8 +73,8 @@ static void worker_answer(enum error_code code, const struct buffer *out, const 
 {
     const struct template_head head = {.kind = code,
                                        .sizes = {(uint32_t)(code ? strlen(err->text) : out->size)}};
-    if (!template_send(TEMPLATE_DESCRIPTOR, &head, sizeof head, UINT64_MAX) ||
-        !template_send(TEMPLATE_DESCRIPTOR, code ? err->text : out->data, head.sizes[0],
+    if (!transfer_send(TEMPLATE_DESCRIPTOR, &head, sizeof head, UINT64_MAX) ||
+        !transfer_send(TEMPLATE_DESCRIPTOR, code ? err->text : out->data, head.sizes[0],
                        UINT64_MAX))
         _exit(0); /* the node has gone */
 }
@@ -85,7 +86,7 @@ void chat_template_main(int argc, char **argv)
     if (argc != 2 || strcmp(argv[1], TEMPLATE_ARGUMENT) != 0)
         return;
     fcntl(TEMPLATE_DESCRIPTOR, F_SETFD, FD_CLOEXEC);
-    while (template_receive(TEMPLATE_DESCRIPTOR, &head, sizeof head, UINT64_MAX)) {
+    while (transfer_receive(TEMPLATE_DESCRIPTOR, &head, sizeof head, UINT64_MAX)) {
         struct buffer out = {0};
         enum error_code code = ERROR_NONE;
         if (head.kind == TEMPLATE_OPEN && !worker_jinja)

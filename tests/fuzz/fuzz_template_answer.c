@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/transfer.h"
 #include "model/chat_template_process.h"
 
 #include <stdio.h>
@@ -21,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct buffer out = {0};
     if (size > SOCKET_BYTES || socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
         return 0;
-    FUZZ_CHECK(template_send(ends[0], data, size, UINT64_MAX));
+    FUZZ_CHECK(transfer_send(ends[0], data, size, UINT64_MAX));
     close(ends[0]);
     const enum error_code code = template_receive_answer(ends[1], UINT64_MAX, &out, &broken, &err);
     close(ends[1]);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/transfer.h"
 #include "model/chat_template.h"
 #include "model/chat_template_process.h"
 
@@ -245,8 +246,8 @@ static enum error_code answer_of(struct template_head head, const void *bytes, s
     int ends[2];
     struct buffer out = {0};
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    assert_true(template_send(ends[0], &head, sizeof head, UINT64_MAX));
-    assert_true(template_send(ends[0], bytes, size, UINT64_MAX));
+    assert_true(transfer_send(ends[0], &head, sizeof head, UINT64_MAX));
+    assert_true(transfer_send(ends[0], bytes, size, UINT64_MAX));
     close(ends[0]);
     const enum error_code code =
         template_receive_answer(ends[1], clock_now_ns() + 1000000000, &out, broken, err);
@@ -291,7 +292,7 @@ static void a_head_alone_is_not_waited_for(void **state)
     struct buffer out = {0};
     const struct template_head head = {.sizes = {100}};
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    assert_true(template_send(ends[0], &head, sizeof head, UINT64_MAX));
+    assert_true(transfer_send(ends[0], &head, sizeof head, UINT64_MAX));
     assert_int_equal(
         template_receive_answer(ends[1], clock_now_ns() + 100000000, &out, &broken, &err),
         ERROR_IO);

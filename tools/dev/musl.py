@@ -26,6 +26,7 @@ NOT_YET = {}
 # The kernel's headers, and those of the libraries that meson.build names.
 PATTERNS = """linux asm asm-generic uv* yyjson.h libwebsockets* lws_config* pcre2.h utf8proc.h raft*
   sqlite3.h protobuf-c avahi-common avahi-core sodium* nghttp2 seccomp*.h zlib.h zconf.h ggml*.h
+  png*.h libpng16 jpeglib.h jmorecfg.h jerror.h jconfig.h webp
   gguf.h quickjs* curl""".split()
 LEFT_OUT = re.compile(
     r"-I/usr/.*|-MD|-W(error|.*pch)|-fdiagnostics.*|-D_FORTIFY_SOURCE=.*|ccache|cc")
