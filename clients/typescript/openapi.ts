@@ -1647,12 +1647,32 @@ export interface components {
         };
         Message: {
             /** @enum {unknown} */
-            role: "system" | "developer" | "user";
+            role: "system" | "developer";
             content: string | {
                 /** @constant */
                 type: "text";
                 text: string;
             }[];
+            name?: string | null;
+            annotations?: unknown;
+            tool_call_id?: string | null;
+        } | {
+            /** @constant */
+            role: "user";
+            content: string | ({
+                /** @constant */
+                type: "text";
+                text: string;
+            } | {
+                /** @constant */
+                type: "image_url";
+                image_url: {
+                    /** @description data:image/png;base64,… */
+                    url: string;
+                    /** @enum {unknown} */
+                    detail?: "auto" | null;
+                };
+            })[];
             name?: string | null;
             annotations?: unknown;
             tool_call_id?: string | null;
@@ -2118,8 +2138,25 @@ export interface components {
         ResponseItem: {
             /** @enum {unknown} */
             type?: "message" | null;
+            /** @constant */
+            role: "user";
+            content: string | ({
+                /** @enum {unknown} */
+                type: "input_text" | "output_text";
+                text: string;
+            } | {
+                /** @constant */
+                type: "input_image";
+                /** @description data:image/png;base64,… */
+                image_url: string;
+                /** @enum {unknown} */
+                detail?: "auto" | null;
+            })[];
+        } | {
             /** @enum {unknown} */
-            role: "user" | "assistant" | "system" | "developer";
+            type?: "message" | null;
+            /** @enum {unknown} */
+            role: "assistant" | "system" | "developer";
             content: string | {
                 /** @enum {unknown} */
                 type: "input_text" | "output_text";
@@ -2364,6 +2401,16 @@ export interface components {
                 text: string;
             } | {
                 /** @constant */
+                type: "image";
+                source: {
+                    /** @constant */
+                    type: "base64";
+                    media_type: string;
+                    /** @description a PNG, JPEG or WebP picture in base64 */
+                    data: string;
+                };
+            } | {
+                /** @constant */
                 type: "tool_result";
                 tool_use_id: string;
                 content?: string | {
@@ -2593,9 +2640,17 @@ export interface components {
             model: string;
             messages: ({
                 /** @enum {unknown} */
-                role: "system" | "user" | "tool" | "developer";
+                role: "system" | "tool" | "developer";
                 content: string;
                 images?: unknown[] | null;
+                tool_name?: string | null;
+                tool_call_id?: string | null;
+                tool_calls?: unknown[] | null;
+            } | {
+                /** @constant */
+                role: "user";
+                content: string;
+                images?: string[] | null;
                 tool_name?: string | null;
                 tool_call_id?: string | null;
                 tool_calls?: unknown[] | null;
@@ -2667,7 +2722,7 @@ export interface components {
             system?: string | null;
             suffix?: string | null;
             raw?: boolean | null;
-            images?: unknown[] | null;
+            images?: string[] | null;
             stream?: boolean | null;
             format?: ("" | "json") | Record<string, never> | null;
             think?: boolean | ("none" | "minimal" | "low" | "medium" | "high" | "xhigh") | null;

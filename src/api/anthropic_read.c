@@ -1,6 +1,7 @@
 /* A request for a message becomes a chat's: https://docs.anthropic.com/en/api/messages */
 #include "api/anthropic.h"
 
+#include "api/chat_pictures.h"
 #include "api/json_out.h"
 
 #include <stdio.h>
@@ -45,7 +46,8 @@ static void anthropic_message(struct buffer *out, const char *role)
 
 /* What one message's blocks come to. */
 struct anthropic_blocks {
-    struct buffer text, thinking, calls;
+    struct chat_content said;
+    struct buffer thinking, calls;
 };
 
 static bool anthropic_call(yyjson_val *block, const char *path, struct buffer *calls,
@@ -86,6 +88,30 @@ static bool anthropic_result(yyjson_val *block, const char *path, struct buffer 
     return ok;
 }
 
+/* {"type": "image", "source": {"type": "base64", "media_type", "data"}} */
+static bool anthropic_picture(yyjson_val *block, const char *path, struct chat_content *said,
+                              struct api_error *err)
+{
+    char prefix[64];
+    yyjson_val *source = yyjson_obj_get(block, "source"), *data = yyjson_obj_get(source, "data");
+    const char *type = anthropic_string(source, "type");
+    const char *media = anthropic_string(source, "media_type");
+    if (type && strcmp(type, "url") == 0)
+        return api_error_field(err, path,
+                               "'%s.source' must be of type base64: this server fetches nothing. "
+                               "Send the picture itself",
+                               path);
+    if (!type || strcmp(type, "base64") != 0 || !media || strncmp(media, "image/", 6) != 0 ||
+        strlen(media) > 32 || !yyjson_is_str(data))
+        return api_error_field(err, path,
+                               "'%s.source' must be {\"type\": \"base64\", \"media_type\": "
+                               "\"image/png\", \"data\"}",
+                               path);
+    snprintf(prefix, sizeof prefix, "data:%s;base64,", media);
+    chat_content_picture(said, prefix, data);
+    return true;
+}
+
 static bool anthropic_block(yyjson_val *block, const char *path, bool is_assistant,
                             struct anthropic_blocks *blocks, struct buffer *out,
                             struct api_error *err)
@@ -95,9 +121,11 @@ static bool anthropic_block(yyjson_val *block, const char *path, bool is_assista
     if (!type)
         return api_error_field(err, path, "you must provide '%s.type'", path);
     if (strcmp(type, "text") == 0 && text) {
-        buffer_append(&blocks->text, text, yyjson_get_len(yyjson_obj_get(block, "text")));
+        chat_content_text(&blocks->said, yyjson_obj_get(block, "text"));
         return true;
     }
+    if (!is_assistant && strcmp(type, "image") == 0)
+        return anthropic_picture(block, path, &blocks->said, err);
     if (is_assistant && strcmp(type, "thinking") == 0) {
         const char *thinking = anthropic_string(block, "thinking");
         if (!thinking)
@@ -112,13 +140,13 @@ static bool anthropic_block(yyjson_val *block, const char *path, bool is_assista
     return api_error_field(err, path, "'%s' of type '%s' is not supported here", path, type);
 }
 
-static void anthropic_write_blocks(const struct anthropic_blocks *blocks, bool is_assistant,
+static void anthropic_write_blocks(struct anthropic_blocks *blocks, bool is_assistant,
                                    bool had_results, struct buffer *out)
 {
-    if (had_results && !blocks->text.size)
+    if (had_results && chat_content_is_empty(&blocks->said))
         return;
     anthropic_message(out, is_assistant ? "assistant" : "user");
-    json_out_string(out, blocks->text.data ? blocks->text.data : "", blocks->text.size);
+    chat_content_write(&blocks->said, out);
     if (blocks->thinking.size) {
         buffer_text(out, ",\"reasoning_content\":");
         json_out_string(out, blocks->thinking.data, blocks->thinking.size);
@@ -144,8 +172,8 @@ static bool anthropic_read_blocks(yyjson_val *content, const char *path, bool is
     }
     if (ok)
         anthropic_write_blocks(&blocks, is_assistant, out->size > before, out);
-    out->failed |= blocks.text.failed || blocks.thinking.failed || blocks.calls.failed;
-    buffer_deinit(&blocks.text);
+    out->failed |= blocks.thinking.failed || blocks.calls.failed;
+    chat_content_deinit(&blocks.said);
     buffer_deinit(&blocks.thinking);
     buffer_deinit(&blocks.calls);
     return ok;

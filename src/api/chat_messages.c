@@ -1,5 +1,6 @@
 #include "api/chat_messages.h"
 
+#include "api/chat_pictures.h"
 #include "api/json_out.h"
 #include "base/json_memory.h"
 
@@ -11,6 +12,7 @@ struct chat_message {
     yyjson_val *content;
     yyjson_val *name;
     yyjson_val *tool_calls, *tool_call_id, *reasoning;
+    uint32_t n_pictures;
 };
 
 /* A developer's message is what newer clients call the system's; templates know the latter. */
@@ -35,16 +37,19 @@ static bool read_role(struct json_in *in, const char *path, yyjson_val *value, c
         yyjson_get_str(value));
 }
 
-/* A part of a content array: {"type":"text","text":…} and nothing else. */
+/* A part of a content array: {"type":"text","text":…}, or a picture. */
 static bool chat_messages_check_part(struct json_in *in, const char *path, yyjson_val *part)
 {
     char field[160];
     if (!yyjson_is_obj(part))
         return api_error_field(in->err, path, "'%s' must be an object", path);
     yyjson_val *type = yyjson_obj_get(part, "type");
+    if (yyjson_equals_str(type, "image_url"))
+        return chat_pictures_read(in->out, path, part, in->err);
     if (!yyjson_equals_str(type, "text")) {
         snprintf(field, sizeof field, "%s.type", path);
-        return api_error_field(in->err, field, "'%s' must be \"text\"; '%s' is not supported",
+        return api_error_field(in->err, field,
+                               "'%s' must be \"text\" or \"image_url\"; '%s' is not supported",
                                field, yyjson_is_str(type) ? yyjson_get_str(type) : "(none)");
     }
     if (!yyjson_is_str(yyjson_obj_get(part, "text"))) {
@@ -69,8 +74,7 @@ static bool check_content(struct json_in *in, const char *path, yyjson_val *cont
     if (yyjson_is_str(content))
         return true;
     if (!yyjson_is_arr(content) || yyjson_arr_size(content) == 0)
-        return api_error_field(in->err, path, "'%s' must be a string or an array of text parts",
-                               path);
+        return api_error_field(in->err, path, "'%s' must be a string or an array of parts", path);
     size_t index, max;
     yyjson_val *part;
     yyjson_arr_foreach(content, index, max, part)
@@ -133,6 +137,16 @@ static bool read_message_text(struct json_in *in, const char *path, yyjson_val *
     return yyjson_is_str(value) || api_error_field(in->err, path, "'%s' must be a string", path);
 }
 
+static bool chat_message_read_content(struct json_in *in, const char *path,
+                                      struct chat_message *out)
+{
+    const struct generation_request *request = in->out;
+    const uint32_t before = request->n_pictures;
+    const bool ok = check_content(in, path, out->content);
+    out->n_pictures = request->n_pictures - before;
+    return ok;
+}
+
 static bool read_message_member(struct json_in *in, const char *path, yyjson_val *key,
                                 yyjson_val *value, struct chat_message *out)
 {
@@ -147,7 +161,7 @@ static bool read_message_member(struct json_in *in, const char *path, yyjson_val
         if (out->content)
             return api_error_field(in->err, path, "'%s' is given twice", path);
         out->content = value;
-        return check_content(in, path, value);
+        return chat_message_read_content(in, path, out);
     }
     if (yyjson_equals_str(key, "tool_calls")) {
         out->tool_calls = yyjson_arr_size(value) ? value : NULL;
@@ -164,6 +178,16 @@ static bool read_message_member(struct json_in *in, const char *path, yyjson_val
         return true;
     }
     return api_error_field(in->err, path, "'%s' is not supported", path);
+}
+
+/* Models have seen them nowhere else. */
+static bool check_who_shows(struct json_in *in, size_t number, const struct chat_message *message)
+{
+    char path[64];
+    snprintf(path, sizeof path, "messages[%zu].content", number);
+    return !message->n_pictures || strcmp(message->role, "user") == 0 ||
+           api_error_field(in->err, path, "'%s' may have no picture: those are the user's alone",
+                           path);
 }
 
 static bool check_message(struct json_in *in, size_t number, const struct chat_message *message)
@@ -183,7 +207,7 @@ static bool check_message(struct json_in *in, size_t number, const struct chat_m
                  message->tool_calls ? "tool_calls" : "reasoning_content");
         return api_error_field(in->err, path, "'%s' is the assistant's alone", path);
     }
-    return true;
+    return check_who_shows(in, number, message);
 }
 
 static bool chat_messages_read_message(struct json_in *in, size_t number, yyjson_val *object,
@@ -204,7 +228,8 @@ static bool chat_messages_read_message(struct json_in *in, size_t number, yyjson
     return check_message(in, number, out);
 }
 
-/* The parts of a content array become one text: that is what chat templates expect. */
+/* The parts of a content array become one text, with marks for pictures: that is what all chat
+ * templates take. */
 static void write_content(yyjson_val *content, struct buffer *joined, struct buffer *out)
 {
     if (!content) {
@@ -221,7 +246,10 @@ static void write_content(yyjson_val *content, struct buffer *joined, struct buf
     yyjson_arr_foreach(content, index, max, part)
     {
         yyjson_val *text = yyjson_obj_get(part, "text");
-        buffer_append(joined, yyjson_get_str(text), yyjson_get_len(text));
+        if (text)
+            buffer_append(joined, yyjson_get_str(text), yyjson_get_len(text));
+        else
+            buffer_text(joined, CHAT_PICTURE_MARK);
     }
     out->failed = out->failed || joined->failed;
     json_out_string(out, joined->data, joined->size);

@@ -1,6 +1,6 @@
 /* The `messages` of a chat request, checked and made plain for the chat template: each becomes
- * {"role","content"[,"name"]} with a text content; calls have their arguments as an object, and
- * their results the tool's name. Private to the api room. */
+ * {"role","content"[,"name"]} with a text content, in which marks stand for pictures; calls have
+ * their arguments as an object, and their results the tool's name. Private to the api room. */
 #pragma once
 
 #include "api/json_in.h"

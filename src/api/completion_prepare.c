@@ -161,6 +161,19 @@ static void completion_render(struct completion *completion, const struct buffer
     }
 }
 
+/* Nothing here computes what a picture comes to yet. */
+static bool completion_refuses_pictures(struct completion *completion)
+{
+    const struct generation_request *request = &completion->request;
+    if (!request->n_pictures)
+        return false;
+    const char *path = request->pictures[0].path;
+    return !api_error_field(&completion->work.err, path,
+                            "'%s' is a picture, and model '%s' has no projector, so that it cannot "
+                            "see it. Send text alone",
+                            path, completion->use.model->id);
+}
+
 static void render_and_encode(struct completion *completion)
 {
     struct buffer text = {0}, input = {0};
@@ -237,6 +250,8 @@ void completion_prepare(struct request_work *work)
         !generation_request_check(request, model_hyperparameters(model->model)->n_vocab,
                                   &work->err) ||
         !completion_compile(completion))
+        return;
+    if (completion_refuses_pictures(completion))
         return;
     if (request->kind == GENERATION_CHAT)
         render_and_encode(completion);

@@ -1,6 +1,7 @@
 /* A request of Ollama's becomes a chat's: https://github.com/ollama/ollama/blob/main/docs/api.md */
 #include "api/ollama.h"
 
+#include "api/chat_pictures.h"
 #include "api/json_out.h"
 
 #include <stdio.h>
@@ -173,6 +174,30 @@ static bool ollama_calls(yyjson_val *calls, struct ollama_ids *ids, struct buffe
     return true;
 }
 
+/* Their media types are not told; what they are is seen when they are decoded. Where there is no
+ * text `text` is NULL. */
+static bool ollama_content(yyjson_val *text, yyjson_val *images, const char *path,
+                           struct buffer *out, struct api_error *err)
+{
+    struct chat_content said = {0};
+    size_t index, max;
+    yyjson_val *image;
+    bool ok = true;
+    yyjson_arr_foreach(images, index, max, image)
+    {
+        ok = ok && (yyjson_is_str(image) ||
+                    api_error_field(err, path, "'%s[%zu]' must be a picture's bytes in base64",
+                                    path, index));
+        if (ok)
+            chat_content_picture(&said, "data:image/any;base64,", image);
+    }
+    chat_content_text(&said, text);
+    dialect_member(out, "content");
+    chat_content_write(&said, out);
+    chat_content_deinit(&said);
+    return ok;
+}
+
 static bool ollama_message(size_t number, yyjson_val *message, struct ollama_ids *ids,
                            struct buffer *out, struct api_error *err)
 {
@@ -183,19 +208,23 @@ static bool ollama_message(size_t number, yyjson_val *message, struct ollama_ids
                                                  {"tool_name", DIALECT_TEXT},
                                                  {"tool_call_id", DIALECT_TEXT},
                                                  {0}};
-    char path[64];
+    char path[64], at[64];
     snprintf(path, sizeof path, "messages[%zu].", number);
+    snprintf(at, sizeof at, "messages[%zu].images", number);
     yyjson_val *calls = ollama_member(message, "tool_calls");
+    yyjson_val *images = ollama_member(message, "images");
+    yyjson_val *content = yyjson_obj_get(message, "content");
     if (!yyjson_is_obj(message))
         return api_error_field(err, "messages", "'messages[%zu]' must be an object", number);
     if (!dialect_check(message, path, known, err) ||
         !dialect_check_types(message, path, types, err))
         return false;
-    if (yyjson_arr_size(ollama_member(message, "images")))
-        return api_error_field(err, "messages", "'messages[%zu].images' is not supported", number);
     buffer_text(out, number ? ",{" : "{");
     dialect_copy(out, "role", yyjson_obj_get(message, "role"));
-    dialect_copy(out, "content", yyjson_obj_get(message, "content"));
+    if (!yyjson_arr_size(images))
+        dialect_copy(out, "content", content);
+    else if (!ollama_content(content, images, at, out, err))
+        return false;
     dialect_copy(out, "reasoning_content", ollama_member(message, "thinking"));
     if (yyjson_equals_str(yyjson_obj_get(message, "role"), "tool")) {
         dialect_copy(out, "name", ollama_member(message, "tool_name"));
@@ -257,15 +286,18 @@ static bool ollama_write_generate(struct completion *completion, yyjson_val *roo
                                         "stream", "format", "think",  "options", "keep_alive",
                                         "images", "suffix", NULL};
     yyjson_val *system = ollama_member(root, "system"), *prompt = ollama_member(root, "prompt");
+    yyjson_val *images = ollama_member(root, "images");
     const bool has_system = yyjson_get_len(system);
     if (!dialect_check(root, "", known, err) || !ollama_settings(root, out, err))
         return false;
-    if (yyjson_arr_size(ollama_member(root, "images")))
-        return api_error_field(err, "images", "'images' is not supported");
     if (!yyjson_is_str(prompt))
         return api_error_field(err, "prompt", "you must provide 'prompt'");
     if (yyjson_is_true(yyjson_obj_get(root, "raw")) ||
         yyjson_get_len(ollama_member(root, "suffix"))) {
+        if (yyjson_arr_size(images))
+            return api_error_field(err, "images",
+                                   "'images' belong to a prompt that a template renders: leave "
+                                   "'raw' and 'suffix' out");
         completion->kind = GENERATION_COMPLETION;
         dialect_copy(out, "prompt", prompt);
         dialect_copy(out, "suffix", ollama_member(root, "suffix"));
@@ -276,9 +308,9 @@ static bool ollama_write_generate(struct completion *completion, yyjson_val *roo
     if (has_system)
         dialect_copy(out, "content", system);
     buffer_text(out, has_system ? "},{\"role\":\"user\"" : "{\"role\":\"user\"");
-    dialect_copy(out, "content", prompt);
+    const bool ok = ollama_content(prompt, images, "images", out, err);
     buffer_text(out, "}]");
-    return true;
+    return ok;
 }
 
 bool ollama_read_generate(struct completion *completion, const char *body, size_t size,

@@ -367,6 +367,9 @@ void generation_request_shrink(struct generation_request *request)
     request->prompts = NULL;
     buffer_deinit(&request->chat_json);
     buffer_deinit(&request->grammar_text);
+    mem_free(request->pictures); /* they point into the document */
+    request->pictures = NULL;
+    request->n_pictures = 0;
     yyjson_doc_free(request->doc);
     yyjson_doc_free(request->defaults);
     request->doc = request->defaults = NULL;
@@ -382,6 +385,7 @@ void generation_request_deinit(struct generation_request *request)
     buffer_deinit(&request->chat_json);
     buffer_deinit(&request->grammar_text);
     mem_free(request->biases);
+    mem_free(request->pictures);
     buffer_deinit(&request->kept);
     yyjson_doc_free(request->doc);
     yyjson_doc_free(request->defaults);

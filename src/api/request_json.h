@@ -35,14 +35,21 @@ struct prompt_input { /* a text, or token ids when `tokens` */
     uint32_t n_tokens;
 };
 
+struct chat_picture {
+    struct text base64; /* of a PNG, JPEG or WebP file; not looked at yet */
+    char path[128];     /* where it stood, for errors */
+};
+
 enum tool_choice { TOOL_CHOICE_AUTO, TOOL_CHOICE_NONE, TOOL_CHOICE_REQUIRED };
 
 struct generation_request {
     enum generation_kind kind;
     struct text model;
-    struct prompt_input *prompts; /* of a completion */
-    uint32_t n_prompts;           /* 1 for a chat */
-    struct buffer chat_json;      /* of a chat: the chat template's input */
+    struct prompt_input *prompts;  /* of a completion */
+    uint32_t n_prompts;            /* 1 for a chat */
+    struct buffer chat_json;       /* of a chat: the chat template's input */
+    struct chat_picture *pictures; /* of a chat, in the order of their marks (chat_pictures.h) */
+    uint32_t n_pictures;
     bool has_max_tokens, has_seed;
     uint32_t max_tokens;
     struct text suffix; /* of a completion: what is to stand behind it; data NULL: nothing */

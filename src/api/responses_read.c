@@ -2,6 +2,7 @@
  * https://platform.openai.com/docs/api-reference/responses */
 #include "api/responses.h"
 
+#include "api/chat_pictures.h"
 #include "api/json_out.h"
 
 #include <stdio.h>
@@ -23,7 +24,8 @@ static const char *responses_string(yyjson_val *object, const char *name)
 
 /* Items of the assistant that follow one another are one message. */
 struct responses_turn {
-    struct buffer text, calls;
+    struct chat_content said;
+    struct buffer calls;
     bool open;
 };
 
@@ -33,12 +35,13 @@ static void responses_end_turn(struct responses_turn *turn, struct buffer *out)
         return;
     buffer_text(out, out->size ? ",{\"role\":\"assistant\",\"content\":"
                                : "{\"role\":\"assistant\",\"content\":");
-    json_out_string(out, turn->text.data ? turn->text.data : "", turn->text.size);
+    chat_content_write(&turn->said, out);
     if (turn->calls.size)
         buffer_printf(out, ",\"tool_calls\":[%s]", turn->calls.data);
     buffer_text(out, "}");
-    out->failed |= turn->text.failed || turn->calls.failed;
-    buffer_clear(&turn->text);
+    out->failed |= turn->calls.failed;
+    chat_content_deinit(&turn->said);
+    turn->said = (struct chat_content){0};
     buffer_clear(&turn->calls);
     turn->open = false;
 }
@@ -48,27 +51,48 @@ static void responses_message(struct buffer *out, const char *role)
     buffer_printf(out, "%s{\"role\":\"%s\",\"content\":", out->size ? "," : "", role);
 }
 
-/* A text, or an array of parts of text. */
-static bool responses_texts(yyjson_val *content, const char *path, struct buffer *text,
-                            struct api_error *err)
+/* {"type": "input_image", "image_url": "data:…", "detail"} */
+static bool responses_picture(yyjson_val *part, const char *path, struct chat_content *said,
+                              struct api_error *err)
+{
+    yyjson_val *url = yyjson_obj_get(part, "image_url"), *detail = yyjson_obj_get(part, "detail");
+    if (!yyjson_is_str(url))
+        return api_error_field(err, path,
+                               "'%s.image_url' must be a data URL: data:image/png;base64,…", path);
+    if (detail && !yyjson_is_null(detail) && !yyjson_equals_str(detail, "auto"))
+        return api_error_field(err, path, "'%s.detail' is not supported beyond auto", path);
+    chat_content_picture(said, "", url);
+    return true;
+}
+
+/* A text, or an array of parts: of text, and, where they may be, pictures. */
+static bool responses_parts(yyjson_val *content, const char *path, bool may_show,
+                            struct chat_content *said, struct api_error *err)
 {
     size_t index, max;
     yyjson_val *part;
     if (yyjson_is_str(content)) {
-        buffer_append(text, yyjson_get_str(content), yyjson_get_len(content));
+        chat_content_text(said, content);
         return true;
     }
     if (!yyjson_is_arr(content))
         return api_error_field(err, path, "'%s' must be a string or an array of parts", path);
     yyjson_arr_foreach(content, index, max, part)
     {
+        char at[96];
         const char *type = responses_string(part, "type");
         yyjson_val *value = yyjson_obj_get(part, "text");
+        snprintf(at, sizeof at, "%s[%zu]", path, index);
+        if (may_show && type && strcmp(type, "input_image") == 0) {
+            if (!responses_picture(part, at, said, err))
+                return false;
+            continue;
+        }
         if (!type || !yyjson_is_str(value) ||
             (strcmp(type, "input_text") != 0 && strcmp(type, "output_text") != 0))
-            return api_error_field(err, path, "'%s[%zu]' must be a text; '%s' is not supported",
-                                   path, index, type ? type : "(none)");
-        buffer_append(text, yyjson_get_str(value), yyjson_get_len(value));
+            return api_error_field(err, path, "'%s' must be a text; '%s' is not supported here", at,
+                                   type ? type : "(none)");
+        chat_content_text(said, value);
     }
     return true;
 }
@@ -94,7 +118,7 @@ static bool responses_call(yyjson_val *item, const char *path, struct responses_
 static bool responses_text_item(yyjson_val *item, const char *path, struct responses_turn *turn,
                                 struct buffer *out, struct api_error *err)
 {
-    struct buffer text = {0};
+    struct chat_content said = {0};
     const char *role = responses_string(item, "role"), *type = responses_string(item, "type");
     const bool is_result = type && strcmp(type, "function_call_output") == 0;
     yyjson_val *content = yyjson_obj_get(item, is_result ? "output" : "content");
@@ -105,7 +129,8 @@ static bool responses_text_item(yyjson_val *item, const char *path, struct respo
     if (!is_assistant)
         responses_end_turn(turn, out);
     turn->open |= is_assistant;
-    bool ok = responses_texts(content, path, is_assistant ? &turn->text : &text, err);
+    const bool may_show = !is_result && strcmp(role, "user") == 0;
+    bool ok = responses_parts(content, path, may_show, is_assistant ? &turn->said : &said, err);
     if (ok && !is_assistant) {
         const bool known = is_result || strcmp(role, "user") == 0 || strcmp(role, "system") == 0 ||
                            strcmp(role, "developer") == 0;
@@ -113,15 +138,14 @@ static bool responses_text_item(yyjson_val *item, const char *path, struct respo
              api_error_field(err, path, "'%s.role' must be user, assistant, system or developer",
                              path);
         responses_message(out, is_result ? "tool" : known ? role : "user");
-        json_out_string(out, text.data ? text.data : "", text.size);
+        chat_content_write(&said, out);
         if (is_result) {
             buffer_text(out, ",\"tool_call_id\":");
             json_out_text(out, responses_string(item, "call_id"));
         }
         buffer_text(out, "}");
     }
-    out->failed |= text.failed;
-    buffer_deinit(&text);
+    chat_content_deinit(&said);
     return ok;
 }
 
@@ -164,7 +188,7 @@ static bool responses_input(yyjson_val *input, struct buffer *out, struct api_er
         ok = ok && responses_item(index, item, &turn, out, err);
     }
     responses_end_turn(&turn, out);
-    buffer_deinit(&turn.text);
+    chat_content_deinit(&turn.said);
     buffer_deinit(&turn.calls);
     return ok;
 }

@@ -36,7 +36,7 @@ test('unknown and unsupported fields are named', async () => {
   await assert.rejects(chat({ response_format: { type: 'json_schema', json_schema: { name: 'a', schema } } }), (error) =>
     error.status === 400 && error.param === 'response_format.json_schema.schema' && /#\/properties\/a\/uniqueItems: /.test(error.message));
   await refused(chat({ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:' } }] }] }), 400,
-    'messages[0].content[0].type');
+    'messages[0].content[0].image_url.url');
   await refused(server.client.completions.create({ model: server.model, prompt: 'a', suffix: 'b' }), 400, 'suffix');
 });
 

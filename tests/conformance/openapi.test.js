@@ -101,6 +101,8 @@ function send(base, { method, path }, body, type = 'application/json', patience 
   });
 }
 
+const dataUrl = 'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==';
+
 // What a client would say: schemas, grammars and names that mean something, and answers that are short.
 function hintsFor(model) {
   const object = { type: 'object', properties: { a: { type: 'integer' }, b: { enum: ['x', 'y'] } }, required: ['a'], additionalProperties: false };
@@ -110,6 +112,7 @@ function hintsFor(model) {
     guided_json: [object, '{"type":"integer"}'], guided_regex: ['[a-c]{2}', '(', 'x|y'], guided_choice: [['red', 'blue']], guided_grammar: ['root ::= "a" | "b"', 'root ::='],
     grammar: ['root ::= [0-9]'], arguments: ['{"a":1}', '', '{'], tool_choice: ['auto', 'none', 'required'], logit_bias: [{ 5: 1 }, { 7: -100 }],
     temperature: [0, 0.7, 1], repeat_penalty: [1, 1.1], dimensions: [64], scopes: ['read', 'read,generate', 'everything'], minutes: [1, 60], completion_window: ['24h', '30s'],
+    url: [dataUrl], image_url: [dataUrl], media_type: ['image/png'], data: [dataUrl.split(',')[1]], images: [[], [dataUrl.split(',')[1]]],
   };
 }
 

@@ -67,7 +67,7 @@ static const struct refusal refusals[] = {
      "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\","
      "\"content\":[{\"type\":"
      "\"image_url\",\"image_url\":{\"url\":\"x\"}}]}]}",
-     "messages[1].content[0].type"},
+     "messages[1].content[0].image_url.url"},
     {GENERATION_CHAT,
      "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":3}"
      "]}]}",

@@ -1,6 +1,6 @@
 // The interfaces of others over the same generator: OpenAI's responses, Anthropic's, Ollama's, llama-server's.
 import { answer, anyObject, anything, between, count, either, flag, integer, list, number, only, orNull, ref, request, text } from './shapes.mjs';
-import { toolName } from './openai.mjs';
+import { dataUrl, toolName } from './openai.mjs';
 
 const INT32_MAX = 2 ** 31 - 1;
 const open = (required, properties) => ({ type: 'object', required, properties });
@@ -10,9 +10,12 @@ const json = (schema) => ({ 'application/json': schema });
 
 const part = open(['type', 'text'], { type: only('input_text', 'output_text'), text });
 const parts = either(text, list(part));
+const picture = open(['type', 'image_url'], { type: only('input_image'), image_url: dataUrl, detail: orNull(only('auto')) });
+const shownParts = either(text, list(either(part, picture)));
 const item = {
   anyOf: [
-    open(['role', 'content'], { type: orNull(only('message')), role: only('user', 'assistant', 'system', 'developer'), content: parts }),
+    open(['role', 'content'], { type: orNull(only('message')), role: only('user'), content: shownParts }),
+    open(['role', 'content'], { type: orNull(only('message')), role: only('assistant', 'system', 'developer'), content: parts }),
     open(['type', 'call_id', 'name', 'arguments'], { type: only('function_call'), call_id: text, name: text, arguments: text }),
     open(['type', 'call_id', 'output'], { type: only('function_call_output'), call_id: text, output: parts }),
     open(['type'], { type: only('reasoning') }),
@@ -73,7 +76,10 @@ const responses = {
 
 const textBlock = open(['type', 'text'], { type: only('text'), text });
 const texts = either(text, list(textBlock));
-const userBlock = either(textBlock, open(['type', 'tool_use_id'], { type: only('tool_result'), tool_use_id: text, content: orNull(texts) }));
+const bytes = { type: 'string', pattern: '^[A-Za-z0-9+/]+=?=?$', description: 'a PNG, JPEG or WebP picture in base64' };
+const imageBlock = open(['type', 'source'], { type: only('image'),
+  source: open(['type', 'media_type', 'data'], { type: only('base64'), media_type: { type: 'string', pattern: '^image/[a-z.+-]{1,20}$' }, data: bytes }) });
+const userBlock = either(textBlock, imageBlock, open(['type', 'tool_use_id'], { type: only('tool_result'), tool_use_id: text, content: orNull(texts) }));
 const assistantBlock = either(textBlock, open(['type', 'thinking'], { type: only('thinking'), thinking: text }),
   open(['type', 'id', 'name', 'input'], { type: only('tool_use'), id: text, name: text, input: anyObject }));
 const anthropicMessage = either(
@@ -125,10 +131,12 @@ const ollamaFields = {
   options: ref('OllamaOptions'), keep_alive: anything,
 };
 const ollamaCall = open(['function'], { function: open(['name'], { name: text, arguments: anyObject }) });
-const images = { type: 'array', maxItems: 0 };
-const extras = { images, tool_name: text, tool_call_id: text };
+const noImages = { type: 'array', maxItems: 0 };
+const images = list(bytes, { maxItems: 64 });
+const extras = { images: noImages, tool_name: text, tool_call_id: text };
 const ollamaMessage = either(
-  request({ role: only('system', 'user', 'tool', 'developer'), content: text }, { ...extras, tool_calls: { type: 'array', maxItems: 0 } }),
+  request({ role: only('system', 'tool', 'developer'), content: text }, { ...extras, tool_calls: { type: 'array', maxItems: 0 } }),
+  request({ role: only('user'), content: text }, { ...extras, images, tool_calls: { type: 'array', maxItems: 0 } }),
   request({ role: only('assistant'), content: text }, { ...extras, thinking: text, tool_calls: list(ollamaCall, { maxItems: 128 }) }),
   request({ role: only('assistant'), tool_calls: list(ollamaCall, { minItems: 1, maxItems: 128 }) }, { ...extras, thinking: text, content: { type: 'null' } }),
 );

@@ -32,8 +32,15 @@ const generation = {
   ...sampling, ...grammars, ...ignored,
 };
 
+// What a picture comes as: PNG, JPEG or WebP, 20 MiB at most.
+export const dataUrl = { type: 'string', pattern: '^data:image/[a-z.+-]+;base64,[A-Za-z0-9+/]+=?=?$', description: 'data:image/png;base64,…' };
 const textPart = { type: 'object', properties: { type: only('text'), text }, required: ['type', 'text'], additionalProperties: false };
+const imagePart = {
+  type: 'object', required: ['type', 'image_url'], additionalProperties: false,
+  properties: { type: only('image_url'), image_url: request({ url: dataUrl }, { detail: only('auto') }) },
+};
 const content = either(text, list(textPart, { minItems: 1 }));
+const shown = either(text, list(either(textPart, imagePart), { minItems: 1 }));
 const functionCall = {
   type: 'object', required: ['id', 'function'],
   properties: { id: text, type: only('function'),
@@ -42,7 +49,8 @@ const functionCall = {
 const said = { name: text, annotations: anything, tool_call_id: text };
 const message = {
   oneOf: [
-    request({ role: only('system', 'developer', 'user'), content }, said),
+    request({ role: only('system', 'developer'), content }, said),
+    request({ role: only('user'), content: shown }, said),
     request({ role: only('tool'), content, tool_call_id: text }, { name: text, annotations: anything }),
     request({ role: only('assistant'), content }, { ...said, reasoning_content: text, tool_calls: list(functionCall, { maxItems: 128 }) }),
     request({ role: only('assistant'), tool_calls: list(functionCall, { minItems: 1, maxItems: 128 }) },
