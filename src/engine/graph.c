@@ -104,6 +104,15 @@ static bool any_cache(const struct graph_build *b, bool ring)
     return false;
 }
 
+static bool any_summary(const struct graph_build *b, uint32_t summary)
+{
+    for (uint32_t i = 0; i < b->source->weights->n_layers; i++) {
+        if (graph_layer_form(b, i)->summary == summary)
+            return true;
+    }
+    return false;
+}
+
 int64_t graph_seen_cells(const struct graph_build *b, bool windowed)
 {
     const uint32_t all = b->graph->shape.n_kv, most = b->source->kv->window_cells;
@@ -121,6 +130,25 @@ static size_t scratch_bytes(const struct graph_build *b)
         most = bytes > most ? bytes : most;
     }
     return most;
+}
+
+static void make_summary_inputs(struct graph_build *b, uint32_t summary)
+{
+    struct graph_summaries *in = &b->graph->summaries[summary == SUMMARY_LONG];
+    const struct batch_shape *shape = &b->graph->shape;
+    const int64_t made = graph_summaries_made(shape, summary), reads = graph_summary_reads(summary);
+    if (!any_summary(b, summary))
+        return;
+    in->phases = input(b, GGML_TYPE_I32, shape->n_rows, 1, "summary_phases");
+    in->reads = input(b, GGML_TYPE_I32, reads * made, 1, "summary_reads");
+    in->starts = input(b, GGML_TYPE_I32, made, 1, "summary_starts");
+    in->rows = input(b, GGML_TYPE_I64, made, 1, "summary_rows");
+    in->mask = input(b, GGML_TYPE_F16, shape->n_kv / summary, shape->n_rows, "mask_summaries");
+    if (summary != SUMMARY_SHORT)
+        return;
+    in->unseen = ggml_new_tensor_3d(b->ctx, GGML_TYPE_F32, 1, reads, made);
+    ggml_set_input(in->unseen);
+    ggml_set_name(in->unseen, "summary_unseen");
 }
 
 static void make_inputs(struct graph_build *b)
@@ -144,7 +172,8 @@ static void make_inputs(struct graph_build *b)
         graph->cells_window = input(b, GGML_TYPE_I64, t, 1, "cells_window");
     if (any_cache(b, false) && kv_cache_is_pool(b->source->kv))
         graph->sequences = input(b, GGML_TYPE_I32, t, 1, "sequences");
-    if (any_cache(b, false) && shape->n_gathered)
+    const bool any_summaries = any_summary(b, SUMMARY_SHORT) || any_summary(b, SUMMARY_LONG);
+    if ((any_cache(b, false) || any_summaries) && shape->n_gathered)
         graph->extents = input(b, GGML_TYPE_I32, shape->n_gathered, 1, "extents");
     if (b->h->temperature_scale != 0) {
         graph->temperatures = ggml_new_tensor_3d(b->ctx, GGML_TYPE_F32, 1, 1, t);
@@ -154,6 +183,8 @@ static void make_inputs(struct graph_build *b)
     if (b->h->indexer.block)
         graph->local_blocks =
             input(b, GGML_TYPE_F32, shape->n_kv / b->h->indexer.block, t, "local_blocks");
+    make_summary_inputs(b, SUMMARY_SHORT);
+    make_summary_inputs(b, SUMMARY_LONG);
     if (b->architecture->recurrence == RECURRENCE_MAMBA2)
         graph->slots = input(b, GGML_TYPE_I32, LIMIT_SEQUENCES, 1, "slots");
     if (b->architecture->recurrence == RECURRENCE_LIGHTNING)
@@ -182,7 +213,9 @@ static struct ggml_tensor *embed(struct graph_build *b)
     x = b->h->embedding_scale != 1.0f ? ggml_scale(b->ctx, x, b->h->embedding_scale) : x;
     x = graph_given_put(b, x); /* those are not scaled */
     graph_layer_inputs(b, x);
-    return x;
+    if (b->h->summaries.n_token_routed)
+        b->tokens = b->graph->tokens;
+    return b->h->streams.n ? graph_streams_begin(b, x) : x;
 }
 
 static struct ggml_tensor *add_residual(struct graph_build *b, struct ggml_tensor *x,
@@ -273,6 +306,8 @@ static struct ggml_tensor *one_branch_layer(struct graph_build *b, uint32_t inde
 static struct ggml_tensor *layer(struct graph_build *b, uint32_t index, struct ggml_tensor *x)
 {
     bool very_last = b->source->last && index + 1 == b->source->weights->n_layers;
+    if (b->h->streams.n)
+        return graph_streams_layer(b, index, x, very_last);
     if (b->architecture->is_sum_normed)
         return graph_encoder_layer(b, index, x, very_last);
     if (b->h->residual_period)
@@ -287,6 +322,8 @@ static struct ggml_tensor *layer(struct graph_build *b, uint32_t index, struct g
 static struct ggml_tensor *head(struct graph_build *b, struct ggml_tensor *x)
 {
     struct ggml_tensor *const *outside = b->source->weights->outside;
+    if (b->h->streams.n)
+        x = graph_streams_end(b, x);
     if (outside[TENSOR_OUTPUT_RESIDUALS])
         x = graph_residual_mix(b, x, outside[TENSOR_OUTPUT_RESIDUALS]);
     if (outside[TENSOR_OUTPUT_NORM])
@@ -318,9 +355,15 @@ size_t graph_nodes_per_group(const struct graph_source *source)
     return n;
 }
 
+size_t graph_nodes_per_layer(const struct graph_source *source)
+{
+    return 160 + (source->hyperparameters->streams.n ? GRAPH_SUMMARY_NODES : 0);
+}
+
 static size_t nodes_max(const struct graph_source *source, const struct batch_shape *shape)
 {
-    size_t per_layer = 136 + graph_nodes_per_group(source) * shape->n_groups +
+    size_t per_layer = graph_nodes_per_layer(source) +
+                       graph_nodes_per_group(source) * shape->n_groups +
                        2 * (size_t)source->hyperparameters->n_experts_used;
     return 64 + per_layer * source->weights->n_layers;
 }

@@ -40,7 +40,18 @@ struct graph_source { /* what graphs are built from; constant for a stage */
 
 /* Of a layer and a group of slots, at most. */
 enum { GRAPH_RECURRENT_NODES = 56, GRAPH_ATTENTION_NODES = 24, GRAPH_INDEXER_NODES = 20 };
-enum { GRAPH_HEAD_NODES = 16 }; /* and of a KV head with a mask of its own */
+enum { GRAPH_HEAD_NODES = 16 };     /* and of a KV head with a mask of its own */
+enum { GRAPH_SUMMARY_NODES = 180 }; /* of a layer with streams and summaries, beside the usual */
+
+struct graph_summaries {        /* inputs of layers with summaries of one length; or NULL */
+    struct ggml_tensor *phases; /* I32 [t]      rows' places in their summaries */
+    struct ggml_tensor *reads;  /* I32 [reads of each, n made] rows of drafts */
+    struct ggml_tensor *unseen; /* F32 [1, reads of each, n made] -inf where there is no such token;
+                                   NULL: of long ones */
+    struct ggml_tensor *starts; /* I32 [n made] positions of their first tokens */
+    struct ggml_tensor *rows;   /* I64 [n made] where they go */
+    struct ggml_tensor *mask;   /* F16 [summaries, t] 0 or -inf */
+};
 
 struct graph {
     struct ggml_context *context;
@@ -68,8 +79,9 @@ struct graph {
     struct ggml_tensor *mask_window;  /* F16 [their c, t] for windowed layers; NULL likewise */
     struct ggml_tensor *local_blocks; /* F32 [blocks, t]  what an indexer adds to their scores; or
                                          NULL */
-    struct ggml_tensor *slots;        /* I32 [n_slots]    0, 1, 2, …, for a state space; or NULL */
-    struct ggml_tensor *slopes;       /* F32 [1, n_head]  of lightning attention; or NULL */
+    struct graph_summaries summaries[2]; /* short ones, long ones */
+    struct ggml_tensor *slots;   /* I32 [n_slots]    0, 1, 2, …, for a state space; or NULL */
+    struct ggml_tensor *slopes;  /* F32 [1, n_head]  of lightning attention; or NULL */
     struct ggml_tensor *scratch; /* I8               what our attention needs beside; else NULL */
     struct ggml_tensor *outputs; /* I32 [n_outputs]  rows that the last stage gives; NULL when it
                                     gives all or none */
@@ -77,6 +89,7 @@ struct graph {
         *result; /* F32 [n_embd or n_vocab, t or n_outputs]; NULL when nothing comes out */
 };
 
+size_t graph_nodes_per_layer(const struct graph_source *source); /* beside those of groups */
 size_t graph_nodes_per_group(const struct graph_source *source);
 
 /* `n_nodes_max` and the context's size follow from the shape. NULL when there is no memory. */
@@ -100,6 +113,7 @@ struct graph_build {
     struct ggml_tensor *rounded,
         *rounded_of; /* the last that product_rounded() made, and of what */
     enum ggml_type rounded_for;
+    struct ggml_tensor *tokens;                  /* I32 [t], where layers choose by them; or NULL */
     struct ggml_tensor *layer_inputs;            /* [n_layer_input, n_layers, t]; NULL: none */
     struct graph_shared shared[2];               /* of full layers, of windowed ones */
     struct ggml_tensor *index_q, *index_weights; /* [dim, n_head, t], [n_head, t] of an indexer */
@@ -136,7 +150,19 @@ struct ggml_tensor *graph_ffn_beside(struct graph_build *b, uint32_t index, stru
 /* The family's norm of a block's or the output's inputs; `bias` may be NULL. */
 struct ggml_tensor *graph_block_norm(struct graph_build *b, struct ggml_tensor *x,
                                      struct ggml_tensor *weight, struct ggml_tensor *bias);
-/* ---- graph_attention.c, for graph_indexer.c ---- */
+/* ---- graph_attention.c, for graph_indexer.c and graph_summaries.c ---- */
+/* The group's rows of Q: [d, r, n_head, s] */
+struct ggml_tensor *graph_group_query(struct graph_build *b, struct ggml_tensor *q,
+                                      const struct batch_group *group);
+/* The group's rows of the mask: [c, r, 1, s] */
+struct ggml_tensor *graph_group_mask(struct graph_build *b, struct ggml_tensor *mask,
+                                     const struct batch_group *group);
+/* ggml's attention of a group: [d_v * n_head, r s]. `sinks` may be NULL. */
+struct ggml_tensor *graph_attend(struct graph_build *b, struct ggml_tensor *q,
+                                 struct ggml_tensor *k, struct ggml_tensor *v,
+                                 struct ggml_tensor *mask, struct ggml_tensor *sinks);
+/* Where the batch's rows go in the layer's cache. */
+struct ggml_tensor *graph_row_cells(const struct graph_build *b, uint32_t index);
 /* Rows of the cache's type that a group's slots have: slot i's are cells first + i * step and on.
  */
 struct cells_view {
@@ -158,6 +184,10 @@ struct ggml_tensor *graph_given_put(struct graph_build *b, struct ggml_tensor *x
 /* x, what comes out of that layer, and the part of pictures' rows that is added after it. */
 struct ggml_tensor *graph_given_add(struct graph_build *b, uint32_t index, struct ggml_tensor *x);
 /* ---- graph_carried.c ---- */
+/* Whole numbers, I32 [n, t], as two numbers each that F16 holds exactly, F32 [2 n, t]; and back. */
+struct ggml_tensor *graph_carried_digits(struct graph_build *b, struct ggml_tensor *numbers);
+struct ggml_tensor *graph_carried_numbers(struct graph_build *b, struct ggml_tensor *digits,
+                                          int64_t n);
 /* What another stage gave: its hidden states, [n_embd, t], and into `b` what they carry. */
 struct ggml_tensor *graph_carried_take(struct graph_build *b);
 /* What another stage is given: [n_embd + n_carried, t] */
@@ -181,6 +211,11 @@ struct ggml_tensor *graph_index_block_masks(struct graph_build *b, uint32_t inde
 /* The group's mask, without what the indexer did not choose. */
 struct ggml_tensor *graph_index_mask(struct graph_build *b, uint32_t index, uint32_t group_index,
                                      struct ggml_tensor *mask);
+/* The group's mask of summaries, without those that the indexer did not choose by their keys `k`.
+ */
+struct ggml_tensor *graph_index_summaries_mask(struct graph_build *b,
+                                               const struct batch_group *group,
+                                               struct ggml_tensor *k, struct ggml_tensor *mask);
 /* What a row carries of it. NULL: nothing. */
 void graph_index_take(struct graph_build *b, struct ggml_tensor *carried);
 struct ggml_tensor *graph_index_give(struct graph_build *b);
@@ -190,6 +225,21 @@ struct ggml_tensor *graph_residual_layer(struct graph_build *b, uint32_t index,
                                          struct ggml_tensor *x, bool very_last);
 struct ggml_tensor *graph_residual_mix(struct graph_build *b, struct ggml_tensor *x,
                                        struct ggml_tensor *weight);
+/* ---- graph_streams.c ---- */
+/* Streams, [n_embd, n, t], of embeddings; a layer; what the output takes of them, [n_embd, t]. */
+struct ggml_tensor *graph_streams_begin(struct graph_build *b, struct ggml_tensor *x);
+struct ggml_tensor *graph_streams_layer(struct graph_build *b, uint32_t index,
+                                        struct ggml_tensor *x, bool very_last);
+struct ggml_tensor *graph_streams_end(struct graph_build *b, struct ggml_tensor *x);
+struct ggml_tensor *graph_streams_flat(struct graph_build *b, struct ggml_tensor *x);
+/* ---- graph_summaries.c ---- */
+/* Attention over a window and summaries; x normed, [n_embd, t]. */
+struct ggml_tensor *graph_summaries_attention(struct graph_build *b, uint32_t index,
+                                              struct ggml_tensor *x);
+/* Summaries of so many tokens that a batch makes, at most one for each of a slot's rows: each
+ * slot's run of rows begins with that of its first row. Drafts that each is made of. */
+uint32_t graph_summaries_made(const struct batch_shape *shape, uint32_t summary);
+uint32_t graph_summary_reads(uint32_t summary);
 /* ---- graph_encoder.c ---- */
 /* What an encoder's first block takes: the embeddings x of tokens, plus those of types and
  * positions, normed; [n_embd, t] */

@@ -250,8 +250,8 @@ static struct ggml_tensor *cached(struct graph_build *b, const struct ggml_tenso
 }
 
 /* The group's rows of Q: [d, r, n_head, s] */
-static struct ggml_tensor *group_query(struct graph_build *b, struct ggml_tensor *q,
-                                       const struct batch_group *group)
+struct ggml_tensor *graph_group_query(struct graph_build *b, struct ggml_tensor *q,
+                                      const struct batch_group *group)
 {
     struct ggml_tensor *view =
         ggml_view_4d(b->ctx, q, q->ne[0], q->ne[1], group->rows_per_slot, group->n_slots, q->nb[1],
@@ -260,8 +260,8 @@ static struct ggml_tensor *group_query(struct graph_build *b, struct ggml_tensor
 }
 
 /* The group's rows of the mask: [c, r, 1, s] */
-static struct ggml_tensor *group_mask(struct graph_build *b, struct ggml_tensor *mask,
-                                      const struct batch_group *group)
+struct ggml_tensor *graph_group_mask(struct graph_build *b, struct ggml_tensor *mask,
+                                     const struct batch_group *group)
 {
     size_t slot = mask->nb[1] * group->rows_per_slot;
     return ggml_view_4d(b->ctx, mask, mask->ne[0], group->rows_per_slot, 1, group->n_slots,
@@ -306,9 +306,9 @@ static struct ggml_tensor *attend_plain(struct graph_build *b, struct ggml_tenso
 }
 
 /* [d_v * n_head, r * s] */
-static struct ggml_tensor *attend_flat(struct graph_build *b, struct ggml_tensor *q,
-                                       struct ggml_tensor *k, struct ggml_tensor *v,
-                                       struct ggml_tensor *mask, struct ggml_tensor *sinks)
+struct ggml_tensor *graph_attend(struct graph_build *b, struct ggml_tensor *q,
+                                 struct ggml_tensor *k, struct ggml_tensor *v,
+                                 struct ggml_tensor *mask, struct ggml_tensor *sinks)
 {
     struct ggml_tensor *o = b->source->flash ? attend_flash(b, q, k, v, mask, sinks)
                                              : attend_plain(b, q, k, v, mask, sinks);
@@ -333,8 +333,8 @@ static struct ggml_tensor *attend_heads(struct graph_build *b, struct ggml_tenso
     for (int64_t i = 0; i < n_head_kv; i++) {
         struct ggml_tensor *mask = ggml_cont(b->ctx, some_heads(b, masks, 1, i));
         struct ggml_tensor *o =
-            attend_flat(b, some_heads(b, q, each, i * each), some_heads(b, k, 1, i),
-                        some_heads(b, v, 1, i), mask, NULL);
+            graph_attend(b, some_heads(b, q, each, i * each), some_heads(b, k, 1, i),
+                         some_heads(b, v, 1, i), mask, NULL);
         all = all ? ggml_concat(b->ctx, all, o, 0) : o;
     }
     return all;
@@ -355,13 +355,13 @@ static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tens
     for (uint32_t i = 0; i < shape->n_groups; i++) {
         const struct batch_group *group = &shape->groups[i];
         struct ggml_tensor *mask =
-            group_mask(b, form->is_windowed ? b->graph->mask_window : b->graph->mask, group);
+            graph_group_mask(b, form->is_windowed ? b->graph->mask_window : b->graph->mask, group);
         struct ggml_tensor *of_heads = NULL;
         if (b->h->indexer.block && form->has_indexer)
             of_heads = graph_index_block_masks(b, index, group, mask);
         else if (b->h->indexer.n_head && !b->h->indexer.block)
             mask = graph_index_mask(b, index, i, mask);
-        struct ggml_tensor *rows = group_query(b, q, group);
+        struct ggml_tensor *rows = graph_group_query(b, q, group);
         const struct cells_view k_cells = graph_group_cells(b, kv->k[source], is_ring, group),
                                 v_cells = kv->v[source]
                                               ? graph_group_cells(b, kv->v[source], is_ring, group)
@@ -375,7 +375,7 @@ static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tens
             v = ggml_cast(b->ctx, v, GGML_TYPE_F16);
         }
         struct ggml_tensor *o = of_heads ? attend_heads(b, rows, k, v, of_heads)
-                                         : attend_flat(b, rows, k, v, mask, sinks);
+                                         : graph_attend(b, rows, k, v, mask, sinks);
         all = all ? ggml_concat(b->ctx, all, o, 1) : o;
     }
     return all;
@@ -427,7 +427,7 @@ static void attend_share(struct ggml_tensor *out, int ith, int nth, void *attent
                           (uint32_t)ith, n_threads);
 }
 
-static struct ggml_tensor *attention_cells(const struct graph_build *b, uint32_t index)
+struct ggml_tensor *graph_row_cells(const struct graph_build *b, uint32_t index)
 {
     return kv_cache_is_ring(b->source->kv, index) ? b->graph->cells_window : b->graph->cells;
 }
@@ -443,7 +443,7 @@ static struct ggml_tensor *attend_all(struct graph_build *b, struct ggml_tensor 
         [SOURCE_K] = k,
         [SOURCE_V] = v,
         [SOURCE_POSITIONS] = b->graph->positions,
-        [SOURCE_CELLS] = attention->map ? b->graph->sequences : attention_cells(b, index),
+        [SOURCE_CELLS] = attention->map ? b->graph->sequences : graph_row_cells(b, index),
         [SOURCE_SCRATCH] = b->graph->scratch,
         [SOURCE_SINKS] = sinks,
         [SOURCE_AHEAD] = b->graph->ahead,
@@ -502,7 +502,7 @@ static struct graph_shared attention_keep(struct graph_build *b, uint32_t index,
     const struct layer_form *form = graph_layer_form(b, index);
     const uint32_t layer = b->source->weights->first_layer + index;
     struct graph_shared *shared = &b->shared[form->is_windowed];
-    struct ggml_tensor *cells = attention_cells(b, index);
+    struct ggml_tensor *cells = graph_row_cells(b, index);
     const bool is_own = form->kv_layer == layer;
     if (!is_own && kv->sources[index] != index)
         return *shared;

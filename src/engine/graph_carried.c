@@ -3,7 +3,8 @@
  *
  * A row is [n_embd] the hidden state, [n_layer_input, n_layers] embeddings, then K and V of the
  * layer that later full layers see, then those of windowed ones; or the cells that the last indexer
- * chose; or the residuals of earlier blocks. */
+ * chose; or the residuals of earlier blocks; or all streams and, where layers choose experts by it,
+ * the token. */
 #include "engine/graph.h"
 
 #include <assert.h>
@@ -32,6 +33,46 @@ static int64_t carried_residuals(const struct graph_build *b, uint32_t layer)
     return (layer + b->h->residual_period - 1) / b->h->residual_period;
 }
 
+/* Numbers below this one: F16 holds them exactly. */
+static const float carried_radix = 2048.0f;
+
+struct ggml_tensor *graph_carried_digits(struct graph_build *b, struct ggml_tensor *numbers)
+{
+    struct ggml_tensor *all = ggml_cast(b->ctx, numbers, GGML_TYPE_F32);
+    struct ggml_tensor *high = ggml_floor(b->ctx, ggml_scale(b->ctx, all, 1.0f / carried_radix));
+    struct ggml_tensor *low = ggml_sub(b->ctx, all, ggml_scale(b->ctx, high, carried_radix));
+    return ggml_concat(b->ctx, low, high, 0);
+}
+
+struct ggml_tensor *graph_carried_numbers(struct graph_build *b, struct ggml_tensor *digits,
+                                          int64_t n)
+{
+    struct ggml_tensor *low = ggml_view_2d(b->ctx, digits, n, digits->ne[1], digits->nb[1], 0);
+    struct ggml_tensor *high = carried_slice(b, digits, n, n);
+    high = ggml_scale(b->ctx, high, carried_radix);
+    return ggml_cast(b->ctx, ggml_add(b->ctx, high, low), GGML_TYPE_I32);
+}
+
+/* All streams, [n_embd, n, t], and into `b` the tokens. */
+static struct ggml_tensor *carried_take_streams(struct graph_build *b, struct ggml_tensor *rows)
+{
+    const int64_t n_embd = b->h->n_embd, n = b->h->streams.n;
+    if (b->h->summaries.n_token_routed)
+        b->tokens = graph_carried_numbers(b, carried_slice(b, rows, 2, n_embd * n), 1);
+    struct ggml_tensor *x = carried_slice(b, rows, n_embd * n, 0);
+    return ggml_reshape_3d(b->ctx, x, n_embd, n, rows->ne[1]);
+}
+
+static struct ggml_tensor *carried_give_streams(struct graph_build *b, struct ggml_tensor *x)
+{
+    const int64_t t = x->ne[2];
+    x = graph_streams_flat(b, x);
+    if (!b->h->summaries.n_token_routed)
+        return x;
+    struct ggml_tensor *tokens = ggml_reshape_2d(b->ctx, b->tokens, 1, t);
+    return ggml_concat(b->ctx, x, graph_carried_digits(b, tokens), 0);
+}
+
 struct ggml_tensor *graph_carried_take(struct graph_build *b)
 {
     const struct hyperparameters *h = b->h;
@@ -40,6 +81,8 @@ struct ggml_tensor *graph_carried_take(struct graph_build *b)
     int64_t offset = h->n_embd;
     if (!h->n_carried)
         return rows;
+    if (h->streams.n)
+        return carried_take_streams(b, rows);
     if (h->n_layer_input) {
         b->layer_inputs = carried_slice(b, rows, (int64_t)h->n_layer_input * h->n_layers, offset);
         b->layer_inputs =
@@ -86,6 +129,8 @@ static struct ggml_tensor *carried_join(struct graph_build *b, struct ggml_tenso
 struct ggml_tensor *graph_carried_give(struct graph_build *b, struct ggml_tensor *x)
 {
     const struct hyperparameters *h = b->h;
+    if (h->streams.n)
+        return carried_give_streams(b, x);
     if (h->n_layer_input)
         x = carried_join(b, x, b->layer_inputs, (int64_t)h->n_layer_input * h->n_layers);
     for (int windowed = 0; windowed < 2; windowed++) {

@@ -18,10 +18,12 @@ static struct ggml_tensor *situ(struct graph_build *b, struct ggml_tensor *gate,
     return ggml_mul(b->ctx, y, up);
 }
 
-/* act(gate) * up; `clamp`: of step35's SwiGLU, 0: none */
+/* act(gate) * up; `clamp`: of step35's and DeepSeek V4's SwiGLU, 0: none */
 static struct ggml_tensor *activate(struct graph_build *b, struct ggml_tensor *gate,
                                     struct ggml_tensor *up, float clamp)
 {
+    if (clamp != 0 && b->architecture->clamps_before)
+        return ggml_swiglu_clamp(b->ctx, gate, up, clamp);
     if (clamp != 0) {
         gate = ggml_clamp(b->ctx, ggml_silu(b->ctx, gate), -INFINITY, clamp);
         return ggml_mul(b->ctx, gate, ggml_clamp(b->ctx, up, -clamp, clamp));
@@ -133,6 +135,9 @@ static struct ggml_tensor *keep_best_groups(struct graph_build *b, struct ggml_t
 static struct ggml_tensor *choose_experts(struct graph_build *b, struct ggml_tensor **w,
                                           struct ggml_tensor *scores)
 {
+    if (w[TENSOR_EXPERTS_OF_TOKEN])
+        return ggml_get_rows(b->ctx, w[TENSOR_EXPERTS_OF_TOKEN],
+                             ggml_reshape_1d(b->ctx, b->tokens, scores->ne[1]));
     if (w[TENSOR_CHOICE_BIAS]) /* counts for the choice, not for the weight */
         scores = ggml_add(b->ctx, scores, w[TENSOR_CHOICE_BIAS]);
     if (b->h->n_expert_groups > 1)

@@ -11,9 +11,6 @@
 
 #include <math.h>
 
-/* Positions go from stage to stage as two numbers below this one, which F16 holds exactly. */
-static const float position_radix = 2048.0f;
-
 /* As many cells as a row sees, at most; 0: all of them. */
 static int64_t index_count(const struct graph_build *b)
 {
@@ -47,26 +44,36 @@ void graph_index(struct graph_build *b, uint32_t index, struct ggml_tensor *x,
                                   1.0f / sqrtf((float)(n_head * d)));
 }
 
-/* Of a group's rows, I32: [n, rows], the best first or not. `mask` [c, r, 1, s] */
-static struct ggml_tensor *choose_cells(struct graph_build *b, uint32_t index,
-                                        const struct batch_group *group, struct ggml_tensor *mask)
+/* Of a group's rows, I32: [n, rows], the best first or not, by keys `k`, [d, c, s]. `mask` [c, r,
+ * 1, s] */
+static struct ggml_tensor *choose_best(struct graph_build *b, const struct batch_group *group,
+                                       struct ggml_tensor *k, struct ggml_tensor *mask, int64_t n)
 {
-    const struct kv_cache *kv = b->source->kv;
-    const struct ggml_tensor *cache = kv->index[index], *q = b->index_q, *w = b->index_weights;
-    const int64_t r = group->rows_per_slot, s = group->n_slots, n = index_count(b);
-    const struct cells_view cells = graph_group_cells(b, kv->index[index], false, group);
-    const size_t row = cache->nb[1];
-    const int64_t ne[] = {q->ne[0], 1, mask->ne[0], s};
-    const size_t nb[] = {ggml_type_size(cache->type), row, row, row * cells.step};
-    struct ggml_tensor *k = kv_view(b->ctx, cells.rows, cache->type, ne, nb, row * cells.first);
+    const struct ggml_tensor *q = b->index_q, *w = b->index_weights;
+    const int64_t r = group->rows_per_slot, s = group->n_slots;
+    const int64_t ne[] = {k->ne[0], 1, k->ne[1], s};
+    const size_t nb[] = {k->nb[0], k->nb[1], k->nb[1], k->nb[3]};
     struct ggml_tensor *rows =
         ggml_view_4d(b->ctx, b->index_q, q->ne[0], q->ne[1], r, s, q->nb[1], q->nb[2],
                      q->nb[2] * group->rows_per_slot, q->nb[2] * group->first_row);
     struct ggml_tensor *weights = ggml_view_4d(
         b->ctx, b->index_weights, w->ne[0], r, 1, s, w->nb[1], w->nb[1] * group->rows_per_slot,
         w->nb[1] * group->rows_per_slot, w->nb[1] * group->first_row);
-    struct ggml_tensor *scores = ggml_lightning_indexer(b->ctx, rows, k, weights, mask);
+    struct ggml_tensor *scores =
+        ggml_lightning_indexer(b->ctx, rows, kv_view(b->ctx, k, k->type, ne, nb, 0), weights, mask);
     return ggml_reshape_2d(b->ctx, ggml_cont(b->ctx, ggml_top_k(b->ctx, scores, (int)n)), n, r * s);
+}
+
+static struct ggml_tensor *choose_cells(struct graph_build *b, uint32_t index,
+                                        const struct batch_group *group, struct ggml_tensor *mask)
+{
+    const struct ggml_tensor *cache = b->source->kv->index[index];
+    const struct cells_view cells = graph_group_cells(b, b->source->kv->index[index], false, group);
+    const size_t row = cache->nb[1];
+    const int64_t ne[] = {cache->ne[0], mask->ne[0], 1, group->n_slots};
+    const size_t nb[] = {ggml_type_size(cache->type), row, row, row * cells.step};
+    struct ggml_tensor *k = kv_view(b->ctx, cells.rows, cache->type, ne, nb, row * cells.first);
+    return choose_best(b, group, k, mask, index_count(b));
 }
 
 /* The mask where cells were chosen, -inf elsewhere: [c, r, 1, s] */
@@ -100,6 +107,14 @@ struct ggml_tensor *graph_index_mask(struct graph_build *b, uint32_t index, uint
                               b->chosen->nb[1] * group->first_row);
     }
     return b->chosen_masks[group_index] = mask_chosen(b, mask, chosen);
+}
+
+struct ggml_tensor *graph_index_summaries_mask(struct graph_build *b,
+                                               const struct batch_group *group,
+                                               struct ggml_tensor *k, struct ggml_tensor *mask)
+{
+    const int64_t n = b->h->indexer.top_k;
+    return n < mask->ne[0] ? mask_chosen(b, mask, choose_best(b, group, k, mask, n)) : mask;
 }
 
 /* ---- blocks of cells (MiniMax M3) -------------------------------------------------------------
@@ -188,24 +203,17 @@ struct ggml_tensor *graph_index_block_masks(struct graph_build *b, uint32_t inde
 
 void graph_index_take(struct graph_build *b, struct ggml_tensor *carried)
 {
-    const int64_t n = index_count(b), top_k = b->h->indexer.top_k, t = carried->ne[1];
+    const int64_t n = index_count(b); /* all that the indexer picks, or none */
     if (!n)
         return;
-    struct ggml_tensor *low = ggml_view_2d(b->ctx, carried, n, t, carried->nb[1], 0);
-    struct ggml_tensor *high =
-        ggml_view_2d(b->ctx, carried, n, t, carried->nb[1], (size_t)top_k * sizeof(float));
-    high = ggml_scale(b->ctx, ggml_cont(b->ctx, high), position_radix);
-    b->chosen = ggml_cast(b->ctx, ggml_add(b->ctx, high, low), GGML_TYPE_I32);
+    b->chosen = graph_carried_numbers(b, carried, n);
 }
 
 struct ggml_tensor *graph_index_give(struct graph_build *b)
 {
     if (!index_count(b) || !b->chosen)
         return NULL;
-    struct ggml_tensor *all = ggml_cast(b->ctx, b->chosen, GGML_TYPE_F32); /* [top_k, t] */
-    struct ggml_tensor *high = ggml_floor(b->ctx, ggml_scale(b->ctx, all, 1.0f / position_radix));
-    struct ggml_tensor *low = ggml_sub(b->ctx, all, ggml_scale(b->ctx, high, position_radix));
-    struct ggml_tensor *both = ggml_concat(b->ctx, low, high, 0);
+    struct ggml_tensor *both = graph_carried_digits(b, b->chosen); /* [2 top_k, t] */
     struct ggml_tensor *pad = ggml_view_2d(b->ctx, both, 1, both->ne[1], both->nb[1], 0);
     return ggml_concat(b->ctx, both, ggml_cont(b->ctx, pad), 0); /* hyperparameters_indexer.c */
 }

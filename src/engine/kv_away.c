@@ -9,9 +9,11 @@
 
 /* ---- an extent ------------------------------------------------------------------------- */
 
-static size_t away_row_bytes(const struct ggml_tensor *rows) /* NULL: none */
+/* 0: the layer has no such part, or slots do not share it. */
+static size_t away_row_bytes(const struct kv_cache *kv, uint32_t layer, int part)
 {
-    return rows ? rows->nb[1] : 0;
+    const struct ggml_tensor *rows = kv_cache_part(kv, layer, part);
+    return rows && !kv_cache_part_is_ring(kv, layer, part) ? rows->nb[1] : 0;
 }
 
 static uint64_t away_extent_bytes(const struct kv_cache *kv)
@@ -24,9 +26,8 @@ static size_t away_offset(const struct kv_cache *kv, uint32_t layer, int part)
 {
     size_t rows = 0;
     for (uint32_t i = 0; i <= layer; i++) {
-        const int end = i == layer ? part : kv_cache_is_ring(kv, i) ? 0 : KV_PARTS;
-        for (int k = 0; k < end; k++)
-            rows += away_row_bytes(kv_cache_part(kv, i, k));
+        for (int k = 0; k < (i == layer ? part : KV_PARTS); k++)
+            rows += away_row_bytes(kv, i, k);
     }
     return KV_PADDING * rows;
 }
@@ -46,9 +47,9 @@ static void away_move(struct kv_cache *kv, uint32_t extent, char *bytes, bool ou
 {
     const size_t cell = (size_t)kv->away->places[extent] * KV_PADDING;
     for (uint32_t i = 0; i < kv->n_layers; i++) {
-        for (int part = 0; part < KV_PARTS && !kv_cache_is_ring(kv, i); part++) {
+        for (int part = 0; part < KV_PARTS; part++) {
             struct ggml_tensor *rows = kv_cache_part(kv, i, part);
-            const size_t row = away_row_bytes(rows);
+            const size_t row = away_row_bytes(kv, i, part);
             if (row && out)
                 ggml_backend_tensor_get(rows, bytes, cell * row, KV_PADDING * row);
             else if (row)
@@ -362,7 +363,7 @@ void kv_away_get(const struct kv_cache *kv, uint32_t layer, int part, uint32_t e
                  uint32_t first, uint32_t n, void *out)
 {
     const struct ggml_tensor *rows = kv_cache_part(kv, layer, part);
-    const size_t row = away_row_bytes(rows);
+    const size_t row = away_row_bytes(kv, layer, part);
     const bool is_here = away_is_all_here(kv) || kv->away->places[extent] != KV_NOWHERE;
     assert(first + n <= KV_PADDING);
     if (is_here)

@@ -38,35 +38,67 @@ bool kv_cache_is_ring(const struct kv_cache *kv, uint32_t layer)
     return kv->layers[layer].is_windowed && kv->window_cells < kv->cells;
 }
 
-static bool kv_is_shared(const struct kv_cache *kv, uint32_t layer)
+bool kv_cache_part_is_ring(const struct kv_cache *kv, uint32_t layer, int part)
 {
-    return kv_cache_is_pool(kv) && !kv_cache_is_ring(kv, layer);
+    const bool is_whole =
+        kv->layers[layer].summary && (part == KV_PART_INDEX || part == KV_PART_SUMMARIES);
+    return kv_cache_is_ring(kv, layer) && !is_whole;
 }
 
-/* Of all slots; `shared`: the layers whose cells are a pool's, of so many extents. */
+static bool kv_is_shared(const struct kv_cache *kv, uint32_t layer, int part)
+{
+    return kv_cache_is_pool(kv) && !kv_cache_part_is_ring(kv, layer, part);
+}
+
+static struct ggml_tensor **kv_part_of(const struct kv_cache *kv, uint32_t layer, int part)
+{
+    struct ggml_tensor **const parts[KV_PARTS] = {kv->k, kv->v, kv->index, kv->summaries,
+                                                  kv->drafts};
+    return &parts[part][layer];
+}
+
+/* Values of a cell; 0: the layer has no such part. */
+static int64_t kv_part_width(const struct kv_cache *kv, uint32_t layer, int part)
+{
+    const struct layer_form *form = &kv->layers[layer];
+    /* it keeps a state instead (recurrent_state.h), or nothing, or sees another's */
+    if (!form->n_head_kv || kv->sources[layer] != layer)
+        return 0;
+    switch (part) {
+    case KV_PART_K:
+        return (int64_t)form->n_head_kv * form->dim_k;
+    case KV_PART_V:
+        return kv->v_in_k ? 0 : (int64_t)form->n_head_kv * form->dim_v;
+    case KV_PART_INDEX:
+        return !form->has_indexer ? 0
+               : form->summary    ? summary_width(form->summary, kv->index_dim)
+                                  : kv->index_dim;
+    case KV_PART_SUMMARIES:
+        return form->summary ? summary_width(form->summary, form->dim_k) : 0;
+    default:
+        return form->summary ? hyperparameters_draft_values(kv->summarised, form) : 0;
+    }
+}
+
+/* Of all slots; `shared`: the parts whose cells are a pool's, of so many extents. */
 static void kv_declare_layers(struct kv_cache *kv, struct ggml_context *context, bool shared,
                               uint32_t n_extents)
 {
+    static const char *const names[KV_PARTS] = {"k", "v", "index", "summaries", "drafts"};
     for (uint32_t i = 0; i < kv->n_layers; i++) {
-        const struct layer_form *form = &kv->layers[i];
-        const int64_t n_cells = shared                    ? (int64_t)n_extents * KV_PADDING
-                                : kv_cache_is_ring(kv, i) ? (int64_t)kv->window_cells * kv->n_slots
-                                                          : (int64_t)kv->cells * kv->n_slots;
-        /* it keeps a state instead (recurrent_state.h), or nothing, or sees another's */
-        if (!form->n_head_kv || kv->sources[i] != i || kv_is_shared(kv, i) != shared)
-            continue;
-        kv->k[i] = ggml_new_tensor_2d(context, kv->ggml_type,
-                                      (int64_t)form->n_head_kv * form->dim_k, n_cells);
-        ggml_format_name(kv->k[i], "kv_k.%u", i);
-        if (form->has_indexer) {
-            kv->index[i] = ggml_new_tensor_2d(context, kv->ggml_type, kv->index_dim, n_cells);
-            ggml_format_name(kv->index[i], "kv_index.%u", i);
+        for (int part = 0; part < KV_PARTS; part++) {
+            const int64_t width = kv_part_width(kv, i, part);
+            const int64_t n_cells = shared ? (int64_t)n_extents * KV_PADDING
+                                    : kv_cache_part_is_ring(kv, i, part)
+                                        ? (int64_t)kv->window_cells * kv->n_slots
+                                        : (int64_t)kv->cells * kv->n_slots;
+            if (!width || kv_is_shared(kv, i, part) != shared)
+                continue;
+            const enum ggml_type type = part == KV_PART_DRAFTS ? GGML_TYPE_F32 : kv->ggml_type;
+            struct ggml_tensor *rows = ggml_new_tensor_2d(context, type, width, n_cells);
+            ggml_format_name(rows, "kv_%s.%u", names[part], i);
+            *kv_part_of(kv, i, part) = rows;
         }
-        if (kv->v_in_k)
-            continue;
-        kv->v[i] = ggml_new_tensor_2d(context, kv->ggml_type,
-                                      (int64_t)form->n_head_kv * form->dim_v, n_cells);
-        ggml_format_name(kv->v[i], "kv_v.%u", i);
     }
 }
 
@@ -83,12 +115,15 @@ static size_t kv_row_bytes(const struct ggml_tensor *rows) /* NULL: none */
 
 struct ggml_tensor *kv_cache_part(const struct kv_cache *kv, uint32_t layer, int part)
 {
-    return part == 0 ? kv->k[layer] : part == 1 ? kv->v[layer] : kv->index[layer];
+    return *kv_part_of(kv, layer, part);
 }
 
 static uint64_t kv_layer_row_bytes(const struct kv_cache *kv, uint32_t layer)
 {
-    return kv_row_bytes(kv->k[layer]) + kv_row_bytes(kv->v[layer]) + kv_row_bytes(kv->index[layer]);
+    uint64_t bytes = 0;
+    for (int part = 0; part < KV_PARTS; part++)
+        bytes += kv_row_bytes(kv_cache_part(kv, layer, part));
+    return bytes;
 }
 
 /* All that one cell has of the layer that has most of them. */
@@ -120,6 +155,10 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
 {
     enum ggml_type ggml_type = kv_ggml_type(options->kv_type);
     int64_t block = ggml_blck_size(ggml_type);
+    if (heads.summaries && block > 1)
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "summaries of tokens cannot be kept in a %s KV cache; use --kv f16",
+                         ggml_type_name(ggml_type));
     for (uint32_t i = 0; i < options->n_layers; i++) {
         const struct layer_form *form = &heads.layers[i];
         if (form->dim_k % block == 0 && form->dim_v % block == 0 && heads.index_dim % block == 0)
@@ -137,15 +176,19 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
     kv->ggml_type = ggml_type;
     kv->v_in_k = heads.v_in_k;
     kv->index_dim = heads.index_dim;
+    kv->summarised = heads.summaries;
     kv->window_cells = kv_window_cells(heads.window, options->rows_max, options->context);
     kv->window = heads.window;
     kv->k = mem_new_array(kv->n_layers, sizeof *kv->k);
     kv->v = mem_new_array(kv->n_layers, sizeof *kv->v);
     kv->index = mem_new_array(kv->n_layers, sizeof *kv->index);
+    kv->summaries = mem_new_array(kv->n_layers, sizeof *kv->summaries);
+    kv->drafts = mem_new_array(kv->n_layers, sizeof *kv->drafts);
     kv->sources = mem_new_array(kv->n_layers, sizeof *kv->sources);
     kv->lengths = mem_new_array(kv->n_slots, sizeof *kv->lengths);
     kv->starts = mem_new_array(kv->n_slots, sizeof *kv->starts);
-    if (!kv->k || !kv->v || !kv->index || !kv->sources || !kv->lengths || !kv->starts) {
+    if (!kv->k || !kv->v || !kv->index || !kv->summaries || !kv->drafts || !kv->sources ||
+        !kv->lengths || !kv->starts) {
         kv_cache_deinit(kv);
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the KV cache's index");
     }
@@ -234,6 +277,8 @@ void kv_cache_deinit(struct kv_cache *kv)
     mem_free(kv->k);
     mem_free(kv->v);
     mem_free(kv->index);
+    mem_free(kv->summaries);
+    mem_free(kv->drafts);
     mem_free(kv->sources);
     mem_free(kv->lengths);
     mem_free(kv->starts);
@@ -254,15 +299,17 @@ uint64_t kv_cache_bytes_per_cell(const struct kv_cache *kv)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < kv->n_layers; i++) {
-        if (!kv_cache_is_ring(kv, i))
-            bytes += kv_layer_row_bytes(kv, i);
+        for (int part = 0; part < KV_PARTS; part++) {
+            if (!kv_cache_part_is_ring(kv, i, part))
+                bytes += kv_row_bytes(kv_cache_part(kv, i, part));
+        }
     }
     return kv_cache_is_pool(kv) ? bytes : bytes * kv->n_slots;
 }
 
 uint32_t kv_cache_layer_start(const struct kv_cache *kv, uint32_t layer, uint32_t slot)
 {
-    return kv_cache_is_ring(kv, layer) ? kv->starts[slot] : 0;
+    return kv_cache_is_ring(kv, layer) && !kv->layers[layer].summary ? kv->starts[slot] : 0;
 }
 
 void kv_cache_advance(struct kv_cache *kv, uint32_t slot, uint32_t end)
@@ -280,7 +327,7 @@ bool kv_cache_can_go_on(const struct kv_cache *kv, uint32_t slot)
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-/* Rows of one slot and layer that stand together, of a run whose bytes begin with its K rows. */
+/* Rows of one slot and a layer's part that stand together. */
 struct kv_piece {
     size_t cell; /* in the tensor; of a pool that all of which is on the device */
     size_t at;   /* row of the run */
@@ -297,11 +344,11 @@ uint32_t kv_cache_cell(const struct kv_cache *kv, uint32_t slot, uint32_t positi
 
 /* The run's rows from `at` on, as far as they stand together: a ring ends somewhere, and so does an
  * extent. */
-static struct kv_piece kv_piece_at(const struct kv_cache *kv, uint32_t layer,
+static struct kv_piece kv_piece_at(const struct kv_cache *kv, uint32_t layer, int part,
                                    const struct kv_run *run, uint32_t at)
 {
     const uint32_t position = run->first + at, left = run->n_rows - at;
-    const bool ring = kv_cache_is_ring(kv, layer);
+    const bool ring = kv_cache_part_is_ring(kv, layer, part);
     const uint32_t cells = ring ? kv->window_cells : kv_cache_is_pool(kv) ? KV_PADDING : kv->cells;
     const uint32_t together = cells - position % cells;
     return (struct kv_piece){
@@ -318,7 +365,7 @@ static void kv_rows_get(const struct kv_cache *kv, uint32_t layer, int part, siz
 {
     const struct ggml_tensor *rows = kv_cache_part(kv, layer, part);
     const size_t row = kv_row_bytes(rows);
-    if (row && kv_is_shared(kv, layer))
+    if (row && kv_is_shared(kv, layer, part))
         kv_away_get(kv, layer, part, (uint32_t)(cell / KV_PADDING), cell % KV_PADDING, (uint32_t)n,
                     out);
     else if (row)
@@ -330,26 +377,45 @@ static void kv_rows_set(const struct kv_cache *kv, uint32_t layer, int part, siz
 {
     struct ggml_tensor *rows = kv_cache_part(kv, layer, part);
     const size_t row = kv_row_bytes(rows);
-    if (kv_is_shared(kv, layer))
+    if (kv_is_shared(kv, layer, part))
         cell = (size_t)kv_away_place(kv, (uint32_t)(cell / KV_PADDING)) * KV_PADDING +
                cell % KV_PADDING;
     if (row)
         ggml_backend_tensor_set(rows, in, cell * row, n * row);
 }
 
+/* The run's rows of one part; `out` begins with them. */
+static void kv_part_read(const struct kv_cache *kv, uint32_t layer, int part,
+                         const struct kv_run *run, char *out)
+{
+    const size_t row = kv_row_bytes(kv_cache_part(kv, layer, part));
+    for (uint32_t at = 0; row && at < run->n_rows;) {
+        const struct kv_piece piece = kv_piece_at(kv, layer, part, run, at);
+        kv_rows_get(kv, layer, part, piece.cell, piece.n, out + piece.at * row);
+        at += (uint32_t)piece.n;
+    }
+}
+
+static void kv_part_write(struct kv_cache *kv, uint32_t layer, int part, const struct kv_run *run,
+                          const char *in)
+{
+    const size_t row = kv_row_bytes(kv_cache_part(kv, layer, part));
+    const uint32_t cells = kv_cache_part_is_ring(kv, layer, part) ? kv->window_cells : kv->cells;
+    for (uint32_t at = run->n_rows > cells ? run->n_rows - cells : 0; row && at < run->n_rows;) {
+        const struct kv_piece piece = kv_piece_at(kv, layer, part, run, at);
+        kv_rows_set(kv, layer, part, piece.cell, piece.n, in + piece.at * row);
+        at += (uint32_t)piece.n;
+    }
+}
+
 void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out)
 {
     layer = kv->sources[layer];
     const uint64_t all = kv_layer_row_bytes(kv, layer), n = run->n_rows;
-    for (uint32_t at = 0; all && at < n;) {
-        const struct kv_piece piece = kv_piece_at(kv, layer, run, at);
-        size_t start = 0;
-        for (int part = 0; part < KV_PARTS; part++) {
-            const size_t row = kv_row_bytes(kv_cache_part(kv, layer, part));
-            kv_rows_get(kv, layer, part, piece.cell, piece.n, (char *)out + start + piece.at * row);
-            start += n * row;
-        }
-        at += (uint32_t)piece.n;
+    char *at = out;
+    for (int part = 0; part < KV_PARTS; part++) {
+        kv_part_read(kv, layer, part, run, at);
+        at += n * kv_row_bytes(kv_cache_part(kv, layer, part));
     }
     memset((char *)out + n * all, 0, n * (kv->row_bytes - all));
 }
@@ -357,18 +423,10 @@ void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_ru
 void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in)
 {
     layer = kv->sources[layer];
-    const uint64_t all = kv_layer_row_bytes(kv, layer), n = run->n_rows;
-    const uint32_t cells = kv_cache_is_ring(kv, layer) ? kv->window_cells : kv->cells;
-    for (uint32_t at = n > cells ? run->n_rows - cells : 0; all && at < n;) {
-        const struct kv_piece piece = kv_piece_at(kv, layer, run, at);
-        size_t start = 0;
-        for (int part = 0; part < KV_PARTS; part++) {
-            const size_t row = kv_row_bytes(kv_cache_part(kv, layer, part));
-            kv_rows_set(kv, layer, part, piece.cell, piece.n,
-                        (const char *)in + start + piece.at * row);
-            start += n * row;
-        }
-        at += (uint32_t)piece.n;
+    const char *at = in;
+    for (int part = 0; part < KV_PARTS; part++) {
+        kv_part_write(kv, layer, part, run, at);
+        at += run->n_rows * kv_row_bytes(kv_cache_part(kv, layer, part));
     }
 }
 
@@ -377,7 +435,9 @@ void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *ru
 static void kv_copy_extent(struct kv_cache *kv, const struct kv_claim *claim)
 {
     for (uint32_t i = 0; i < kv->n_layers && claim->from != claim->to; i++) {
-        for (int part = 0; part < KV_PARTS && kv_is_shared(kv, i); part++) {
+        for (int part = 0; part < KV_PARTS; part++) {
+            if (!kv_is_shared(kv, i, part))
+                continue;
             kv_rows_get(kv, i, part, (size_t)claim->from * KV_PADDING, KV_PADDING, kv->spare);
             kv_rows_set(kv, i, part, (size_t)claim->to * KV_PADDING, KV_PADDING, kv->spare);
         }
@@ -441,8 +501,10 @@ uint64_t kv_cache_give_back(struct kv_cache *kv)
         if (kv->map.n_refs[extent])
             continue;
         for (uint32_t i = 0; i < kv->n_layers && !kv->is_given[extent]; i++) {
-            for (int part = 0; part < KV_PARTS && !kv_cache_is_ring(kv, i); part++)
-                bytes += kv_give_cells(kv_cache_part(kv, i, part), (size_t)extent * KV_PADDING);
+            for (int part = 0; part < KV_PARTS; part++) {
+                if (kv_is_shared(kv, i, part))
+                    bytes += kv_give_cells(kv_cache_part(kv, i, part), (size_t)extent * KV_PADDING);
+            }
         }
         kv->is_given[extent] = true;
     }
@@ -476,15 +538,15 @@ enum error_code kv_cache_copy(struct kv_cache *kv, uint32_t from, uint32_t to, u
                          length);
     const enum error_code code = kv_cache_share(kv, from, to, length, &copied_from, err);
     for (uint32_t i = 0; i < kv->n_layers && !code; i++) {
-        if (!kv->k[i])
-            continue;
-        const uint32_t first =
-            kv_cache_is_ring(kv, i) ? kv_cache_layer_start(kv, i, from) : copied_from;
-        struct kv_run run = {.slot = from, .first = first};
-        run.n_rows = length > first ? length - first : 0;
-        kv_cache_read(kv, i, &run, bytes);
-        run.slot = to;
-        kv_cache_write(kv, i, &run, bytes);
+        for (int part = 0; part < KV_PARTS; part++) {
+            const uint32_t first =
+                kv_cache_part_is_ring(kv, i, part) ? kv->starts[from] : copied_from;
+            struct kv_run run = {.slot = from, .first = first};
+            run.n_rows = length > first ? length - first : 0;
+            kv_part_read(kv, i, part, &run, bytes);
+            run.slot = to;
+            kv_part_write(kv, i, part, &run, bytes);
+        }
     }
     if (!code)
         kv->starts[to] = kv->starts[from];

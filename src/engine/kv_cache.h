@@ -9,6 +9,9 @@
  * (kv_map.h). Our own attention reads those; for ggml's they are brought side by side where they
  * are not (kv_gather.h).
  *
+ * Layers with summaries of n tokens keep what a window needs like windowed ones, and each summary
+ * beside, in the n cells of its tokens: so many values in each that the n have room for it.
+ *
  * Windowed layers have fewer cells a slot, n <= cells (kv_window_cells()): position p is row
  * s * n + p % n, over what was n positions before. `starts` says from which position on they have a
  * slot's rows. */
@@ -31,9 +34,13 @@ struct kv_cache {
     enum ggml_type ggml_type;
     bool v_in_k;
     uint32_t index_dim;
-    struct ggml_tensor **k; /* [n_layers] */
+    const struct hyperparameters *summarised; /* kv_heads.summaries */
+    struct ggml_tensor **k;                   /* [n_layers] */
     struct ggml_tensor **v; /* [n_layers]; each NULL where a value is the beginning of its key */
-    struct ggml_tensor **index; /* [n_layers]: an indexer's keys, [dim, cells]; or NULL */
+    struct ggml_tensor **index; /* [n_layers]: an indexer's keys, [dim, cells]; or NULL. Of a layer
+                                   with summaries: those of summaries, [summary_width(), cells] */
+    struct ggml_tensor **summaries; /* [n_layers]: [summary_width(), cells]; or NULL */
+    struct ggml_tensor **drafts;    /* [n_layers]: F32, what summaries are made of; or NULL */
     uint32_t *sources; /* [n_layers]: whose cache the layer sees: its own, or an earlier one's,
                           and then it has none */
     const struct layer_form *layers; /* [n_layers] */
@@ -50,16 +57,18 @@ struct kv_cache {
 
 enum ggml_type kv_ggml_type(enum kv_type type);
 
-enum { KV_PARTS = 3 }; /* of a cell of a layer, in the order of its bytes: K, V, an indexer's key */
+/* Of a cell of a layer, in the order of its bytes. */
+enum { KV_PART_K, KV_PART_V, KV_PART_INDEX, KV_PART_SUMMARIES, KV_PART_DRAFTS, KV_PARTS };
 struct ggml_tensor *kv_cache_part(const struct kv_cache *kv, uint32_t layer,
                                   int part); /* NULL: the layer has none */
 
 struct kv_heads {
     const struct layer_form *layers; /* [n_layers of the stage] */
     uint32_t window;
-    uint32_t index_dim;     /* of an indexer's key */
-    bool v_in_k;            /* latent attention */
-    uint64_t row_bytes_min; /* kv_cache.row_bytes */
+    uint32_t index_dim;                      /* of an indexer's key */
+    bool v_in_k;                             /* latent attention */
+    uint64_t row_bytes_min;                  /* kv_cache.row_bytes */
+    const struct hyperparameters *summaries; /* of layers with summaries; NULL: there are none */
 };
 
 /* ERROR_UNSUPPORTED when a head is not whole blocks of a quantised cache type. */
@@ -75,9 +84,10 @@ uint64_t kv_cache_bytes_per_cell(const struct kv_cache *kv);
 
 bool kv_cache_is_pool(const struct kv_cache *kv);
 uint64_t kv_cache_pool_bytes(const struct kv_cache *kv); /* of all its extents */
-/* The layer keeps a window of each slot. */
+/* The layer keeps a window of each slot, but for its summaries. */
 bool kv_cache_is_ring(const struct kv_cache *kv, uint32_t layer);
-/* Where the slot's row of this position is on the device, in layers that are no rings. */
+bool kv_cache_part_is_ring(const struct kv_cache *kv, uint32_t layer, int part);
+/* Where the slot's row of this position is on the device, in parts that are no rings. */
 uint32_t kv_cache_cell(const struct kv_cache *kv, uint32_t slot, uint32_t position);
 /* Gives the slot the extents for positions `first` to `end` - 1, and they are on the device.
  * ERROR_NO_MEMORY: the pool has too few, or the device no memory for them. Without a pool there is
@@ -91,7 +101,7 @@ bool kv_cache_alloc_pool(struct kv_cache *kv, uint32_t n_extents);
 /* Of a pool in host memory: the pages of unused extents go back to the system, which fills them
  * with zeros when they are used again. The bytes. */
 uint64_t kv_cache_give_back(struct kv_cache *kv);
-/* The first position of the slot that the layer has. */
+/* The first position of the slot that the layer has; 0 where a part of it has all. */
 uint32_t kv_cache_layer_start(const struct kv_cache *kv, uint32_t layer, uint32_t slot);
 /* The slot's rows up to `end` - 1 are about to be written; 0: it is emptied. */
 void kv_cache_advance(struct kv_cache *kv, uint32_t slot, uint32_t end);
@@ -99,8 +109,10 @@ void kv_cache_advance(struct kv_cache *kv, uint32_t slot, uint32_t end);
 bool kv_cache_can_go_on(const struct kv_cache *kv, uint32_t slot);
 
 /* Cells of one layer, counted from this cache's first, as bytes: K rows, then V rows, then an
- * indexer's, then zeros where other layers have wider rows. What a windowed layer would have
- * written over is not written. Of a layer that sees another's: that one's, or the copy here. */
+ * indexer's, then summaries and what they are made of, then zeros where other layers have wider
+ * rows. What a windowed layer would have written over is not written, and what it has written over
+ * is read as something else: runs are written in order of position. Of a layer that sees another's:
+ * that one's, or the copy here. */
 void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out);
 void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in);
 /* Positions 0 .. length - 1 of a slot; of windowed layers all that they have. In a pool, whole

@@ -93,7 +93,7 @@ static void set_masks(const struct graph *graph, const struct batch *batch,
         set_mask_whole(graph->mask_window, batch, false, h->window_reach);
     } else {
         set_mask(graph->mask, batch);
-        set_mask_window(graph->mask_window, batch, h->window, kv->window_cells);
+        set_mask_window(graph->mask_window, batch, h->window_seen, kv->window_cells);
     }
 }
 
@@ -115,6 +115,76 @@ static void set_local_blocks(struct ggml_tensor *tensor, const struct batch *bat
         const uint32_t own = batch->rows[row].position / form->block;
         for (uint32_t i = 0; i < tensor->ne[0]; i++)
             scores[i] = i <= own && own - i < form->n_local ? certain : 0;
+    }
+}
+
+/* ---- summaries (graph_summaries.c) ---- */
+
+/* A row sees those whose tokens are all there. */
+static void set_mask_summaries(struct ggml_tensor *tensor, const struct batch *batch,
+                               uint32_t summary)
+{
+    ggml_fp16_t *mask = host_data(tensor);
+    if (!mask)
+        return;
+    const ggml_fp16_t hidden = ggml_fp32_to_fp16(-INFINITY), visible = ggml_fp32_to_fp16(0.0f);
+    const uint32_t n = (uint32_t)tensor->ne[0];
+    for (uint32_t row = 0; row < batch->n_rows; row++, mask += n) {
+        const uint32_t n_seen = (batch->rows[row].position + 1) / summary;
+        for (uint32_t i = 0; i < n; i++)
+            mask[i] = i < n_seen ? visible : hidden;
+    }
+}
+
+/* Where drafts of this position are: in a ring, or like whatever is kept of all tokens. */
+static int32_t draft_row(const struct kv_cache *kv, uint32_t slot, uint32_t position)
+{
+    const bool is_ring = kv->window_cells < kv->cells;
+    return (int32_t)(is_ring ? slot * kv->window_cells + position % kv->window_cells
+                             : kv_cache_cell(kv, slot, position));
+}
+
+/* The summary that begins at `start`: what it is made of, and where it goes. */
+static void inputs_set_summary(const struct graph_summaries *in, uint32_t index, uint32_t summary,
+                               const struct kv_cache *kv, uint32_t slot, uint32_t start)
+{
+    int32_t *starts = host_data(in->starts), *reads = host_data(in->reads);
+    int64_t *rows = host_data(in->rows);
+    float *unseen = host_data(in->unseen);
+    const uint32_t n_reads = graph_summary_reads(summary), n_before = n_reads - summary;
+    if (starts)
+        starts[index] = (int32_t)start;
+    if (rows)
+        rows[index] = kv_cache_cell(kv, slot, start) / summary;
+    for (uint32_t i = 0; i < n_reads; i++) {
+        const bool is_there = start + i >= n_before;
+        const uint32_t position = is_there ? start + i - n_before : start;
+        if (reads)
+            reads[index * n_reads + i] = draft_row(kv, slot, position);
+        if (unseen)
+            unseen[index * n_reads + i] = is_there ? 0 : -INFINITY;
+    }
+}
+
+static void set_summaries(const struct graph_summaries *in, const struct batch_shape *shape,
+                          const struct batch *batch, const struct kv_cache *kv, uint32_t summary)
+{
+    int32_t *phases = host_data(in->phases);
+    uint32_t index = 0;
+    if (!in->starts)
+        return;
+    set_mask_summaries(in->mask, batch, summary);
+    for (uint32_t i = 0; phases && i < batch->n_rows; i++)
+        phases[i] = (int32_t)(batch->rows[i].position % summary);
+    for (uint32_t g = 0; g < shape->n_groups; g++) {
+        const struct batch_group *group = &shape->groups[g];
+        const uint32_t n_each = (group->rows_per_slot + summary - 1) / summary;
+        for (uint32_t i = 0; i < group->n_slots * n_each; i++) {
+            const struct batch_row *first =
+                &batch->rows[group->first_row + i / n_each * group->rows_per_slot];
+            const uint32_t start = (first->position / summary + i % n_each) * summary;
+            inputs_set_summary(in, index++, summary, kv, first->slot, start);
+        }
     }
 }
 
@@ -183,6 +253,8 @@ void stage_inputs_set(const struct graph *graph, const struct batch *batch,
     int32_t *types = host_data(graph->types);
     int64_t *cells = host_data(graph->cells), *cells_window = host_data(graph->cells_window);
     set_slots(host_data(graph->slots));
+    set_summaries(&graph->summaries[0], &graph->shape, batch, kv, SUMMARY_SHORT);
+    set_summaries(&graph->summaries[1], &graph->shape, batch, kv, SUMMARY_LONG);
     set_local_blocks(graph->local_blocks, batch, &hyperparameters->indexer);
     set_extents(graph->extents, &graph->shape, kv_away_map(kv));
     set_slopes(host_data(graph->slopes), hyperparameters->n_head);

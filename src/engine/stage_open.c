@@ -198,7 +198,8 @@ static enum error_code new_scheduler(struct stage *stage, struct error *err)
 {
     ggml_backend_t backends[BACKENDS_MAX];
     uint32_t n_backends = list_backends(stage, backends);
-    size_t n_nodes = 64 + (160 + graph_nodes_per_group(&stage->source) * stage->options.n_slots +
+    size_t n_nodes = 64 + (graph_nodes_per_layer(&stage->source) +
+                           graph_nodes_per_group(&stage->source) * stage->options.n_slots +
                            2 * (size_t)stage->h->n_experts_used) *
                               stage->options.n_layers;
     stage->sched = ggml_backend_sched_new(backends, NULL, (int)n_backends, n_nodes, false, false);
@@ -212,12 +213,14 @@ static uint64_t stage_row_bytes_min(const struct stage *stage)
 {
     uint64_t most = KV_STATE_ROW_BYTES;
     for (uint32_t i = 0; i < stage->h->n_layers; i++) {
-        const uint64_t n = model_layer_cost(stage->model, i).kv_elements_per_token;
-        const uint64_t bytes = kv_type_bytes(stage->options.kv_type, n);
+        const struct layer_cost cost = model_layer_cost(stage->model, i);
+        const uint64_t n = cost.kv_elements_per_token + cost.kv_elements_windowed;
+        const uint64_t bytes = kv_type_bytes(stage->options.kv_type, n) + cost.draft_bytes;
         most = bytes > most ? bytes : most;
     }
-    const bool may_lack_the_widest =
-        hyperparameters_has_states(stage->h) || hyperparameters_shares_kv(stage->h);
+    const bool may_lack_the_widest = hyperparameters_has_states(stage->h) ||
+                                     hyperparameters_shares_kv(stage->h) ||
+                                     stage->h->summaries.is_there;
     return may_lack_the_widest ? most : 0;
 }
 
@@ -233,7 +236,8 @@ static enum error_code stage_declare(struct stage *stage, struct error *err)
         code = kv_cache_declare(
             &stage->kv, ggml_backend_get_default_buffer_type(device_ggml_backend(stage->device)),
             (struct kv_heads){&h->layers[stage->options.first_layer], h->window, h->indexer.dim,
-                              h->is_latent_absorbed, stage_row_bytes_min(stage)},
+                              h->is_latent_absorbed || h->summaries.is_there,
+                              stage_row_bytes_min(stage), h->summaries.is_there ? h : NULL},
             &stage->options, err);
     if (!code)
         code = recurrent_state_declare(
@@ -445,12 +449,15 @@ static enum error_code stage_reserve(struct stage *stage, struct error *err)
 static enum error_code stage_check_gather(const struct stage *stage, struct error *err)
 {
     enum error_code code = ERROR_NONE;
-    for (uint32_t i = 0; i < stage->kv.n_layers && !code; i++) {
-        if (!stage->kv.k[i] || kv_cache_is_ring(&stage->kv, i))
-            continue;
-        code = kv_gather_check(device_ggml_backend(stage->device), stage->kv.k[i], err);
-        break;
+    struct ggml_tensor *rows = NULL;
+    for (uint32_t i = 0; i < KV_PARTS * stage->kv.n_layers && !rows; i++) {
+        const uint32_t layer = i / KV_PARTS;
+        const int part = (int)(i % KV_PARTS);
+        if (!kv_cache_part_is_ring(&stage->kv, layer, part))
+            rows = kv_cache_part(&stage->kv, layer, part);
     }
+    if (rows)
+        code = kv_gather_check(device_ggml_backend(stage->device), rows, err);
     if (code)
         error_wrap(err, "%s", device_info(stage->device)->id);
     return code;

@@ -24,6 +24,9 @@ static enum ggml_op operation_of(enum tensor_role role, uint32_t n_dims)
     case TENSOR_POSITION_EMBEDDING:
     case TENSOR_TYPE_EMBEDDING:
     case TENSOR_INPUTS_EMBEDDING:
+    case TENSOR_EXPERTS_OF_TOKEN:
+    case TENSOR_SUMMARIES_PHASE:
+    case TENSOR_INDEX_SUMMARIES_PHASE:
         return GGML_OP_GET_ROWS;
     case TENSOR_ROPE_FREQS:
     case TENSOR_ROPE_FACTORS_LONG:
@@ -116,19 +119,21 @@ static struct weight_pool *pool_of(struct weight_unit *unit, ggml_backend_buffer
     return pool;
 }
 
+/* A matrix of `n` groups' rows is as many matrices. */
 static struct ggml_tensor *unit_declare(struct weight_unit *unit, const struct gguf_tensor *source,
-                                        enum ggml_op op, bool repack)
+                                        int64_t n, enum ggml_op op, bool repack)
 {
+    const int64_t ne[] = {source->ne[0], source->ne[1] / n, source->ne[2] * n, source->ne[3]};
+    const int n_dims = n > 1 ? 3 : (int)source->n_dims;
     struct ggml_init_params params = {.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true};
     struct ggml_context *scratch = ggml_init(params);
-    struct ggml_tensor *probe =
-        ggml_new_tensor(scratch, (enum ggml_type)source->type, (int)source->n_dims, source->ne);
+    struct ggml_tensor *probe = ggml_new_tensor(scratch, (enum ggml_type)source->type, n_dims, ne);
     ggml_backend_buffer_type_t type = choose_type(unit, op, probe, repack);
     ggml_free(scratch);
 
     struct weight_pool *pool = pool_of(unit, type);
-    struct ggml_tensor *tensor = ggml_new_tensor(pool->context, (enum ggml_type)source->type,
-                                                 (int)source->n_dims, source->ne);
+    struct ggml_tensor *tensor =
+        ggml_new_tensor(pool->context, (enum ggml_type)source->type, n_dims, ne);
     ggml_set_name(tensor, source->name);
     unit->sources[unit->n_sources++] =
         (struct tensor_copy){.tensor = tensor,
@@ -142,9 +147,11 @@ static void declare_role(struct weight_unit *unit, enum tensor_role role, bool r
 {
     const uint32_t layer = unit->layer < LIMIT_LAYERS ? unit->layer : 0;
     const struct gguf_tensor *source = model_tensor(unit->model, role, layer);
+    const uint32_t n =
+        role == TENSOR_OUT_GROUPS ? model_hyperparameters(unit->model)->summaries.out_groups : 1;
     if (source)
         unit->tensors[role] =
-            unit_declare(unit, source, operation_of(role, source->n_dims), repack);
+            unit_declare(unit, source, n, operation_of(role, source->n_dims), repack);
 }
 
 /* What makes logits of hidden states; the embedding again where the two are tied. */
@@ -152,7 +159,7 @@ static void declare_head(struct weight_unit *unit)
 {
     const struct gguf_tensor *head = model_head(unit->model);
     if (head)
-        unit->head = unit_declare(unit, head, GGML_OP_MUL_MAT, unit->repack);
+        unit->head = unit_declare(unit, head, 1, GGML_OP_MUL_MAT, unit->repack);
 }
 
 static void declare_all(struct weight_unit *unit)

@@ -1,5 +1,6 @@
 #include "engine/weights.h"
 
+#include "base/bytes.h"
 #include "base/mem.h"
 #include "base/size_text.h"
 #include "engine/weight_stream.h"
@@ -197,6 +198,25 @@ static enum error_code weights_copy_new(struct stage_weights *weights, struct er
     return code;
 }
 
+/* Nothing asks later whether the experts that a table names are there. */
+static enum error_code weights_check_table(const struct weight_unit *unit, struct error *err)
+{
+    const struct model *model = unit->model;
+    const struct gguf_tensor *table =
+        unit->layer < LIMIT_LAYERS ? model_tensor(model, TENSOR_EXPERTS_OF_TOKEN, unit->layer)
+                                   : NULL;
+    const uint32_t n_experts = model_hyperparameters(model)->n_experts;
+    for (uint64_t i = 0; table && i < table->size; i += sizeof(int32_t)) {
+        const uint8_t *at = gguf_file_bytes(model_file(model)) + table->offset + i;
+        const uint32_t expert = (uint32_t)bytes_load(at, sizeof(int32_t));
+        if (expert >= n_experts)
+            return error_set(err, ERROR_INVALID,
+                             "tensor %s names expert %u of %u: the file is damaged, get it again",
+                             table->name, expert, n_experts);
+    }
+    return ERROR_NONE;
+}
+
 enum error_code weights_load(struct stage_weights *weights, struct error *err)
 {
     enum error_code code = ERROR_NONE;
@@ -204,6 +224,8 @@ enum error_code weights_load(struct stage_weights *weights, struct error *err)
         if (is_to_load(weights->units[i]))
             code = weight_unit_alloc(weights->units[i], err);
     }
+    for (uint32_t i = 0; i < weights->n_units && !code; i++)
+        code = weights_check_table(weights->units[i], err);
     if (!code)
         code = weights_copy_new(weights, err);
     for (uint32_t i = 0; i < weights->n_units && !code; i++) {

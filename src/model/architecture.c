@@ -12,8 +12,23 @@ const struct architecture *architecture_find(const char *name)
     return NULL;
 }
 
-static role_set roles_of_attention(const struct hyperparameters *h)
+/* Of a layer that sees a window and, where it has them, summaries. */
+static role_set roles_of_summaries(const struct layer_form *form)
 {
+    role_set needed = ROLE_BIT(TENSOR_LATENT_Q_DOWN) | ROLE_BIT(TENSOR_LATENT_Q_NORM) |
+                      ROLE_BIT(TENSOR_LATENT_Q_UP) | ROLE_BIT(TENSOR_SINGLE_KV);
+    if (form->summary)
+        needed |= ROLE_BIT(TENSOR_SUMMARIES_K);
+    if (form->has_indexer)
+        needed |= ROLE_BIT(TENSOR_INDEX_Q) | ROLE_BIT(TENSOR_INDEX_WEIGHTS) |
+                  ROLE_BIT(TENSOR_INDEX_SUMMARIES_K);
+    return needed;
+}
+
+static role_set roles_of_attention(const struct hyperparameters *h, const struct layer_form *form)
+{
+    if (h->summaries.is_there)
+        return roles_of_summaries(form);
     role_set needed = ROLE_BIT(TENSOR_ATTENTION_OUT);
     if (!h->n_latent_kv)
         return needed;
@@ -129,7 +144,7 @@ role_set architecture_roles_needed(const struct architecture *architecture,
         needed &= ~ROLE_BIT(TENSOR_ATTENTION_NORM);
     if (hyperparameters->n_layer_input)
         needed |= roles_of_layer_inputs;
-    if (form->has_indexer)
+    if (form->has_indexer && architecture->has_indexer)
         needed |= architecture->picks_blocks ? roles_of_block_indexer : roles_of_indexer;
     if (form->kv_layer != layer)
         needed &= ~ROLE_BIT(TENSOR_K_NORM);
@@ -138,7 +153,11 @@ role_set architecture_roles_needed(const struct architecture *architecture,
     if (form->is_recurrent)
         needed |= roles_of_recurrence[architecture->recurrence];
     else if (!form->has_no_mixer)
-        needed |= roles_of_attention(hyperparameters);
+        needed |= roles_of_attention(hyperparameters, form);
+    if (architecture->has_summaries)
+        needed |=
+            ROLE_BIT(layer < hyperparameters->summaries.n_token_routed ? TENSOR_EXPERTS_OF_TOKEN
+                                                                       : TENSOR_CHOICE_BIAS);
     if (form->has_no_ffn || !form->is_mixture)
         needed &= ~roles_of_mixture;
     if (form->has_no_ffn)
@@ -186,7 +205,7 @@ role_set architecture_roles_allowed(const struct architecture *architecture,
                ROLE_BIT(TENSOR_ROPE_FACTORS_SHORT);
     if (attends)
         allowed |= ROLE_BIT(TENSOR_ATTENTION_OUT_BIAS);
-    if (attends && !hyperparameters->n_latent_kv)
+    if (attends && !hyperparameters->n_latent_kv && !hyperparameters->summaries.is_there)
         allowed |= ROLE_BIT(TENSOR_Q) | ROLE_BIT(TENSOR_K) | ROLE_BIT(TENSOR_V) |
                    ROLE_BIT(TENSOR_QKV) | ROLE_BIT(TENSOR_Q_BIAS) | ROLE_BIT(TENSOR_K_BIAS) |
                    ROLE_BIT(TENSOR_V_BIAS) | ROLE_BIT(TENSOR_QKV_BIAS);
@@ -219,7 +238,15 @@ uint64_t hyperparameters_state_values(const struct hyperparameters *hyperparamet
 
 bool hyperparameters_layer_windowed(const struct hyperparameters *hyperparameters, uint32_t layer)
 {
-    return hyperparameters->layers[layer].is_windowed;
+    return hyperparameters->layers[layer].is_windowed && !hyperparameters->layers[layer].summary;
+}
+
+uint32_t hyperparameters_draft_values(const struct hyperparameters *hyperparameters,
+                                      const struct layer_form *form)
+{
+    if (!form->summary)
+        return 0;
+    return form->has_indexer ? 4 * (form->dim_k + hyperparameters->indexer.dim) : 2 * form->dim_k;
 }
 
 uint32_t hyperparameters_period(const struct hyperparameters *hyperparameters)
@@ -237,7 +264,8 @@ bool hyperparameters_heads_fit(const struct hyperparameters *hyperparameters, ui
 {
     for (uint32_t i = 0; i < hyperparameters->n_layers; i++) {
         const struct layer_form *form = &hyperparameters->layers[i];
-        if (form->dim_k % block || form->dim_v % block || hyperparameters->indexer.dim % block)
+        if (form->dim_k % block || form->dim_v % block || hyperparameters->indexer.dim % block ||
+            (form->summary && block > 1)) /* summaries lie in parts of a few values */
             return false;
     }
     return true;

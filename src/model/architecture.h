@@ -179,14 +179,42 @@ enum tensor_role {
     TENSOR_DELTA_OUT,
     TENSOR_LIGHTNING_QKV,
     TENSOR_LIGHTNING_NORM,
+    TENSOR_EXPERTS_OF_TOKEN,
+    /* three groups, of which a layer has all or none (ROLE_BIT) */
+    TENSOR_SUMMARIES_K,
+    TENSOR_SUMMARIES_GATE,
+    TENSOR_SUMMARIES_PHASE,
+    TENSOR_SUMMARIES_NORM,
+    TENSOR_INDEX_SUMMARIES_K,
+    TENSOR_INDEX_SUMMARIES_GATE,
+    TENSOR_INDEX_SUMMARIES_PHASE,
+    TENSOR_INDEX_SUMMARIES_NORM,
+    TENSOR_SINGLE_KV,
+    TENSOR_SINGLE_KV_NORM,
+    TENSOR_OUT_GROUPS,
+    TENSOR_OUT_OF_GROUPS,
+    TENSOR_STREAMS_ATTENTION,
+    TENSOR_STREAMS_ATTENTION_BASE,
+    TENSOR_STREAMS_ATTENTION_SCALE,
+    TENSOR_STREAMS_FFN,
+    TENSOR_STREAMS_FFN_BASE,
+    TENSOR_STREAMS_FFN_SCALE,
+    TENSOR_STREAMS_OUTPUT,
+    TENSOR_STREAMS_OUTPUT_BASE,
+    TENSOR_STREAMS_OUTPUT_SCALE,
     TENSOR_ROLE_COUNT,
 };
 
 enum { WINDOW_AS_FILE = UINT32_MAX }; /* a window_period: only as the file's pattern says */
 
-/* A set of roles: bit `role` is set. */
+/* A set of roles. Those that a layer has together or not at all share a bit. */
 __extension__ typedef unsigned __int128 role_set;
-#define ROLE_BIT(role) ((role_set)1 << (role))
+enum { ROLE_BITS = TENSOR_SUMMARIES_K + 3 };
+#define ROLE_BIT(role)                                                                             \
+    ((role_set)1 << ((role) < TENSOR_SUMMARIES_K         ? (int)(role)                             \
+                     : (role) < TENSOR_INDEX_SUMMARIES_K ? TENSOR_SUMMARIES_K                      \
+                     : (role) < TENSOR_SINGLE_KV         ? TENSOR_SUMMARIES_K + 1                  \
+                                                         : TENSOR_SUMMARIES_K + 2))
 
 /* Positions of several axes (Qwen2-VL, arXiv:2409.12191, 2.1): sections of a head one after the
  * other, or interleaved. Text has the same position on each. */
@@ -234,6 +262,10 @@ struct architecture {
     float yarn_log_unit;       /* the file's log multiplier is in units of this; 0: not used */
     bool picks_blocks;         /* minimax-m3: its indexer picks blocks of cells */
     bool has_indexer;          /* deepseek32: an indexer picks the cells that attention sees */
+    bool
+        has_summaries; /* deepseek4: attention sees a window, and summaries of what is before it;
+                          layers are joined by hyper-connected streams, and the first of them
+                          choose experts by the token (engine/graph_summaries.c, graph_streams.c) */
     enum rope_kind indexer_rope; /* of its queries and keys */
     bool never_rotates;          /* kimi-linear, nemotron_h */
     bool rotates_if_finetuned; /* granitehybrid: unless the file's rope.scaling.finetuned is off */
@@ -276,6 +308,7 @@ struct architecture {
     bool has_dense_beside;        /* grok: beside the experts, and the sum divided by sqrt(2) */
     bool has_normed_dense_beside; /* gemma4: likewise, each with norms of its own, of one input */
     bool weighs_input;            /* llama4: an expert's input is weighted, not its output */
+    bool clamps_before;           /* deepseek4: SwiGLU's gate is clamped before, not after silu */
 
     /* scales */
     bool embedding_scale_sqrt;          /* gemma: embeddings times sqrt(n_embd) */
@@ -291,8 +324,9 @@ struct layer_form {
     uint32_t n_ff;         /* of a dense part */
     uint32_t kv_layer;     /* whose keys and values it sees; its own, or an earlier layer's */
     bool is_windowed;
-    bool
-        has_indexer; /* of its own; else it sees what the layer before it saw, or with blocks all */
+    uint32_t summary;  /* tokens that a summary stands for; 0: it has none */
+    bool has_indexer;  /* of its own; else it sees what the layer before it saw, or with blocks all;
+                          summaries that it picks from overlap */
     bool is_recurrent; /* keeps a state; then n_head_kv is 0 */
     bool has_no_mixer; /* a feed-forward alone; then n_head_kv is 0 */
     bool has_no_ffn;
@@ -306,6 +340,23 @@ struct indexer_form {
     uint32_t top_k;       /* cells that a row sees, at most; or blocks, for each KV head its own */
     uint32_t block;       /* cells of a block; 0: cells are picked one by one */
     uint32_t n_local;     /* of the last blocks, that are seen in any case */
+};
+
+/* Layers that see a window, and summaries of all tokens (engine/graph_summaries.c). */
+struct summary_form {
+    bool is_there;
+    float rope_base;         /* of layers with summaries; the others are not scaled */
+    uint32_t out_groups;     /* of heads, whose values are projected apart */
+    uint32_t out_rank;       /* … to so many values each */
+    uint32_t n_token_routed; /* the first layers, whose experts follow from the token */
+};
+enum { SUMMARY_SHORT = 4, SUMMARY_LONG = 128 }; /* tokens */
+
+/* Hyper-connections (engine/graph_streams.c). */
+struct streams_form {
+    uint32_t n;            /* residual streams; 0: the plain one */
+    uint32_t n_iterations; /* of Sinkhorn's normalisation */
+    float epsilon;
 };
 
 /* What layers with a state keep, for each sequence: the last inputs of a causal convolution, and
@@ -335,10 +386,13 @@ struct hyperparameters {
     uint32_t n_latent_expert; /* routed experts work on so many values; 0: n_embd */
     struct recurrent_form recurrent;
     struct indexer_form indexer;
+    struct summary_form summaries;
+    struct streams_form streams;
     uint32_t n_expert_groups, n_expert_groups_used; /* 1, 1: no groups */
     uint32_t n_leading_dense, mixture_period; /* layers before it, and all but every n-th: dense */
     uint32_t n_rot, n_context_original;
-    uint32_t window; /* tokens; 0: none */
+    uint32_t window;      /* tokens that windowed layers keep; 0: none */
+    uint32_t window_seen; /* … and of those see */
     uint32_t window_period;
     uint32_t window_reach;            /* of centred windows: tokens on each side; 0: none is */
     uint32_t n_latent_q, n_latent_kv; /* latent attention; 0: none (q: not compressed) */
@@ -388,7 +442,16 @@ enum error_code hyperparameters_read(const struct architecture *architecture,
                                      const struct gguf_file *file, struct hyperparameters *out,
                                      struct error *err);
 
-/* True when the layer attends only to the last `window` tokens. */
+/* What a layer needs to make summaries: of a token so many values, in both ways, and their gates,
+ * F32, for as long as the window. 0: it has none. */
+uint32_t hyperparameters_draft_values(const struct hyperparameters *hyperparameters,
+                                      const struct layer_form *form);
+/* A summary of `dim` values takes so many of each of its cells. */
+static inline uint32_t summary_width(uint32_t summary, uint32_t dim)
+{
+    return (dim + summary - 1) / summary;
+}
+/* True when the layer keeps the last `window` tokens and nothing of those before. */
 bool hyperparameters_layer_windowed(const struct hyperparameters *hyperparameters, uint32_t layer);
 /* Whether every layer's heads are whole blocks of so many values. */
 bool hyperparameters_heads_fit(const struct hyperparameters *hyperparameters, uint32_t block);

@@ -9,6 +9,9 @@ struct layer_cost model_tensor_cost(const struct model *model, enum tensor_role 
                                     const struct gguf_tensor *tensor)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
+    if (role == TENSOR_EXPERTS_OF_TOKEN) /* a row is looked up */
+        return (struct layer_cost){.bytes = tensor->size,
+                                   .bytes_per_token = tensor->size / (uint64_t)tensor->ne[1]};
     struct layer_cost cost = {.bytes = tensor->size,
                               .bytes_per_token = tensor->size,
                               .flops_per_token = 2 * model_cost_elements(tensor)};
@@ -30,6 +33,20 @@ static void add_weights(struct layer_cost *cost, const struct model *model, enum
     cost->flops_per_token += more.flops_per_token;
 }
 
+/* In place of what every token has. */
+static void add_summaries(struct layer_cost *cost, const struct hyperparameters *h, uint32_t layer)
+{
+    const struct layer_form *form = &h->layers[layer];
+    cost->kv_elements_per_token = summary_width(form->summary, form->dim_k);
+    if (form->has_indexer) {
+        cost->flops_per_token_per_context += 2 * (uint64_t)h->indexer.n_head * h->indexer.dim;
+        cost->kv_elements_per_token += summary_width(form->summary, h->indexer.dim);
+    }
+    cost->flops_per_token_per_context /= form->summary;
+    cost->kv_elements_windowed = form->dim_k;
+    cost->draft_bytes = sizeof(float) * hyperparameters_draft_values(h, form);
+}
+
 struct layer_cost model_layer_cost(const struct model *model, uint32_t layer)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
@@ -43,11 +60,14 @@ struct layer_cost model_layer_cost(const struct model *model, uint32_t layer)
     if (form->n_head_kv)
         cost.flops_per_token_per_context = 2 * (uint64_t)form->n_head * (form->dim_k + form->dim_v);
     *(form->kv_layer == layer ? &cost.kv_elements_per_token : &cost.kv_elements_seen) =
-        (uint64_t)form->n_head_kv * (form->dim_k + (h->is_latent_absorbed ? 0 : form->dim_v));
-    if (form->has_indexer) {
+        (uint64_t)form->n_head_kv *
+        (form->dim_k + (h->is_latent_absorbed || h->summaries.is_there ? 0 : form->dim_v));
+    if (form->has_indexer && !form->summary) {
         cost.flops_per_token_per_context += 2 * (uint64_t)h->indexer.n_head * h->indexer.dim;
         cost.kv_elements_per_token += h->indexer.dim;
     }
+    if (form->summary)
+        add_summaries(&cost, h, layer);
     cost.state_bytes = sizeof(float) * hyperparameters_state_values(h, layer);
     /* decayed, added to and multiplied by a query; the delta rule multiplies by the key, too */
     cost.flops_per_token += (form->is_recurrent ? 8 : 0) * recurrent_matrix_values(&h->recurrent);
@@ -79,6 +99,7 @@ struct layer_cost model_output_cost(const struct model *model)
     add_weights(&cost, model, TENSOR_OUTPUT_NORM, model_tensor(model, TENSOR_OUTPUT_NORM, 0));
     add_weights(&cost, model, TENSOR_RANK_DENSE, model_tensor(model, TENSOR_RANK_DENSE, 0));
     add_weights(&cost, model, TENSOR_RANK_OUT, model_tensor(model, TENSOR_RANK_OUT, 0));
+    add_weights(&cost, model, TENSOR_STREAMS_OUTPUT, model_tensor(model, TENSOR_STREAMS_OUTPUT, 0));
     add_weights(&cost, model, TENSOR_OUTPUT, model_head(model));
     return cost;
 }

@@ -150,6 +150,17 @@ static const struct architecture attention_families[] = {
         .expert_sum = EXPERT_SUM_KEPT,
     },
     {
+        .name = "deepseek4",
+        .description = "DeepSeek V4",
+        .rope = ROPE_NORM,
+        .needs = SHARED_EXPERT | ROLE_BIT(TENSOR_ATTENTION_SINKS),
+        .has_summaries = true,
+        .gating = GATE_SQRT_SOFTPLUS,
+        .expert_sum = EXPERT_SUM_KEPT,
+        .clamps_before = true,
+        .window_period = 1,
+    },
+    {
         .name = "glm-dsa",
         .description = "GLM 5, 5.1 and 5.2",
         .rope = ROPE_NORM,

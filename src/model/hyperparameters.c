@@ -183,7 +183,7 @@ static void read_mixture(struct hyperparameters_reader *reader, const struct arc
             !h->layers[i].has_no_ffn && i >= h->n_leading_dense && (i + 1) % h->mixture_period == 0;
 }
 
-/* Numbers of layers; missing: zeros. */
+/* Numbers of layers, or one for all; missing: zeros. */
 static void read_clamps(struct hyperparameters_reader *reader, const char *suffix,
                         struct hyperparameters *h, bool shared)
 {
@@ -192,11 +192,15 @@ static void read_clamps(struct hyperparameters_reader *reader, const char *suffi
     if (reader->code || !hyperparameters_has(reader, suffix))
         return;
     hyperparameters_key_of(reader, suffix, key);
-    reader->code = gguf_file_array(reader->file, key, GGUF_ARRAY_F32, &length, reader->err);
-    if (!reader->code && length < h->n_layers)
+    float all = 0;
+    const bool is_list =
+        gguf_file_array(reader->file, key, GGUF_ARRAY_F32, &length, NULL) == ERROR_NONE;
+    if (!is_list)
+        reader->code = gguf_file_f32(reader->file, key, &all, reader->err);
+    else if (length < h->n_layers)
         hyperparameters_fail(reader, suffix, "has fewer values than there are layers");
     for (uint32_t i = 0; i < h->n_layers && !reader->code; i++) {
-        const float value = gguf_file_array_f32(reader->file, key, i);
+        const float value = is_list ? gguf_file_array_f32(reader->file, key, i) : all;
         *(shared ? &h->layers[i].shared_clamp : &h->layers[i].experts_clamp) =
             value > 1e-6f ? value : 0;
     }
@@ -257,7 +261,11 @@ static void read_ffn(struct hyperparameters_reader *reader, const struct archite
     else
         h->n_experts_used = 0;
     read_clamps(reader, "swiglu_clamp_exp", h, false);
-    read_clamps(reader, "swiglu_clamp_shexp", h, true);
+    read_clamps(reader,
+                a->clamps_before && !hyperparameters_has(reader, "swiglu_clamp_shexp")
+                    ? "swiglu_clamp_exp"
+                    : "swiglu_clamp_shexp",
+                h, true);
     const bool any_dense = a->has_dense_beside || a->has_normed_dense_beside;
     bool lacks_size = false;
     for (uint32_t i = 0; i < h->n_layers; i++)
@@ -561,6 +569,7 @@ enum error_code hyperparameters_read(const struct architecture *architecture,
     hyperparameters_read_pictures(&reader, architecture, &h);
     read_latent(&reader, architecture, &h);
     hyperparameters_read_indexer(&reader, architecture, &h);
+    hyperparameters_read_summaries(&reader, architecture, &h);
     read_attention(&reader, architecture, &h);
     read_query_scale(&reader, architecture, &h);
     read_scales(&reader, architecture, &h);

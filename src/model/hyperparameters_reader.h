@@ -55,6 +55,11 @@ void hyperparameters_read_pictures(struct hyperparameters_reader *reader,
                                    const struct architecture *architecture,
                                    struct hyperparameters *h);
 
+/* Windows with summaries, and streams; after windows, the sizes of heads and positions. */
+void hyperparameters_read_summaries(struct hyperparameters_reader *reader,
+                                    const struct architecture *architecture,
+                                    struct hyperparameters *h);
+
 /* Causal or not, pooling, labels. After windows, states and latents. */
 void hyperparameters_read_pooling(struct hyperparameters_reader *reader,
                                   const struct architecture *architecture,

@@ -77,7 +77,10 @@ static enum error_code check_shape(const struct model *model, enum tensor_role r
     if ((!want[1] || loose || is_bias(role)) && type != GGML_TYPE_F32)
         return error_set(err, ERROR_UNSUPPORTED, "tensor %s is %s; a vector must be F32",
                          tensor->name, ggml_type_name(type));
-    if (!is_matrix_type(type))
+    if (role == TENSOR_EXPERTS_OF_TOKEN && type != GGML_TYPE_I32)
+        return error_set(err, ERROR_UNSUPPORTED, "tensor %s is %s; experts' numbers must be I32",
+                         tensor->name, ggml_type_name(type));
+    if (!is_matrix_type(type) && role != TENSOR_EXPERTS_OF_TOKEN)
         return error_set(err, ERROR_UNSUPPORTED, "tensor %s is %s; weights cannot be of that type",
                          tensor->name, ggml_type_name(type));
     return ERROR_NONE;
@@ -107,7 +110,8 @@ static enum error_code check_projections(const struct model *model, uint32_t lay
     const struct layer_form *form = &model->hyperparameters.layers[layer];
     const bool has_kv =
         tensors[TENSOR_K] && (tensors[TENSOR_V] || model->architecture->value_may_be_key);
-    if (form->is_recurrent || form->has_no_mixer || model->hyperparameters.n_latent_kv)
+    if (form->is_recurrent || form->has_no_mixer || model->hyperparameters.n_latent_kv ||
+        model->hyperparameters.summaries.is_there)
         return ERROR_NONE;
     if (form->kv_layer != layer)
         return tensors[TENSOR_Q] ? ERROR_NONE
@@ -182,9 +186,6 @@ static enum error_code find_tensors(struct model *model, struct error *err)
 static const struct {
     const char *name, *what;
 } families_refused[] = {
-    {"deepseek4",
-     "hyper-connections of four residual streams, attention over summaries of 4 or 128 "
-     "tokens with a cache of their own, and experts chosen by the token's id"},
     {"gemma3n", "several hidden states a token, and embeddings of each layer"},
 };
 

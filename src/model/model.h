@@ -63,6 +63,9 @@ struct layer_cost {
     uint64_t kv_elements_per_token;
     uint64_t kv_elements_seen; /* instead, of an earlier layer: the first that sees it has a copy in
                                   a stage that begins behind that layer */
+    /* beside, of as many tokens as windowed layers keep: elements, and bytes of what summaries are
+     * made of */
+    uint64_t kv_elements_windowed, draft_bytes;
     uint64_t state_bytes; /* of a layer with a state, for each sequence whatever its length; a token
                              reads and writes them */
 };

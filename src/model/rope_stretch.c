@@ -60,6 +60,12 @@ static enum error_code stretch_fits(const struct rope_stretch *stretch,
     if (!h->n_rot)
         return error_set(err, ERROR_UNSUPPORTED,
                          "the family %s rotates nothing that could be scaled", architecture->name);
+    if (architecture->has_summaries)
+        return error_set(
+            err, ERROR_UNSUPPORTED,
+            "the family %s turns tokens and their summaries otherwise: it is scaled as "
+            "its file says",
+            architecture->name);
     if (h->rope_scaling == ROPE_SCALING_LONGROPE)
         return error_set(err, ERROR_UNSUPPORTED,
                          "the model has a factor of its own for each rotation, which its file says "

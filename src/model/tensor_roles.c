@@ -55,6 +55,18 @@ enum tensor_dim {
     DIM_STATE_NORM_GROUPS,
     DIM_STATE_LOW,  /* between the two matrices of Kimi's decay */
     DIM_STATE_GATE, /* … and gate */
+    DIM_SUMMARY,    /* tokens of a summary */
+    DIM_SUMMARY_K,  /* a head's key, twice where summaries overlap */
+    DIM_SUMMARY_INDEX,
+    DIM_SUMMARY_INDEX_KEY,
+    DIM_OUT_GROUP, /* values of the heads of a group */
+    DIM_OUT_GROUPS,
+    DIM_HEAD,
+    DIM_EXPERTS_USED,
+    DIM_STREAMS,
+    DIM_STREAMS_ALL,   /* n_embd of each */
+    DIM_STREAMS_MIXES, /* weights of a layer's input, of what it gives, and of streams by streams */
+    DIM_THREE,
 };
 
 static const struct {
@@ -248,8 +260,49 @@ static const struct {
     [TENSOR_LIGHTNING_QKV] = {"blk.%u.attn_qkv.weight", true, {DIM_EMBD, DIM_STATE_VALUES_THRICE}},
     [TENSOR_LIGHTNING_NORM] =
         {"blk.%u.attn_norm_2.weight", true, {DIM_STATE_VALUES}, NULL, false, true},
+    [TENSOR_EXPERTS_OF_TOKEN] = {"blk.%u.ffn_gate_tid2eid.weight",
+                                 true,
+                                 {DIM_EXPERTS_USED, DIM_VOCAB}},
+    [TENSOR_SUMMARIES_K] = {"blk.%u.attn_compressor_kv.weight", true, {DIM_EMBD, DIM_SUMMARY_K}},
+    [TENSOR_SUMMARIES_GATE] = {"blk.%u.attn_compressor_gate.weight",
+                               true,
+                               {DIM_EMBD, DIM_SUMMARY_K}},
+    [TENSOR_SUMMARIES_PHASE] = {"blk.%u.attn_compressor_ape.weight",
+                                true,
+                                {DIM_SUMMARY_K, DIM_SUMMARY}},
+    [TENSOR_SUMMARIES_NORM] = {"blk.%u.attn_compressor_norm.weight", true, {DIM_HEAD}},
+    [TENSOR_INDEX_SUMMARIES_K] = {"blk.%u.indexer_compressor_kv.weight",
+                                  true,
+                                  {DIM_EMBD, DIM_SUMMARY_INDEX}},
+    [TENSOR_INDEX_SUMMARIES_GATE] = {"blk.%u.indexer_compressor_gate.weight",
+                                     true,
+                                     {DIM_EMBD, DIM_SUMMARY_INDEX}},
+    [TENSOR_INDEX_SUMMARIES_PHASE] = {"blk.%u.indexer_compressor_ape.weight",
+                                      true,
+                                      {DIM_SUMMARY_INDEX, DIM_SUMMARY}},
+    [TENSOR_INDEX_SUMMARIES_NORM] = {"blk.%u.indexer_compressor_norm.weight",
+                                     true,
+                                     {DIM_SUMMARY_INDEX_KEY}},
+    [TENSOR_SINGLE_KV] = {"blk.%u.attn_kv.weight", true, {DIM_EMBD, DIM_HEAD}},
+    [TENSOR_SINGLE_KV_NORM] = {"blk.%u.attn_kv_a_norm.weight",
+                               true,
+                               {DIM_HEAD},
+                               "blk.%u.attn_kv_norm.weight"},
+    [TENSOR_OUT_GROUPS] = {"blk.%u.attn_output_a.weight", true, {DIM_OUT_GROUP, DIM_OUT_GROUPS}},
+    [TENSOR_OUT_OF_GROUPS] = {"blk.%u.attn_output_b.weight", true, {DIM_OUT_GROUPS, DIM_EMBD}},
+    [TENSOR_STREAMS_ATTENTION] = {"blk.%u.hc_attn_fn.weight",
+                                  true,
+                                  {DIM_STREAMS_ALL, DIM_STREAMS_MIXES}},
+    [TENSOR_STREAMS_ATTENTION_BASE] = {"blk.%u.hc_attn_base.weight", true, {DIM_STREAMS_MIXES}},
+    [TENSOR_STREAMS_ATTENTION_SCALE] = {"blk.%u.hc_attn_scale.weight", true, {DIM_THREE}},
+    [TENSOR_STREAMS_FFN] = {"blk.%u.hc_ffn_fn.weight", true, {DIM_STREAMS_ALL, DIM_STREAMS_MIXES}},
+    [TENSOR_STREAMS_FFN_BASE] = {"blk.%u.hc_ffn_base.weight", true, {DIM_STREAMS_MIXES}},
+    [TENSOR_STREAMS_FFN_SCALE] = {"blk.%u.hc_ffn_scale.weight", true, {DIM_THREE}},
+    [TENSOR_STREAMS_OUTPUT] = {"output_hc_fn.weight", false, {DIM_STREAMS_ALL, DIM_STREAMS}},
+    [TENSOR_STREAMS_OUTPUT_BASE] = {"output_hc_base.weight", false, {DIM_STREAMS}},
+    [TENSOR_STREAMS_OUTPUT_SCALE] = {"output_hc_scale.weight", false, {DIM_ONE}},
 };
-_Static_assert(TENSOR_ROLE_COUNT <= 128, "a set of roles is 128 bits");
+_Static_assert(ROLE_BITS <= 128, "a set of roles is 128 bits");
 
 /* The names are the table's own literals, so a format that is not a literal is safe here. */
 #pragma GCC diagnostic push
@@ -341,6 +394,41 @@ static int64_t recurrent_dim_size(const struct architecture *a, const struct rec
     }
 }
 
+static int64_t summary_dim_size(const struct hyperparameters *h, const struct layer_form *form,
+                                enum tensor_dim dim)
+{
+    const struct summary_form *own = &h->summaries;
+    const int64_t n_streams = h->streams.n, ways = form->has_indexer ? 2 : 1;
+    switch ((int)dim) {
+    case DIM_SUMMARY:
+        return form->summary;
+    case DIM_SUMMARY_K:
+        return ways * form->dim_k;
+    case DIM_SUMMARY_INDEX:
+        return ways * h->indexer.dim;
+    case DIM_SUMMARY_INDEX_KEY:
+        return h->indexer.dim;
+    case DIM_OUT_GROUP:
+        return own->out_groups ? (int64_t)form->n_head * form->dim_k / own->out_groups : 0;
+    case DIM_OUT_GROUPS:
+        return (int64_t)own->out_groups * own->out_rank;
+    case DIM_HEAD:
+        return form->dim_k;
+    case DIM_EXPERTS_USED:
+        return h->n_experts_used;
+    case DIM_STREAMS:
+        return n_streams;
+    case DIM_STREAMS_ALL:
+        return n_streams * h->n_embd;
+    case DIM_STREAMS_MIXES:
+        return n_streams * (2 + n_streams);
+    case DIM_THREE:
+        return 3;
+    default:
+        return 0;
+    }
+}
+
 static int64_t dim_size(const struct architecture *a, const struct hyperparameters *h,
                         const struct layer_form *form, enum tensor_dim dim)
 {
@@ -395,7 +483,7 @@ static int64_t dim_size(const struct architecture *a, const struct hyperparamete
     case DIM_LATENT_Q:
         return h->n_latent_q;
     case DIM_LATENT_Q_HEADS:
-        return n_head * h->n_latent_dim_k;
+        return n_head * (h->n_latent_dim_k ? h->n_latent_dim_k : form->dim_k);
     case DIM_LATENT_KV:
         return h->n_latent_kv;
     case DIM_LATENT_KV_ROT:
@@ -434,6 +522,19 @@ static int64_t dim_size(const struct architecture *a, const struct hyperparamete
     case DIM_STATE_LOW:
     case DIM_STATE_GATE:
         return recurrent_dim_size(a, &h->recurrent, dim);
+    case DIM_SUMMARY:
+    case DIM_SUMMARY_K:
+    case DIM_SUMMARY_INDEX:
+    case DIM_SUMMARY_INDEX_KEY:
+    case DIM_OUT_GROUP:
+    case DIM_OUT_GROUPS:
+    case DIM_HEAD:
+    case DIM_EXPERTS_USED:
+    case DIM_STREAMS:
+    case DIM_STREAMS_ALL:
+    case DIM_STREAMS_MIXES:
+    case DIM_THREE:
+        return summary_dim_size(h, form, dim);
     }
     return 0;
 }

@@ -18,6 +18,13 @@ static const role_set matrix_roles =
     ROLE_BIT(TENSOR_EXPERTS_GATE_UP) | ROLE_BIT(TENSOR_EXPERTS_DOWN) |
     ROLE_BIT(TENSOR_SHARED_GATE) | ROLE_BIT(TENSOR_SHARED_UP) | ROLE_BIT(TENSOR_SHARED_DOWN);
 
+/* Some roles share a bit of a set with vectors. */
+static bool choice_is_of(enum tensor_role role)
+{
+    return (matrix_roles & ROLE_BIT(role)) || role == TENSOR_SINGLE_KV ||
+           role == TENSOR_OUT_GROUPS || role == TENSOR_OUT_OF_GROUPS;
+}
+
 enum error_code weight_choice_init(struct weight_choice *choice, const struct model *model,
                                    struct error *err)
 {
@@ -45,7 +52,7 @@ bool weight_choice_is_matrix(const struct model *model, uint64_t tensor, bool *i
     for (int i = 0; i < TENSOR_ROLE_COUNT; i++) {
         const enum tensor_role role = (enum tensor_role)i;
         const uint32_t n = tensor_role_per_layer(role) ? n_layers : 1;
-        for (uint32_t layer = 0; (matrix_roles & ROLE_BIT(role)) && layer < n; layer++) {
+        for (uint32_t layer = 0; choice_is_of(role) && layer < n; layer++) {
             if (model_tensor(model, role, layer) == wanted)
                 return true;
         }

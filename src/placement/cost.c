@@ -232,14 +232,19 @@ static uint64_t weight_bytes(const struct placement_problem *problem,
     return bytes;
 }
 
+/* Of all streams together; `most`: of one; 0: all that it has. */
+static uint64_t tokens_kept(uint64_t most, const struct placement_demand *demand)
+{
+    const uint64_t each = demand->context_tokens;
+    const bool is_ring = most && most < each;
+    return demand->cells && !is_ring ? demand->cells : (is_ring ? most : each) * demand->streams;
+}
+
 static uint64_t cache_bytes(const struct placement_layer *layer,
                             const struct placement_demand *demand)
 {
-    const uint64_t most = layer->kv_tokens_max, each = demand->context_tokens;
-    const bool is_ring = most && most < each;
-    if (demand->cells && !is_ring)
-        return layer->kv_bytes_per_token * demand->cells;
-    return layer->kv_bytes_per_token * (is_ring ? most : each) * demand->streams;
+    return layer->kv_bytes_per_token * tokens_kept(layer->kv_tokens_max, demand) +
+           layer->ring_bytes_per_token * tokens_kept(layer->ring_tokens_max, demand);
 }
 
 uint64_t placement_kv_bytes(const struct placement_layer *layer,

@@ -54,7 +54,8 @@ static enum error_code check_layer(const struct placement_problem *problem,
     if (!number_in(layer->flops_per_token_per_context, PLACEMENT_RATE_MAX))
         return error_set(err, ERROR_INVALID, "flops_per_token_per_context is not an amount");
     const uint64_t tokens = (uint64_t)problem->demand.context_tokens * problem->demand.streams;
-    if (layer->kv_bytes_per_token > PLACEMENT_BYTES_MAX / (tokens + 1))
+    if (layer->kv_bytes_per_token > PLACEMENT_BYTES_MAX / (tokens + 1) ||
+        layer->ring_bytes_per_token > PLACEMENT_BYTES_MAX / (tokens + 1))
         return error_set(err, ERROR_INVALID, "the KV cache of %llu tokens is beyond 2^50 bytes",
                          (unsigned long long)tokens);
     if (layer->state_bytes >

@@ -78,6 +78,8 @@ struct placement_layer {
                          the first that reads it has a copy. 0: it has its own */
     uint32_t window_tokens; /* attention looks back so far at the most; 0: the whole context */
     uint32_t kv_tokens_max; /* windowed: it keeps no more of a stream; 0: the whole context */
+    uint64_t ring_bytes_per_token; /* beside, of a layer with summaries: of so many tokens of a */
+    uint32_t ring_tokens_max;      /* stream alone, for what it sees and summarises */
     uint64_t state_bytes; /* of a recurrent layer, for each stream; a token reads and writes them */
 };
 

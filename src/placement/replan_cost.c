@@ -179,8 +179,10 @@ static uint64_t layer_kv_bytes(const struct replan_context *context, uint32_t la
     const struct placement_problem *problem = context->input->problem;
     const struct placement_layer *costs = &problem->model.layers[layer];
     const uint64_t n_tokens = context->input->kv_tokens,
-                   most = (uint64_t)costs->kv_tokens_max * problem->demand.streams;
+                   most = (uint64_t)costs->kv_tokens_max * problem->demand.streams,
+                   ring = (uint64_t)costs->ring_tokens_max * problem->demand.streams;
     return costs->kv_bytes_per_token * (most && most < n_tokens ? most : n_tokens) +
+           costs->ring_bytes_per_token * (ring < n_tokens ? ring : n_tokens) +
            costs->state_bytes * context->input->kv_sequences;
 }
 

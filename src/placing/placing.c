@@ -25,8 +25,9 @@ struct driver_options placing_driver_options(const Cluster__Demand *demand,
 static bool placing_has_own_parts(const struct placement_model *model, uint32_t context)
 {
     for (uint32_t i = 0; i < model->n_layers; i++) {
-        const uint32_t ring = model->layers[i].kv_tokens_max;
-        if ((ring && ring < context) || model->layers[i].state_bytes)
+        const struct placement_layer *layer = &model->layers[i];
+        const uint32_t ring = layer->kv_tokens_max, beside = layer->ring_tokens_max;
+        if ((ring && ring < context) || (beside && beside < context) || layer->state_bytes)
             return true;
     }
     return false;

@@ -13,6 +13,8 @@ static enum error_code find_type(struct placement_model *out, const struct gguf_
                                  uint32_t *index, struct error *err)
 {
     const char *name = gguf_tensor_type_name(tensor);
+    if (strcmp(name, "i32") == 0) /* looked up, not multiplied: no speed of its own */
+        name = "f32";
     for (*index = 0; *index < out->n_types; ++*index) {
         if (strcmp(out->type_names[*index], name) == 0)
             return ERROR_NONE;
@@ -63,6 +65,11 @@ static enum error_code add_layer(struct placement_model *out, struct placement_l
         layer->window_tokens = h->window;
         layer->kv_tokens_max = kv_window_cells(h->window, options->batch_rows, LIMIT_CONTEXT);
     }
+    if (cost.kv_elements_windowed) {
+        layer->ring_bytes_per_token =
+            kv_type_bytes(options->kv_type, cost.kv_elements_windowed) + cost.draft_bytes;
+        layer->ring_tokens_max = kv_window_cells(h->window, options->batch_rows, LIMIT_CONTEXT);
+    }
     layer->state_bytes = cost.state_bytes;
     return code;
 }
@@ -71,7 +78,8 @@ static enum error_code plan_model_add_ends(struct placement_model *out, const st
                                            bool embedding_counts, struct error *err)
 {
     const struct gguf_tensor *embedding = model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0);
-    static const enum tensor_role ends[] = {TENSOR_OUTPUT_NORM, TENSOR_RANK_DENSE, TENSOR_RANK_OUT};
+    static const enum tensor_role ends[] = {TENSOR_OUTPUT_NORM, TENSOR_RANK_DENSE, TENSOR_RANK_OUT,
+                                            TENSOR_STREAMS_OUTPUT};
     const struct gguf_tensor *head = model_head(model);
     enum error_code code = ERROR_NONE;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0] && !code; i++)

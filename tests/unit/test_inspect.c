@@ -184,7 +184,6 @@ static void test_refused_families_say_why(void **state)
 {
     (void)state;
     static const char *const families[][2] = {
-        {"deepseek4", "hyper-connections"},
         {"gemma3n", "embeddings of each layer"},
         {"nobody", "does not know the architecture 'nobody'"},
     };

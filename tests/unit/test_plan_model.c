@@ -250,6 +250,7 @@ static void test_caches_are_counted_exactly(void **state)
     check_caches("more/models/gemma4", some);
     check_caches("more/models/qwen3next", some);
     check_caches("more/models/granitehybrid", some);
+    check_caches("more/models/deepseek4", some);
     check_caches("gemma3", some);
 }
 

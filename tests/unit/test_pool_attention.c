@@ -227,6 +227,7 @@ static void test_same_bits(void **state)
     check_model("more/models/lfm2", KV_F16, n_steps);    /* states beside */
     check_model("more/models/glm-dsa", KV_F16, n_steps); /* an indexer's keys beside */
     check_model("more/models/minimax-m3", KV_F16, n_steps);
+    check_model("more/models/deepseek4", KV_F16, n_steps); /* summaries beside rings */
     check_model("more/models/gemma4", KV_F16, n_steps); /* layers that see the caches of others */
 }
 

@@ -206,7 +206,7 @@ static void test_states_travel(void **state)
 static void test_shared_caches_travel(void **state)
 {
     (void)state;
-    static const char *const others[] = {"gemma4", "kimi-k3"};
+    static const char *const others[] = {"gemma4", "kimi-k3", "deepseek4"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         struct model *model = open_model(others[i]);
         check_travel(model);
