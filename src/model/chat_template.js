@@ -39,7 +39,8 @@ const raise_exception = (message) => {
   throw new Error(message);
 };
 
-export const parse = (source) => new Template(source).parsed;
+// Jinja takes any line end for a line feed.
+export const parse = (source) => new Template(source.replace(/\r\n?/g, "\n")).parsed;
 
 // `given` are the caller's variables; `own` those of the model. As in transformers, tools and
 // documents are none when they are not given, rather than undefined.

@@ -69,8 +69,8 @@ Object.defineProperty(StringValue.prototype, "builtins", {
   },
 });
 
-// append() of a list: transformers' sandbox refuses it, llama.cpp takes it, and templates that were
-// made for GGUF files collect tools with it.
+// append() and pop() of a list: transformers' sandbox refuses them, llama.cpp takes them, and templates
+// that were made for GGUF files collect tools and the ids of calls with them.
 const listBuiltins = Object.getOwnPropertyDescriptor(ArrayValue.prototype, "builtins")?.get;
 Object.defineProperty(ArrayValue.prototype, "builtins", {
   get() {
@@ -81,6 +81,13 @@ Object.defineProperty(ArrayValue.prototype, "builtins", {
         this.value.push(args[0]);
         this._builtins = undefined;
         return valueOf(null);
+      })],
+      ["pop", new FunctionValue((args) => {
+        const at = args[0]?.type === "IntegerValue" ? args[0].value : -1;
+        const [popped] = this.value.splice(at, 1);
+        if (popped === undefined) throw new Error("pop from a list that has no such item");
+        this._builtins = undefined;
+        return popped;
       })],
     ]);
     return this._builtins;
@@ -98,13 +105,22 @@ const reprString = (s) => {
   return quote + escaped + quote;
 };
 
+// A dictionary's keys are strings, or numbers, which stand in the map as they are.
+const keyOf = (value) => (value instanceof StringValue || value.type === "IntegerValue" ? value.value : undefined);
+ObjectValue.prototype.keys = function () {
+  return new ArrayValue(Array.from(this.value.keys(), valueOf));
+};
+ObjectValue.prototype.items = function () {
+  return new ArrayValue(Array.from(this.value, ([key, value]) => new ArrayValue([valueOf(key), value])));
+};
+
 const repr = (value) => {
   if (value.type === "NullValue") return "None";
   if (value instanceof StringValue) return reprString(value.value);
   if (value.type === "TupleValue") return `(${value.value.map(repr).join(", ")}${value.value.length === 1 ? "," : ""})`;
   if (value instanceof ArrayValue) return `[${value.value.map(repr).join(", ")}]`;
   if (value instanceof ObjectValue)
-    return `{${Array.from(value.value, ([key, member]) => `${reprString(key)}: ${repr(member)}`).join(", ")}}`;
+    return `{${Array.from(value.value, ([key, member]) => `${repr(valueOf(key))}: ${repr(member)}`).join(", ")}}`;
   return value.toString();
 };
 
@@ -133,6 +149,13 @@ const equal = (a, b) => {
 const str = (value) =>
   value.type === "UndefinedValue" ? "" : value instanceof StringValue ? value.value : repr(value);
 
+// Whether `list` has the item; undefined: it is nothing that has items.
+const has = (list, item) => {
+  if (list instanceof ArrayValue) return list.value.some((member) => equal(member, item));
+  if (list instanceof ObjectValue) return list.value.has(keyOf(item));
+  if (list instanceof StringValue && item instanceof StringValue) return list.value.includes(item.value);
+};
+
 const REPEATED_MAX = 2 ** 26;
 const repeated = (value, times) => {
   const count = Math.max(times.value, 0);
@@ -141,8 +164,12 @@ const repeated = (value, times) => {
   return new ArrayValue(Array.from({ length: count }, () => value.value).flat());
 };
 
+const truth = (is, negated = false) => (is === undefined ? undefined : new BooleanValue(is !== negated));
+
 // Operators of which Python allows more, or which it takes otherwise; undefined: as the package has it.
 const OPERATORS = {
+  in: (a, b) => truth(has(b, a)),
+  "not in": (a, b) => truth(has(b, a), true),
   "==": (a, b) => new BooleanValue(equal(a, b)),
   "!=": (a, b) => new BooleanValue(!equal(a, b)),
   "~": (a, b) => new StringValue(str(a) + str(b)),
@@ -176,6 +203,35 @@ Interpreter.prototype.evaluateBinaryExpression = function (node, environment) {
       { lookupVariable: (name) => (name === "left" ? left : right) });
 };
 
+const evaluated = (node, operands) =>
+  [{ ...node, object: OPERANDS.left, ...(node.computed && { property: OPERANDS.right }) },
+    { lookupVariable: (name) => operands[name] }];
+
+// x.items is a dictionary's method, whatever keys it has, while x["items"] is the key's value.
+const METHODS = new Set(["items", "keys", "values", "get"]);
+const evaluateMemberExpression = Interpreter.prototype.evaluateMemberExpression;
+Interpreter.prototype.evaluateMemberExpression = function (node, environment) {
+  if (node.computed ? node.property.type === "SliceExpression" : !METHODS.has(node.property.value))
+    return evaluateMemberExpression.call(this, node, environment);
+  const left = this.evaluate(node.object, environment);
+  const right = node.computed ? this.evaluate(node.property, environment) : undefined;
+  if (left.type === "ObjectValue" && !node.computed) return left.builtins.get(node.property.value);
+  if (left.type === "ObjectValue" && right.type === "IntegerValue")
+    return left.value.get(right.value) ?? new UndefinedValue();
+  return evaluateMemberExpression.call(this, ...evaluated(node, { left, right }));
+};
+
+const evaluate = Interpreter.prototype.evaluate;
+Interpreter.prototype.evaluate = function (node, environment) {
+  if (node?.type !== "ObjectLiteral") return evaluate.call(this, node, environment);
+  const members = Array.from(node.value, ([name, value]) => {
+    const key = keyOf(this.evaluate(name, environment));
+    if (key === undefined) throw new Error("keys of a dictionary must be strings or whole numbers");
+    return [key, this.evaluate(value, environment)];
+  });
+  return new ObjectValue(new Map(members));
+};
+
 // All scopes share one table of tests.
 const tests = new Environment().tests;
 tests.set("ne", (a, b) => !equal(a, b));
@@ -188,6 +244,8 @@ tests.set("iterable", (a) => a instanceof ArrayValue || a instanceof ObjectValue
 // templates for vision models look for image parts in a content that may be plain text.
 const TEXT_FILTERS =
   new Set(["trim", "upper", "lower", "title", "capitalize", "replace", "indent", "length", "string"]);
+// These take the text of whatever they get.
+const STRING_FILTERS = new Set(["trim", "upper", "lower", "title", "capitalize", "replace", "string"]);
 const LIST_FILTERS = new Set(["list", "first", "last", "reverse", "unique", "map"]);
 
 const SYNONYMS = { count: "length", d: "default" };
@@ -200,6 +258,8 @@ const renamed = (filter, name) =>
 // Filters that the package lacks: (the operand) => value; undefined: not of such an operand.
 const FILTERS = {
   fromjson: (operand) => operand instanceof StringValue ? valueOf(JSON.parse(operand.value)) : undefined,
+  dictsort: (operand) => operand instanceof ObjectValue && Array.from(operand.value.keys()).every(Number.isInteger)
+    ? new ArrayValue(operand.items().value.sort((a, b) => a.value[0].value - b.value[0].value)) : undefined,
   sum: (operand) => operand instanceof ArrayValue && operand.value.every(isNumber)
     ? valueOf(operand.value.reduce((sum, item) => sum + Number(item.value), 0)) : undefined,
 };
@@ -221,23 +281,89 @@ Interpreter.prototype.applyFilter = function (operand, filter, environment) {
   if (operand instanceof UndefinedValue && TEXT_FILTERS.has(name)) operand = new StringValue("");
   if (operand instanceof StringValue && name === "selectattr") return new ArrayValue([]);
   if (operand instanceof StringValue && LIST_FILTERS.has(name)) operand = valueOf(Array.from(operand.value));
-  if ((operand instanceof ArrayValue || operand instanceof ObjectValue) && name === "string")
-    return new StringValue(repr(operand));
+  if (!(operand instanceof StringValue) && STRING_FILTERS.has(name)) operand = new StringValue(repr(operand));
   return applyFilter.call(this, operand, filter, environment);
 };
 
-// Only for a name or a member: they can be evaluated twice.
-const evaluateFor = Interpreter.prototype.evaluateFor;
-Interpreter.prototype.evaluateFor = function (node, environment) {
-  const { iterable } = node;
-  if (iterable.type === "Identifier" || iterable.type === "MemberExpression") {
-    const value = this.evaluate(iterable, environment);
-    if (value instanceof StringValue) {
-      const characters = Array.from(value.value, (c) => ({ type: "StringLiteral", value: c }));
-      node = { ...node, iterable: { type: "ArrayLiteral", value: characters } };
+// How {% break %} and {% continue %} travel.
+const stopOf = (type) => {
+  try {
+    evaluate.call(new Interpreter(new Environment()), { type });
+  } catch (stop) {
+    return stop.constructor;
+  }
+};
+const Break = stopOf("Break");
+const Continue = stopOf("Continue");
+
+// None that a template writes is "None"; these give it for nothing. What a block has written before it is
+// left counts.
+const SILENT = new Set(["Set", "Macro", "Comment"]);
+Interpreter.prototype.evaluateBlock = function (statements, environment) {
+  let written = "";
+  for (const statement of statements) {
+    try {
+      const value = this.evaluate(statement, environment);
+      if (value.type !== "NullValue" || !SILENT.has(statement.type)) written += str(value);
+    } catch (stop) {
+      if (stop instanceof Break || stop instanceof Continue) stop.written = written + (stop.written ?? "");
+      throw stop;
     }
   }
-  return evaluateFor.call(this, node, environment);
+  return new StringValue(written);
+};
+
+const itemsOf = (value) => {
+  if (value instanceof ArrayValue) return value.value;
+  if (value instanceof ObjectValue) return value.keys().value;
+  if (value instanceof StringValue) return strings(Array.from(value.value)).value;
+  throw new Error(`cannot go through what is no list: ${value.type}`);
+};
+
+const bind = (target, value, scope) => {
+  if (target.type === "Identifier") {
+    scope.setVariable(target.value, value);
+    return;
+  }
+  const values = itemsOf(value);
+  if (values.length !== target.value.length) throw new Error(`${values.length} values for ${target.value.length} names`);
+  target.value.forEach((each, i) => bind(each, values[i], scope));
+};
+
+const loopOf = (items, i) => valueOf({
+  index: i + 1, index0: i, revindex: items.length - i, revindex0: items.length - i - 1,
+  first: i === 0, last: i === items.length - 1, length: items.length,
+});
+
+// Each turn of a loop has a scope of its own: what it sets is gone in the next.
+Interpreter.prototype.evaluateFor = function (node, environment) {
+  const select = node.iterable.type === "SelectExpression" ? node.iterable : undefined;
+  const begin = (item) => {
+    const scope = new Environment(environment);
+    bind(node.loopvar, item, scope);
+    return scope;
+  };
+  const items = itemsOf(this.evaluate(select ? select.lhs : node.iterable, environment))
+    .filter((item) => !select || this.evaluate(select.test, begin(item)).__bool__().value);
+  let written = "";
+  let isWhole = false; // one turn was not left: Jinja asks for that before {% else %}
+  for (const [i, item] of items.entries()) {
+    const scope = begin(item);
+    const loop = loopOf(items, i);
+    loop.value.set("previtem", items[i - 1] ?? new UndefinedValue());
+    loop.value.set("nextitem", items[i + 1] ?? new UndefinedValue());
+    scope.setVariable("loop", loop);
+    try {
+      written += this.evaluateBlock(node.body, scope).value;
+      isWhole = true;
+    } catch (stop) {
+      if (!(stop instanceof Break || stop instanceof Continue)) throw stop;
+      written += stop.written ?? "";
+      if (stop instanceof Break) break;
+    }
+  }
+  if (!isWhole) written += this.evaluateBlock(node.defaultBlock, environment).value;
+  return new StringValue(written);
 };
 
 // dict(a=1, b=2), which the package lacks. A function of the global scope gets its arguments as raw
