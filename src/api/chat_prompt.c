@@ -12,7 +12,7 @@ struct template_traits chat_prompt_traits(const struct api_model *model)
 {
     size_t size;
     const char *text = chat_template_text(model->chat_template, &size);
-    return template_traits_of(text, size);
+    return template_traits_with_tools(template_traits_of(text, size));
 }
 
 /* ---- templates that know no tools ---- */
@@ -78,16 +78,17 @@ static yyjson_mut_val *first_of_user(yyjson_mut_val *messages)
 
 /* In front of what the user says first: there are templates that drop the system's messages, or
  * refuse them. */
-static bool describe_tools(yyjson_mut_doc *doc, yyjson_mut_val *messages, yyjson_val *tools)
+static bool describe_tools(yyjson_mut_doc *doc, yyjson_mut_val *messages, yyjson_val *tools,
+                           const char *told)
 {
-    static const char before[] =
-        "You may call tools. To call one, answer with a line <tool_call>, then "
-        "{\"name\": its name, \"arguments\": an object}, then a line </tool_call>. The tools:\n";
+    static const char generic[] = "a line <tool_call>, then {\"name\": its name, \"arguments\": an "
+                                  "object}, then a line </tool_call>";
     struct buffer text = {0};
     yyjson_mut_val *first = first_of_user(messages);
     yyjson_mut_val *content = yyjson_mut_obj_get(first, "content");
     char *json = yyjson_val_write_opts(tools, YYJSON_WRITE_NOFLAG, &json_memory, NULL, NULL);
-    buffer_printf(&text, "%s%s\n\n", before, json ? json : "");
+    buffer_printf(&text, "You may call tools. To call one, answer with %s. The tools:\n%s\n\n",
+                  told ? told : generic, json ? json : "");
     buffer_append(&text, yyjson_mut_get_str(content), yyjson_mut_get_len(content));
     const bool ok = json && !text.failed;
     if (ok)
@@ -106,7 +107,7 @@ static bool without_tools(yyjson_mut_doc *doc, yyjson_mut_val *messages, yyjson_
         if (!plain_message(doc, message))
             return false;
     }
-    return !tools || describe_tools(doc, messages, tools);
+    return !tools || describe_tools(doc, messages, tools, NULL);
 }
 
 /* ---- templates that know them ---- */
@@ -198,10 +199,13 @@ static bool chat_prompt_fit(yyjson_mut_doc *doc, const struct generation_request
     yyjson_mut_val *messages = yyjson_mut_obj_get(root, "messages");
     yyjson_val *tools = request->tool_choice == TOOL_CHOICE_NONE ? NULL : request->tools;
     bool ok = set_system(doc, messages, request);
-    if (ok && !traits->knows_tools)
+    const char *told = traits->knows_tools ? NULL : traits->format->told;
+    if (ok && !traits->knows_tools && !told)
         ok = without_tools(doc, messages, tools);
-    else if (traits->arguments_as_text)
+    else if (ok && traits->arguments_as_text)
         ok = arguments_as_text(doc, messages);
+    if (ok && tools && told)
+        ok = describe_tools(doc, messages, tools, told);
     if (ok && tools && traits->knows_tools)
         ok = yyjson_mut_obj_add_val(doc, root, "tools", yyjson_val_mut_copy(doc, tools));
     if (!ok)

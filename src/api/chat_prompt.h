@@ -1,6 +1,7 @@
 /* A chat as its model's template takes it: the messages, and what the template knows of tools and
  * reasoning. Where a template knows no tools they are described in the user's first message, calls
- * and results become texts, and calls are read as the generic format has them
+ * and results become texts, and calls are read as the generic format has them; where it shows the
+ * calls that were made, as DeepSeek's do, the model is told its family's form
  * (tools/tool_format.h). Runs on the preparer. Private to the api room. */
 #pragma once
 

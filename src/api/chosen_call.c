@@ -71,6 +71,8 @@ static yyjson_mut_val *chosen_call_source(yyjson_mut_doc *doc,
         chosen_call_add_marks(doc, root, "think", marks);
     }
     yyjson_mut_obj_add_bool(doc, root, "thinks", thinks);
+    if (format->ends_thought)
+        yyjson_mut_obj_add_bool(doc, root, "ends_thought", true);
     yyjson_mut_obj_add_bool(doc, root, "many", !request->one_call);
     chosen_call_add_tools(doc, root, request, format);
     return root;

@@ -275,6 +275,8 @@ static enum error_code calls_read_marks(struct calls *calls, yyjson_val **think)
              calls_take_mark(&calls->thought, yyjson_arr_get(*think, 1)) &&
              yyjson_get_len(yyjson_arr_get_first(*think)) &&
              yyjson_get_len(yyjson_arr_get_first(*think)) <= LIMIT_WATCH_MARK_BYTES;
+    if (*think && yyjson_get_bool(yyjson_obj_get(calls->source, "ends_thought")))
+        ok = ok && calls_take_marks(&calls->thought, yyjson_obj_get(calls->source, "begin"));
     return ok && calls_place(calls)->n_marks > (headers ? 1 : 0)
                ? ERROR_NONE
                : calls_invalid(calls, "marks: they are wrong");
@@ -288,7 +290,8 @@ static void calls_link(struct calls *calls, uint32_t entry)
         place->marks[i].target = has_headers && i == 0 ? watch_root(&calls->text) : entry;
     for (uint32_t i = 0; has_headers && i < calls->text.n_marks; i++)
         calls->text.marks[i].target = watch_root(&calls->header);
-    calls->thought.marks[0].target = watch_root(&calls->text);
+    for (uint32_t i = 0; i < calls->thought.n_marks; i++)
+        calls->thought.marks[i].target = i ? entry : watch_root(&calls->text);
     watch_fill(&calls->text);
     watch_fill(&calls->thought);
     if (has_headers)

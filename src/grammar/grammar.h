@@ -54,8 +54,9 @@
  *            or nothing, %d a number, %w a word, %( … %) a mark, and %. a place where all may end
  *   tools    objects with `name`, and the schemas `arguments` (for %a) and `call` (for %c and %l)
  *   many     calls and text may follow a call; else it ends the answer
- *   think    optional: the marks around reasoning, in which no call begins; it stands first, and
+ *   think    optional: the marks around reasoning, which stands first and in which no call begins;
  *            where `thinks` is true it has begun already
+ *   ends_thought  optional: true where a call may begin in the reasoning, which it ends
  *   headers  optional: calls begin in headers only, with which the answer begins: the marks that
  *            open a header, and last the one that ends it
  * Special tokens may stand in free text, and marks may be special tokens (GRAMMAR_SPECIAL).

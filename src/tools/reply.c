@@ -247,16 +247,28 @@ static bool reply_text_step(struct reply_reader *reply)
     return true;
 }
 
+/* What ends the reasoning: its own mark is the first. */
+static size_t thought_marks(const struct reply_reader *reply, const char *marks[TEXT_MARKS])
+{
+    marks[0] = reply->think->end;
+    if (!reply->format->ends_thought || !reply->tools.is_tool)
+        return 1;
+    marks[1] = reply->format->gap[0];
+    memcpy(marks + 2, reply->format->begin, sizeof reply->format->begin);
+    return 2 + TOOL_MARKS_MAX;
+}
+
 static bool reply_thought_step(struct reply_reader *reply)
 {
+    const char *marks[TEXT_MARKS];
     reply_drop_space(reply);
-    const struct mark_place found = reply_find(reply, &reply->think->end, 1);
+    const struct mark_place found = reply_find(reply, marks, thought_marks(reply, marks));
     const size_t shown = without_space(reply_rest(reply), found.at);
     reply_tell(reply, REPLY_REASONING, reply_rest(reply), shown);
     reply->scanned = found.at;
     reply_use(reply, shown);
     if (found.which >= 0) {
-        reply_use(reply, found.at - shown + strlen(reply->think->end));
+        reply_use(reply, found.at - shown + (found.which ? 0 : strlen(marks[0])));
         reply->state = REPLY_IN_TEXT;
         reply->drops_space = true;
     } else if (reply->final) {

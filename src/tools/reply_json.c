@@ -306,6 +306,16 @@ static size_t json_call_pass(struct reply_reader *reply, const char *text, size_
     return n;
 }
 
+/* Arguments that came before the name. */
+static void json_call_tell_early(struct reply_reader *reply)
+{
+    if (!reply->early.size)
+        return;
+    reply_announce(reply);
+    reply_tell(reply, REPLY_ARGUMENTS, reply->early.data, reply->early.size);
+    buffer_clear(&reply->early);
+}
+
 /* A second name, or one that is none. */
 static bool json_call_name_is_wrong(const struct reply_reader *reply, enum json_call_state before)
 {
@@ -315,14 +325,17 @@ static bool json_call_name_is_wrong(const struct reply_reader *reply, enum json_
 
 static void json_call_end(struct reply_reader *reply)
 {
+    json_call_tell_early(reply);
     if (!reply->announced)
         reply_announce(reply);
-    if (reply->early.size)
-        reply_tell(reply, REPLY_ARGUMENTS, reply->early.data, reply->early.size);
-    else if (!reply->json.has_arguments)
+    if (!reply->json.has_arguments)
         reply_tell(reply, REPLY_ARGUMENTS, "{}", 2);
-    buffer_clear(&reply->early);
     reply_call_over(reply);
+}
+
+static bool json_call_name_is_whole(const struct reply_reader *reply, enum json_call_state before)
+{
+    return before == JSON_CALL_NAME && reply->json.state == JSON_CALL_MEMBER;
 }
 
 static size_t json_call_step(struct reply_reader *reply, const char *text, size_t size)
@@ -338,6 +351,8 @@ static size_t json_call_step(struct reply_reader *reply, const char *text, size_
         call->state = JSON_CALL_BROKEN;
     if (json_call_name_is_wrong(reply, before))
         call->state = JSON_CALL_BROKEN;
+    else if (json_call_name_is_whole(reply, before))
+        json_call_tell_early(reply);
     return 1;
 }
 

@@ -57,6 +57,9 @@ static const struct tool_format tool_formats[] = {
      .call_headers = {"<|start|>", "<|channel|>", "<|message|>"}},
     {.name = "deepseek",
      .style = TOOL_STYLE_NAMED,
+     .told = "<｜tool▁calls▁begin｜>, then for each call <｜tool▁call▁begin｜>, its name, "
+             "<｜tool▁sep｜>, its arguments as a JSON object, <｜tool▁call▁end｜>, and at the end "
+             "<｜tool▁calls▁end｜>",
      .opening = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>",
      .begin = {"<｜tool▁call▁begin｜>"},
      .gap = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "```"},
@@ -92,6 +95,7 @@ static const struct tool_format tool_formats[] = {
      .gap = {"<|tool_calls_section_begin|>", "<|tool_call_end|>", "<|tool_calls_section_end|>"},
      .separator = {"<|tool_call_argument_begin|>"},
      .call_forms = {"functions.%n:%d%(<|tool_call_argument_begin|>%)%s%a%s%(<|tool_call_end|>%)"},
+     .ends_thought = true,
      .prefix = "functions."},
     {.name = "kimi-k3",
      .style = TOOL_STYLE_ELEMENTS,
@@ -289,6 +293,15 @@ struct template_traits template_traits_of(const char *text, size_t size)
     traits.arguments_as_text = joins_arguments(text, size);
     traits.effort = effort_of_text(text, size);
     traits.thinking = thinking_of_text(text, size);
+    return traits;
+}
+
+struct template_traits template_traits_with_tools(struct template_traits traits)
+{
+    const bool has_own =
+        traits.knows_tools || traits.format->told || traits.format->style == TOOL_STYLE_CHANNELS;
+    if (!has_own)
+        traits.format = tool_format_named("generic");
     return traits;
 }
 

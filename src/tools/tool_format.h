@@ -49,6 +49,9 @@ struct tool_format {
     const char *type;                      /* stands where the name does, which then follows */
     /* Special tokens that those marks are made of, where no token is a mark itself. */
     const char *tokens[TOOL_MARKS_MAX];
+    /* How a call is written, told to a model whose template shows the calls that were made but not
+     * the tools; NULL: such a model is asked for calls of the generic format. */
+    const char *told;
     const char *opening; /* of a call as JSON: what a prompt ends with to have one in any case */
     const struct tool_elements *elements;
     const struct think_marks *think; /* NULL: those that stand in the template */
@@ -57,9 +60,10 @@ struct tool_format {
     const char *call_begin[TOOL_MARKS_MAX]; /* NULL: `begin` */
     const char *call_forms[TOOL_FORMS_MAX];
     const char *call_headers[TOOL_MARKS_MAX]; /* calls begin in headers between these */
-    bool is_not_own; /* those forms are not what the model has learned: only where asked for */
-    bool bare;       /* a reply that begins with '{' may be a call */
-    bool asks_name;  /* only what names one of the request's tools is a call */
+    bool is_not_own;   /* those forms are not what the model has learned: only where asked for */
+    bool ends_thought; /* a call may begin in the reasoning, and ends it */
+    bool bare;         /* a reply that begins with '{' may be a call */
+    bool asks_name;    /* only what names one of the request's tools is a call */
 };
 
 /* What a chat template's text tells. */
@@ -74,6 +78,8 @@ struct template_traits {
 
 /* `text` NULL: the fallback's. */
 struct template_traits template_traits_of(const char *text, size_t size);
+/* The same for a model that is given tools: their format is the one that it is told. */
+struct template_traits template_traits_with_tools(struct template_traits traits);
 /* By its name, for tests; NULL: there is none. */
 const struct tool_format *tool_format_named(const char *name);
 /* Whether a special token of that text is a mark that a reader of replies needs to see. */

@@ -76,6 +76,18 @@ static void test_template_that_knows_none(void **state)
                         "\"<tool_response>\\nR\\n</tool_response>\"");
 }
 
+/* It shows calls that were made, in its family's form, which the model is told. */
+static void test_template_that_knows_calls_alone(void **state)
+{
+    (void)state;
+    static const char body[] = CALL_AND_RESULT "}";
+    static const char knows_calls[] = "<｜tool▁calls▁begin｜> message['tool_calls']";
+    assert_string_equal(at(body, knows_calls, "/tools"), "");
+    assert_non_null(strstr(at(body, knows_calls, "/messages/0/content"), "<｜tool▁sep｜>"));
+    assert_string_equal(at(body, knows_calls, "/messages/1/tool_calls/0/function/name"), "\"f\"");
+    assert_string_equal(at(body, knows_calls, "/messages/2/role"), "\"tool\"");
+}
+
 #define CHAT_WITH(more)                                                                            \
     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]" more "}"
 
@@ -162,6 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_template_that_knows_tools),
         cmocka_unit_test(test_template_that_knows_none),
+        cmocka_unit_test(test_template_that_knows_calls_alone),
         cmocka_unit_test(test_reasoning),
         cmocka_unit_test(test_no_thinking_before_grammar),
         cmocka_unit_test(test_effort_that_cannot_be_had),

@@ -246,6 +246,19 @@ static void test_reasoning_is_free(void **state)
     expect_chosen("", true, "Hm.«</think>»<tool_call>x", false);
 }
 
+/* Kimi K2 calls before it has ended its reasoning. */
+static void test_call_in_reasoning(void **state)
+{
+    (void)state;
+    struct api_error err = {0};
+    struct constraint *held = chosen_compile(CHOSEN(F_AND_G, ""), "kimi", true, &err);
+    assert_non_null(held);
+    assert_true(chosen_accepts(held, "So" KIMI("f", "{\"a\": 5}"), "\xff"));
+    assert_false(chosen_accepts(held, "So" KIMI("f", "{\"b\": 5}"), "\xff"));
+    assert_false(chosen_accepts(held, "So</think>" KIMI("f", "{\"b\": 5}"), ""));
+    constraint_release(held);
+}
+
 /* Marks that are made of special tokens and words. */
 static void test_marks_of_tokens(void **state)
 {
@@ -470,6 +483,7 @@ int main(void)
         cmocka_unit_test(test_reasoning_is_free), cmocka_unit_test(test_marks_cut_into_tokens),
         cmocka_unit_test(test_left_free),         cmocka_unit_test(test_strict_is_refused),
         cmocka_unit_test(test_wrong_sources),     cmocka_unit_test(test_marks_of_tokens),
+        cmocka_unit_test(test_call_in_reasoning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

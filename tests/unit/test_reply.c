@@ -218,6 +218,13 @@ static const struct reply_case cases[] = {
              "<|tool_calls_section_end|>",
      .expected = "[say]I go.[call get_weather functions.get_weather:0]{\"city\": \"X\"}[call ping "
                  "functions.ping:1]{}"},
+    {"kimi", .thinks = true, .thinks_first = true, /* it calls before it has ended its reasoning */
+     .text = "Hm.\n<|tool_calls_section_begin|><|tool_call_begin|>functions.ping:0"
+             "<|tool_call_argument_begin|>{\"a\": "
+             "1}<|tool_call_begin|>ping<|tool_call_argument_begin|>{}",
+     .expected = "[think]Hm.[call ping functions.ping:0]{\"a\": 1}[call ping ping]{}"},
+    {"kimi", .thinks = true, .thinks_first = true, .no_tools = true,
+     .text = "Hm <|tool_call_begin|></think>", .expected = "[think]Hm <|tool_call_begin|>"},
     /* Granite */
     {"granite",
      .text = "<|tool_call|>[{\"name\": \"ping\", \"arguments\": {}}, {\"arguments\": {\"a\": 1}, "
@@ -302,6 +309,18 @@ static void test_ends(void **state)
     }
 }
 
+/* Arguments that stand before the name are told as soon as there is one. */
+static void test_name_after_arguments(void **state)
+{
+    (void)state;
+    static const char text[] = "<tool_call>{\"arguments\": {\"a\": 1}, \"name\": \"ping\"";
+    struct reply_text out;
+    reply_text_init(&out, "hermes", NULL, false, true);
+    reply_reader_push(&out.reply, text, sizeof text - 1);
+    assert_string_equal(out.text.data, "[call ping]{\"a\": 1}");
+    reply_text_deinit(&out);
+}
+
 static void test_detection(void **state)
 {
     (void)state;
@@ -353,6 +372,12 @@ static void test_traits(void **state)
     assert_string_equal(traits.effort, "thinking_effort");
     assert_string_equal(traits.think->end, "<|close|>think<|sep|>");
     assert_true(template_traits_show(&traits, "<|sep|>", 7));
+    traits = template_traits_of("<tool_call>", 11);
+    assert_string_equal(template_traits_with_tools(traits).format->name, "generic");
+    traits = template_traits_of("<tool_call> tools", 17);
+    assert_string_equal(template_traits_with_tools(traits).format->name, "hermes");
+    traits = template_traits_of(deepseek, sizeof deepseek - 1);
+    assert_string_equal(template_traits_with_tools(traits).format->name, "deepseek");
     assert_true(template_traits_of(deepseek, sizeof deepseek - 1).arguments_as_text);
 }
 
@@ -361,7 +386,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuts),   cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_ends),   cmocka_unit_test(test_detection),
-        cmocka_unit_test(test_traits),
+        cmocka_unit_test(test_traits), cmocka_unit_test(test_name_after_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
