@@ -1,5 +1,5 @@
-/* `medley render`, `tokenize` and `detokenize` as a user starts them: what they print, and what
- * they say of wrong words, wrong input and files that are not there. */
+/* `medley render`, `tokenize`, `detokenize` and `inspect` as a user starts them: what they print,
+ * and what they say of wrong words, wrong input and files that are not there. */
 #include "shell_world.h"
 
 #include <setjmp.h>
@@ -85,6 +85,26 @@ static void tokens_that_are_none_are_refused(void **state)
     shell_expect(1, "echo hello | \"$MEDLEY\" tokenize " MODEL " >/dev/full", "standard output");
 }
 
+/* What a file says of its layers: experts, latent attention, recurrent states, rope. */
+static void each_kind_of_model_is_described(void **state)
+{
+    static const char *const rows[][2] = {
+        {"more/models/kimi-linear", "6 in 3 of the 4 layers, 2 used for a token"},
+        {"more/models/kimi-linear", "3 of 4 layers; a state of 14.1 KiB a sequence"},
+        {"more/models/deepseek2-legacy", "32 values a token, cached as keys and values"},
+        {"more/models/deepseek2-legacy", "4 of 20 (K) and 16 (V), 4 for KV"},
+        {"more/models/glm-flash", "1 layers at the end, which predict further tokens"},
+        {"models/gpt-oss", "yarn, x32, from 4096 tokens"},
+        {"models/llama-rope31", "factors, in rope_freqs"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "\"$MEDLEY\" inspect \"$MEDLEY_GOLDEN/%s.gguf\"", rows[i][0]);
+        shell_expect(0, line, rows[i][1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -92,6 +112,7 @@ int main(void)
         cmocka_unit_test(render_says_what_is_wrong),
         cmocka_unit_test(a_text_becomes_tokens_and_a_text_again),
         cmocka_unit_test(tokens_that_are_none_are_refused),
+        cmocka_unit_test(each_kind_of_model_is_described),
     };
     return cmocka_run_group_tests(tests, shell_open, shell_close);
 }
