@@ -62,8 +62,8 @@ static enum error_code remote_submit(struct generator *generator, const struct r
     struct buffer run = {0};
     uint64_t given = 0;
     enum error_code code = request_check(request, LIMIT_VOCAB, err);
-    if (!code && request->n_pictures)
-        code = error_set(err, ERROR_UNSUPPORTED, "pictures cannot be sent to a node yet");
+    if (!code)
+        code = request_check_travels(request, err);
     if (code)
         return code;
     struct remote_request *own = mem_new(sizeof *own);

@@ -13,10 +13,8 @@ enum error_code relay_ask_new(struct relay_instance *instance, const struct requ
     enum error_code code = request_check(request, LIMIT_VOCAB, err);
     if (!code)
         code = request_check_room(request, context, err);
-    if (!code && request->n_pictures)
-        code = error_set(err, ERROR_UNSUPPORTED,
-                         "pictures cannot be sent to a cluster yet; use `medley run` or `medley "
-                         "serve` on a machine that has the whole model");
+    if (!code)
+        code = request_check_travels(request, err);
     if (code)
         return code;
     struct relay_ask *ask = mem_new(sizeof *ask);

@@ -14,7 +14,8 @@
  *              (token, bias), stop tokens, prompt; the cache key (8; not there before 0.2: 0);
  *              how many of the prompt's tokens are the answer's (4), the grammar's kind, whether
  *              formats say nothing (1 each), and its source (4 of length, text); a node
- *              without grammars writes none of the four
+ *              without grammars writes none of the four; pictures (request_wire_pictures.c;
+ *              not there before 1.2: none)
  *   REFUSED    error's code (2 bytes), its text (2 bytes of length, text)
  *   TOKENS     how many (4), then of each token, index, logprob, n_top (4 each), and n_top times
  *              token, logprob
@@ -48,7 +49,11 @@ enum { REQUEST_LENGTH_BYTES = 4 };
 
 /* ---- writing: each appends to a run; on lack of memory run->failed ---- */
 
-/* The request has passed request_check(). Its handlers do not travel. */
+/* Its pictures are not too large for a message. ERROR_INVALID says what to do. */
+enum error_code request_check_travels(const struct request *request, struct error *err);
+
+/* The request has passed request_check() and request_check_travels(). Its handlers do not travel.
+ */
 void request_write_submit(uint64_t id, const char *instance, const struct request *request,
                           struct buffer *run);
 /* The same with the wish that who gets it hands it on to the driver's node, where that is another:

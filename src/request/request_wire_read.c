@@ -127,6 +127,8 @@ static enum error_code read_submit(struct bytes_reader *reader, struct request_m
         request->cache_key = bytes_get(reader, 8);
     if (!code && reader->left)
         code = get_constraint(reader, request, err);
+    if (!code && reader->left)
+        code = request_get_pictures(reader, request, err);
     if (!code)
         code = request_check(request, LIMIT_VOCAB, err);
     if (!code && !request->n_predict) /* nobody checked it, and nobody needs it */
@@ -310,8 +312,10 @@ enum error_code request_read(const void *message, size_t size, struct request_me
 
 void request_message_deinit(struct request_message *message)
 {
-    if (message->kind == REQUEST_SUBMIT)
+    if (message->kind == REQUEST_SUBMIT) {
         constraint_replace(&message->submit.request.constraint, NULL);
+        request_drop_pictures(&message->submit.request);
+    }
     mem_free(message->memory);
     message->memory = NULL;
 }

@@ -72,6 +72,7 @@ static void write_submit(uint64_t id, const char *instance, const struct request
     bytes_put(run, source->size, 4);
     if (source->size)
         buffer_append(run, source->text, source->size);
+    request_put_pictures(request, run);
     request_end(at, run);
 }
 

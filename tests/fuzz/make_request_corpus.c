@@ -1,5 +1,6 @@
 /* Writes the corpus of fuzz_request: a message of each kind, and all of them in one run.
  * `make-request-corpus FOLDER` */
+#include "base/mem.h"
 #include "request/request_wire.h"
 
 #include <stdio.h>
@@ -22,6 +23,27 @@ static void keep(const char *name, struct buffer *run)
     buffer_clear(run);
 }
 
+static void keep_picture(struct buffer *run)
+{
+    const uint8_t digest[PICTURE_DIGEST_BYTES] = {1, 2, 3};
+    struct picture_rows rows = {.n_rows = 2, .width = 2, .is_whole = true};
+    struct request_picture picture = {.at = 1};
+    int32_t prompt[4] = {1, 0, 0, 2};
+    rows.rows = mem_new_array(4, sizeof(float));
+    if (!rows.rows || prompt_picture_new(&rows, digest, &picture.picture, NULL))
+        exit(1);
+    prompt_picture_tokens(picture.picture, prompt + 1);
+    request_write_submit(3, "seer",
+                         &(struct request){.prompt = prompt,
+                                           .n_prompt = 4,
+                                           .sampler = sampler_defaults(),
+                                           .pictures = &picture,
+                                           .n_pictures = 1},
+                         run);
+    keep("submit-picture", run);
+    prompt_picture_release(picture.picture);
+}
+
 static void keep_requests(struct buffer *run)
 {
     const int32_t prompt[] = {1, 2, 3, 4, 5}, stops[] = {6, 7};
@@ -41,6 +63,7 @@ static void keep_requests(struct buffer *run)
     request = (struct request){.prompt = prompt, .n_prompt = 2, .embeddings = true};
     request_write_submit(2, "embedder", &request, run);
     keep("submit-embeddings", run);
+    keep_picture(run);
 }
 
 int main(int argc, char **argv)

@@ -102,6 +102,65 @@ static void test_a_grammar(void **state)
     constraint_release(request.constraint);
 }
 
+static struct prompt_picture *new_picture(float value)
+{
+    static const uint8_t digest[PICTURE_DIGEST_BYTES] = {3, 1, 4};
+    struct picture_rows rows = {
+        .n_rows = 2, .width = 3, .grid_width = 2, .grid_height = 1, .is_whole = true};
+    struct prompt_picture *picture;
+    rows.rows = mem_new_array(6, sizeof(float));
+    assert_non_null(rows.rows);
+    for (int i = 0; i < 6; i++)
+        rows.rows[i] = value * (float)i;
+    assert_int_equal(prompt_picture_new(&rows, digest, &picture, NULL), ERROR_NONE);
+    return picture;
+}
+
+static void test_pictures(void **state)
+{
+    (void)state;
+    struct request request = make_request();
+    struct request_message message;
+    struct buffer run = {0};
+    struct error err = {0};
+    struct prompt_picture *picture = new_picture(0.5f), *wrong = new_picture(NAN);
+    int32_t prompt[6] = {3, 1, 0, 0, 5, 92};
+    struct request_picture at = {2, picture};
+    prompt_picture_tokens(picture, prompt + 2);
+    request.prompt = prompt;
+    request.pictures = &at;
+    request.n_pictures = 1;
+    assert_int_equal(request_check_travels(&request, &err), ERROR_NONE);
+    request_write_submit(7, "x", &request, &run);
+    assert_int_equal(read_one(&run, &message, &err), ERROR_NONE);
+    assert_same_request(&message.submit.request, &request);
+    assert_int_equal(message.submit.request.n_pictures, 1);
+    assert_int_equal(message.submit.request.pictures[0].at, 2);
+    const struct picture_rows *rows =
+        prompt_picture_rows(message.submit.request.pictures[0].picture);
+    assert_int_equal(rows->n_rows, 2);
+    assert_true(rows->is_whole && rows->grid_width == 2 && rows->grid_height == 1);
+    assert_memory_equal(rows->rows, prompt_picture_rows(picture)->rows, 6 * sizeof(float));
+    request_message_deinit(&message);
+    /* without all of it, the tokens are nobody's: an older node refuses them so */
+    const size_t size = run.size - REQUEST_LENGTH_BYTES;
+    for (size_t n = size; n-- > size - 81;)
+        assert_int_equal(request_read(run.data + REQUEST_LENGTH_BYTES, n, &message, &err),
+                         ERROR_INVALID);
+    for (unsigned i = 1; i < 5; i++) {
+        mem_fail_nth(i);
+        assert_int_equal(read_one(&run, &message, &err), ERROR_NO_MEMORY);
+    }
+    mem_fail_nth(0);
+    at.picture = wrong;
+    buffer_clear(&run);
+    request_write_submit(7, "x", &request, &run);
+    assert_int_equal(read_one(&run, &message, &err), ERROR_INVALID);
+    buffer_deinit(&run);
+    prompt_picture_release(picture);
+    prompt_picture_release(wrong);
+}
+
 static void test_a_request(void **state)
 {
     (void)state;
@@ -258,10 +317,10 @@ static void test_lengths(void **state)
         size_t size = runs[i].size - REQUEST_LENGTH_BYTES;
         for (size_t n = 0; n < size; n++) {
             err = (struct error){0};
-            /* before there was a cache key, and a grammar */
-            if (i == 0 && (n == size - 18 || n == size - 10)) {
+            /* before there was a cache key, a grammar, and pictures */
+            if (i == 0 && (n == size - 22 || n == size - 14 || n == size - 4)) {
                 assert_int_equal(request_read(bytes, n, &message, &err), ERROR_NONE);
-                assert_true((message.submit.request.cache_key == 0) == (n == size - 18));
+                assert_true((message.submit.request.cache_key == 0) == (n == size - 22));
                 request_message_deinit(&message);
                 continue;
             }
@@ -340,9 +399,13 @@ static void test_what_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_request), cmocka_unit_test(test_a_grammar),
-        cmocka_unit_test(test_answers),   cmocka_unit_test(test_tokens_share_a_message),
-        cmocka_unit_test(test_lengths),   cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_a_request),
+        cmocka_unit_test(test_pictures),
+        cmocka_unit_test(test_a_grammar),
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_tokens_share_a_message),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_what_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
