@@ -75,8 +75,7 @@ struct ggml_tensor *graph_rotate(struct graph_build *b, const struct layer_form 
             sections[i] = (int)h->rope_sections[i];
         return ggml_rope_multi(
             b->ctx, x, b->graph->turns, b->source->rope_factors, (int)form->n_rot, sections,
-            b->architecture->axes == AXES_INTERLEAVED ? GGML_ROPE_TYPE_IMROPE
-                                                      : GGML_ROPE_TYPE_MROPE,
+            h->rope_axes == AXES_INTERLEAVED ? GGML_ROPE_TYPE_IMROPE : GGML_ROPE_TYPE_MROPE,
             (int)h->n_context_original, base, h->rope_frequency_scale, h->yarn_ext_factor,
             h->yarn_attn_factor, h->yarn_beta_fast, h->yarn_beta_slow);
     }

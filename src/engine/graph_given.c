@@ -14,7 +14,7 @@ void graph_given_inputs(struct graph_build *b)
         graph->given_picks = ggml_new_tensor_1d(b->ctx, GGML_TYPE_I32, shape->n_given);
     if (shape->sees_ahead && b->source->attention)
         graph->ahead = ggml_new_tensor_1d(b->ctx, GGML_TYPE_I32, shape->n_rows);
-    if (shape->has_axes && b->h->rope_sections[0])
+    if (shape->has_axes && b->h->rope_axes != AXES_NONE)
         graph->turns = ggml_new_tensor_1d(b->ctx, GGML_TYPE_I32, 4 * (int64_t)shape->n_rows);
     struct ggml_tensor *const inputs[] = {graph->given, graph->given_rows, graph->given_picks,
                                           graph->ahead, graph->turns};

@@ -270,10 +270,10 @@ static uint32_t worst_shapes(const struct stage *stage, struct batch_shape shape
     uint32_t n_groups = stage->options.n_slots < 4 ? stage->options.n_slots : 4;
     const bool gathers = stage_gathers(stage);
     batch_shape_worst(&stage->options, 1, gathers, &shapes[0]);
-    if (stage->source.architecture->takes_pictures) {
+    if (stage->h->given_width) {
         shapes[0].n_given = stage_takes_given(stage) ? shapes[0].n_rows : 0;
         shapes[0].sees_ahead = true;
-        shapes[0].has_axes = stage->source.architecture->axes != AXES_NONE;
+        shapes[0].has_axes = stage->h->rope_axes != AXES_NONE;
     }
     batch_shape_worst(&stage->options, n_groups, gathers, &shapes[1]);
     if (stage->source.attention)

@@ -408,6 +408,7 @@ struct hyperparameters {
                               0: it takes no pictures */
     uint32_t given_layers; /* the first layers, that take a part of it */
     uint32_t n_deepstack;  /* parts of a picture's row beside that which stands for an embedding */
+    enum rope_axes rope_axes;  /* AXES_NONE: the file has no sections, and positions are one */
     uint32_t rope_sections[4]; /* pairs of a head that are turned by time, height, width, no axis;
                                   0: all by the position */
     bool is_latent_absorbed;   /* the caches hold the latent itself, one head for all */

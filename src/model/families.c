@@ -14,6 +14,14 @@ static const struct architecture attention_families[] = {
         .needs = QKV_BIAS,
     },
     {
+        .name = "qwen2vl",
+        .description = "Qwen 2 VL and 2.5 VL",
+        .rope = ROPE_NEOX,
+        .needs = QKV_BIAS,
+        .takes_pictures = true,
+        .axes = AXES_IN_SECTIONS,
+    },
+    {
         .name = "qwen3",
         .description = "Qwen 3",
         .rope = ROPE_NEOX,

@@ -11,6 +11,7 @@ static void read_rope_axes(struct hyperparameters_reader *reader, const struct a
     uint64_t length = 0, pairs = 0;
     if (a->axes == AXES_NONE || reader->code || !hyperparameters_has(reader, suffix))
         return;
+    h->rope_axes = a->axes;
     hyperparameters_key_of(reader, suffix, key);
     reader->code = gguf_file_array(reader->file, key, GGUF_ARRAY_U32, &length, reader->err);
     for (uint64_t i = 0; !reader->code && i < length && i < 4; i++)

@@ -82,7 +82,7 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
     for (uint32_t i = 0; i < n_stages; i++) /* of those elsewhere it is not known yet */
         driver->may_keep_states = driver->may_keep_states && (stages[i].device || stages[i].lane);
     driver->reads_whole = model_hyperparameters(model)->reads_whole;
-    driver->has_axes = model_hyperparameters(model)->rope_sections[0] > 0;
+    driver->has_axes = model_hyperparameters(model)->rope_axes != AXES_NONE;
     driver->gives_no_logits = model_hyperparameters(model)->gives_no_logits;
     if (!code && stages[n_stages - 1].device)
         code = picker_new(driver->model, driver->pipeline.shape.n_vocab, driver->options.n_slots,

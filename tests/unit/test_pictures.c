@@ -148,7 +148,7 @@ static int open_gpu(void **state)
 {
     struct error err = {0};
     (void)state;
-    if (gpu_open(&(struct gpu_options){.n_cpu_threads = 2, .skip_other = true}, &gpu, &err))
+    if (gpu_open(&(struct gpu_options){.n_cpu_threads = 1, .skip_other = true}, &gpu, &err))
         fail_msg("%s", err.text);
     return 0;
 }
@@ -544,6 +544,54 @@ static void test_axes_turn_pictures_alone(void **state)
     golden_close(&golden);
 }
 
+static void read_floats(const char *name, float *out, size_t n)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/axes/%s.f32", getenv("MEDLEY_GOLDEN"), name);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(out, sizeof *out, n, file), n);
+    fclose(file);
+}
+
+/* Text, a picture and text again, as llama.cpp computes them (tests/golden/axes/README.md). */
+static void test_text_around_a_picture_is_as_the_reference_has_it(void **state)
+{
+    enum { BEFORE = 4, PICTURE = 15, AFTER = 8, ALL = BEFORE + PICTURE + AFTER };
+    static const int32_t before[BEFORE] = {5, 17, 200, 33},
+                         after[AFTER] = {44, 101, 7, 250, 19, 60, 211, 88};
+    static const uint32_t sections[4] = {4, 2, 2, 0};
+    (void)state;
+    struct golden golden = golden_open("models/qwen2");
+    struct hyperparameters *h = (struct hyperparameters *)(uintptr_t)golden.h;
+    const size_t n_vocab = h->n_vocab;
+    h->rope_axes = AXES_IN_SECTIONS;
+    memcpy(h->rope_sections, sections, sizeof sections);
+    h->given_width = h->n_embd;
+    struct prompt prompt = make_prompt(&golden, BEFORE, 1, PICTURE, 5, false);
+    memcpy(prompt.tokens, before, sizeof before);
+    memcpy(prompt.tokens + BEFORE + PICTURE, after, sizeof after);
+    read_floats("qwen2vl.rows", prompt_picture_rows(prompt.pictures[0].picture)->rows,
+                (size_t)PICTURE * h->n_embd);
+    float *expected = mem_new_array((BEFORE + AFTER) * n_vocab, sizeof(float));
+    read_floats("qwen2vl.logits", expected, (BEFORE + AFTER) * n_vocab);
+    struct driver *driver = open_driver(&golden, &(struct way){.n_stages = 2, .flash = FLASH_OFF});
+    struct client client = {.n_vocab = h->n_vocab};
+    client.logits = mem_new_array(ROWS * n_vocab, sizeof(float));
+    ask(driver, &prompt, ALL, 1, &client);
+    driver_close(driver);
+    const double of_text = largest_difference(client.logits, expected, BEFORE * n_vocab),
+                 behind = largest_difference(client.logits + (BEFORE + PICTURE) * n_vocab,
+                                             expected + BEFORE * n_vocab, AFTER * n_vocab);
+    if (getenv("MEDLEY_GOLDEN_PRINT"))
+        print_message("before the picture %.1e, behind it %.1e\n", of_text, behind);
+    assert_true(of_text < 1e-3 && behind < 1e-3);
+    mem_free(expected);
+    mem_free(client.logits);
+    prompt_deinit(&prompt);
+    golden_close(&golden);
+}
+
 static void test_what_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -575,6 +623,7 @@ int main(void)
         cmocka_unit_test(test_parts_are_added_after_layers),
         cmocka_unit_test(test_rows_have_positions_on_axes),
         cmocka_unit_test(test_axes_turn_pictures_alone),
+        cmocka_unit_test(test_text_around_a_picture_is_as_the_reference_has_it),
         cmocka_unit_test(test_what_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);
