@@ -3,7 +3,8 @@
 #include "base/mem.h"
 #include "gpu/gpu.h"
 #include "model/model.h"
-#include "pipeline/driver.h"
+#include "pipeline/far.h"
+#include "pipeline/runner.h"
 #include "pipeline/sequence.h"
 
 #include <ggml.h>
@@ -470,6 +471,141 @@ static void test_parts_are_added_after_layers(void **state)
     golden_close(&golden);
 }
 
+/* ---- stages on another machine --------------------------------------------------------- */
+
+struct picture_parcel {
+    struct picture_parcel *next;
+    bool to_runner;
+    size_t size;
+    _Alignas(8) char bytes[];
+};
+
+/* A driver and a runner, and a thread between them that carries messages in their order. */
+struct picture_network {
+    bool is_far[4]; /* stages of the runner's */
+    uint32_t n_stages;
+    struct driver *driver;
+    struct runner *runner;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    struct picture_parcel *first, **end;
+    bool is_closing;
+};
+
+static void network_send(void *arg, uint32_t stage, struct buffer *message)
+{
+    struct picture_network *network = arg;
+    struct picture_parcel *parcel = malloc(sizeof *parcel + message->size);
+    assert_non_null(parcel);
+    *parcel = (struct picture_parcel){
+        .to_runner = stage < network->n_stages && network->is_far[stage], .size = message->size};
+    memcpy(parcel->bytes, message->data, message->size);
+    pthread_mutex_lock(&network->lock);
+    *network->end = parcel;
+    network->end = &parcel->next;
+    pthread_cond_signal(&network->changed);
+    pthread_mutex_unlock(&network->lock);
+}
+
+static void *network_carry(void *arg)
+{
+    struct picture_network *network = arg;
+    struct error err = {0};
+    pthread_mutex_lock(&network->lock);
+    while (!network->is_closing || network->first) {
+        struct picture_parcel *parcel = network->first;
+        if (!parcel) {
+            pthread_cond_wait(&network->changed, &network->lock);
+            continue;
+        }
+        network->first = parcel->next;
+        if (!network->first)
+            network->end = &network->first;
+        pthread_mutex_unlock(&network->lock);
+        if (parcel->to_runner
+                ? runner_receive(network->runner, parcel->bytes, parcel->size, &err)
+                : driver_receive(network->driver, parcel->bytes, parcel->size, &err)) {
+            print_error("%s\n", err.text);
+            abort();
+        }
+        free(parcel);
+        pthread_mutex_lock(&network->lock);
+    }
+    pthread_mutex_unlock(&network->lock);
+    return NULL;
+}
+
+/* `far`: for each of three stages, 1 where it is the runner's. */
+static void network_open(struct picture_network *network, const struct golden *golden,
+                         const char *far_stages, const struct far *far)
+{
+    struct stage_plan here[3], there[3];
+    const struct driver_options options = {
+        .n_slots = 1, .context = CONTEXT, .kv_type = KV_F32, .no_repack = true};
+    struct error err = {0};
+    network->n_stages = 3;
+    network->end = &network->first;
+    for (uint32_t i = 0; i < 3; i++) {
+        const uint32_t n_layers = golden->h->n_layers / 3 + (i == 2) * (golden->h->n_layers % 3);
+        network->is_far[i] = far_stages[i] == '1';
+        struct device *cpu = gpu_find(gpu, "cpu");
+        here[i] =
+            (struct stage_plan){.device = network->is_far[i] ? NULL : cpu, .n_layers = n_layers};
+        there[i] =
+            (struct stage_plan){.device = network->is_far[i] ? cpu : NULL, .n_layers = n_layers};
+    }
+    if (driver_open_far(golden->model, here, 3, &options, far, &network->driver, &err) ||
+        runner_open(golden->model, there, 3, driver_options(network->driver), far, &network->runner,
+                    &err))
+        fail_msg("%s", err.text);
+    pthread_create(&network->thread, NULL, network_carry, network);
+}
+
+static void network_close(struct picture_network *network)
+{
+    driver_close(network->driver);
+    pthread_mutex_lock(&network->lock);
+    network->is_closing = true;
+    pthread_cond_signal(&network->changed);
+    pthread_mutex_unlock(&network->lock);
+    pthread_join(network->thread, NULL);
+    runner_close(network->runner);
+}
+
+/* Values go as far as stages take a part of them, over the machine with the driver, too. */
+static void test_pictures_go_to_other_machines(void **state)
+{
+    (void)state;
+    static const char *const ways_far[] = {"101", "110", "011"};
+    struct golden golden = golden_open("models/gemma3");
+    struct hyperparameters *h = (struct hyperparameters *)(uintptr_t)golden.h;
+    h->n_deepstack = h->given_layers = 3; /* of two stages of two layers */
+    h->given_width = 4 * h->n_embd;
+    struct prompt prompt = make_prompt(&golden, 9, 1, 20, 0, true);
+    const struct picture_rows *rows = prompt_picture_rows(prompt.pictures[0].picture);
+    for (uint32_t i = 0; i < rows->n_rows * rows->width; i++)
+        rows->rows[i] += i % rows->width < h->n_embd ? 0 : (float)(i % 13) / 4 - 1.5f;
+    float *expected = run(&golden, &prompt, &plain_way);
+    for (size_t i = 0; i < sizeof ways_far / sizeof ways_far[0]; i++) {
+        struct picture_network network = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                                          .changed = PTHREAD_COND_INITIALIZER};
+        const struct far far = {.instance = 7, .epoch = 3, .send = network_send, .arg = &network};
+        struct client client = {.n_vocab = h->n_vocab};
+        const size_t bytes = (size_t)ROWS * h->n_vocab * sizeof(float);
+        client.logits = mem_new_array((size_t)ROWS * h->n_vocab, sizeof(float));
+        network_open(&network, &golden, ways_far[i], &far);
+        ask(network.driver, &prompt, PROMPT, PREDICT, &client);
+        network_close(&network);
+        if (memcmp(client.logits, expected, bytes) != 0)
+            fail_msg("%s has other bits", ways_far[i]);
+        mem_free(client.logits);
+    }
+    mem_free(expected);
+    prompt_deinit(&prompt);
+    golden_close(&golden);
+}
+
 /* ---- positions of several axes --------------------------------------------------------- */
 
 static void assert_turned_by(const struct sequence *sequence, uint32_t position, uint32_t time,
@@ -621,6 +757,7 @@ int main(void)
         cmocka_unit_test(test_pictures_are_reused_and_replayed),
         cmocka_unit_test(test_whole_pictures_are_seen_both_ways),
         cmocka_unit_test(test_parts_are_added_after_layers),
+        cmocka_unit_test(test_pictures_go_to_other_machines),
         cmocka_unit_test(test_rows_have_positions_on_axes),
         cmocka_unit_test(test_axes_turn_pictures_alone),
         cmocka_unit_test(test_text_around_a_picture_is_as_the_reference_has_it),
