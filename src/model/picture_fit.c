@@ -13,6 +13,23 @@ static uint32_t picture_align_of(const struct projector_form *form)
     return form->patch_size * form->merge;
 }
 
+/* Where few rows are allowed, rounding up, or a side that is no shorter than a row's, may make
+ * more.
+ */
+static void picture_keep_below(const struct projector_form *form, struct picture_grid *grid)
+{
+    const uint32_t align = picture_align_of(form);
+    const uint64_t most = form->pixels_max / align / align; /* rows */
+    uint64_t across = grid->width / align, down = grid->height / align;
+    uint64_t *longer = across > down ? &across : &down, *shorter = across > down ? &down : &across;
+    if (across * down <= most)
+        return;
+    *longer = most / *shorter ? most / *shorter : 1;
+    *shorter = *shorter < most / *longer ? *shorter : most / *longer;
+    grid->width = (uint32_t)across * align;
+    grid->height = (uint32_t)down * align;
+}
+
 /* The size nearest to the picture's whose sides are multiples of `align`, with at most and at least
  * so many pixels ("smart resize" of Qwen2-VL's preprocessing, in the reference's F32). */
 static void picture_keep_aspect(const struct projector_form *form, uint32_t width, uint32_t height,
@@ -29,13 +46,9 @@ static void picture_keep_aspect(const struct projector_form *form, uint32_t widt
         x = ceilf(w * beta / align) * align;
         y = ceilf(h * beta / align) * align;
     }
-    if (x * y > (float)form->pixels_max) { /* a side could not be made shorter than a row's */
-        const float most = floorf((float)form->pixels_max / align / align) * align;
-        x = fminf(x, most);
-        y = fminf(y, most);
-    }
     out->width = (uint32_t)x;
     out->height = (uint32_t)y;
+    picture_keep_below(form, out);
 }
 
 enum error_code picture_grid_make(const struct projector_form *form, uint32_t width,

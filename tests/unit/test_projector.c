@@ -232,12 +232,87 @@ static void memory_does_not_grow(void **state)
     }
 }
 
+/* ---- files that are not what they say ---- */
+
+static void expect_refused(const char *name, const char *text)
+{
+    struct projector *projector;
+    struct error err = {0};
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s.gguf", getenv("MEDLEY_GOLDEN"), name);
+    if (!projector_open(path, &projector, &err))
+        fail_msg("%s was opened", name);
+    if (!strstr(err.text, text) || !strstr(err.text, name))
+        fail_msg("%s: \"%s\" does not say \"%s\"", name, err.text, text);
+}
+
+static void language_models_are_no_projectors(void **state)
+{
+    (void)state;
+    expect_refused("models/llama", "this is a language model (llama), not a projector");
+}
+
+static const struct projector *projector_named(const char *name)
+{
+    for (uint32_t i = 0; i < n_all; i++) {
+        if (!strcmp(all[i].name, name))
+            return all[i].projector;
+    }
+    fail_msg("no projector %s", name);
+    return NULL;
+}
+
+/* "": it goes with the model. */
+static void check_goes_with(const char *projector, const char *model_name, const char *text)
+{
+    struct model *model;
+    struct error err = {0};
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s.gguf", getenv("MEDLEY_GOLDEN"), model_name);
+    assert_int_equal(model_open(path, &model, &err), 0);
+    const enum error_code code = projector_check_model(projector_named(projector), model, &err);
+    model_close(model);
+    assert_int_equal(code, *text ? ERROR_INVALID : ERROR_NONE);
+    if (!strstr(err.text, text))
+        fail_msg("\"%s\" does not say \"%s\"", err.text, text);
+}
+
+static void a_projector_goes_with_its_model(void **state)
+{
+    (void)state;
+    check_goes_with("gemma3", "models/gemma3", "");
+    check_goes_with("gemma3", "models/gemma2",
+                    "is of the type gemma3, and gemma2 is a gemma2 model");
+    check_goes_with("gemma3", "more/models/gemma3-long",
+                    "rows of 64 numbers, and gemma3-long takes ");
+    check_goes_with("qwen3vl", "models/qwen3",
+                    "is of the type qwen3vl_merger, and qwen3 is a qwen3");
+}
+
+static void pictures_have_a_shape(void **state)
+{
+    (void)state;
+    struct projector_rows rows;
+    struct error err = {0};
+    const struct projector *qwen = projector_named("qwen2vl");
+    assert_int_equal(projector_rows(qwen, 1, 200, &rows, &err), ERROR_INVALID);
+    assert_non_null(strstr(err.text, "a picture of 1 x 200 pixels is too narrow"));
+    assert_int_equal(projector_rows(qwen, 1, 199, &rows, &err), ERROR_NONE);
+    assert_int_equal(projector_rows(projector_named("gemma3"), 5, 0, &rows, &err), ERROR_INVALID);
+    assert_non_null(strstr(err.text, "a picture of 5 x 0 pixels has none"));
+    assert_int_equal(projector_rows(projector_named("gemma3"), 1, 9000, &rows, &err), ERROR_NONE);
+    assert_int_equal(rows.n_rows, 16);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_the_reference),
         cmocka_unit_test(flash_attention_is_near),
         cmocka_unit_test(memory_does_not_grow),
+        cmocka_unit_test(language_models_are_no_projectors),
+        cmocka_unit_test(a_projector_goes_with_its_model),
+        cmocka_unit_test(pictures_have_a_shape),
     };
     if (argc > 1 && !strcmp(argv[1], "vulkan"))
         device_id = "vulkan0";

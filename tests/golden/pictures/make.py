@@ -1,6 +1,7 @@
 """Makes the tiny projectors with drawn weights of this folder: models/NAME.gguf. Needs numpy.
 
     ./dev shell python3 tests/golden/pictures/make.py
+    ./dev shell python3 tests/golden/pictures/make.py corpus    smaller ones, for the fuzzer of projectors
 """
 
 import pathlib
@@ -11,6 +12,7 @@ sys.path[:0] = [str(HERE.parent / "embeddings"), str(HERE.parents[2] / "tools")]
 from gguf_writer import U32, Writer  # noqa: E402
 from make import Random  # noqa: E402
 
+FOLDER = HERE / "models"
 EMBD, HEADS, FF, TEXT_EMBD = 32, 2, 48, 64  # the golden language models that take the rows are 64 wide
 
 
@@ -59,7 +61,7 @@ class Parts:
         self.writer.add_tensor("v.position_embd.weight", self.random.matrix(*shape, gain=2.0), "F32")
 
     def save(self, name):
-        self.writer.write(HERE / "models" / f"{name}.gguf")
+        self.writer.write(FOLDER / f"{name}.gguf")
 
 
 def blocks(parts, layers, fused=False, gated=False, biased=True):
@@ -142,7 +144,10 @@ def qwen3vl(name, seed):
 
 
 if __name__ == "__main__":
-    (HERE / "models").mkdir(exist_ok=True)
+    if sys.argv[1:] == ["corpus"]:
+        FOLDER = HERE.parents[1] / "fuzz" / "corpus" / "projector"
+        EMBD, FF, TEXT_EMBD = 8, 12, 6
+    FOLDER.mkdir(exist_ok=True)
     gemma3("gemma3", 1, "F32")
     gemma3("gemma3-f16", 2, "F16")
     qwen2vl("qwen2vl", 3)
