@@ -10,7 +10,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "embeddings"), str(HERE.parents[2] / "tools")]
 from gguf_writer import U32, Writer  # noqa: E402
-from make import Random  # noqa: E402
+from make import Random, bpe  # noqa: E402
 
 FOLDER = HERE / "models"
 EMBD, HEADS, FF, TEXT_EMBD = 32, 2, 48, 64  # the golden language models that take the rows are 64 wide
@@ -123,6 +123,33 @@ def qwen25vl(name, seed):
     parts.save(name)
 
 
+def language(name, seed):
+    """A language model for qwen3vl's rows: positions of three axes, a part for its first layer."""
+    embd, heads, kv, head, layers, ff = TEXT_EMBD, 2, 1, 16, 3, 48
+    parts = Parts(Writer(), Random(seed), "F32")
+    parts.writer.add("general.architecture", "qwen3vl")
+    parts.writer.add("general.name", name)
+    for key, value in (("context_length", 256), ("embedding_length", embd), ("block_count", layers),
+                       ("feed_forward_length", ff), ("attention.head_count", heads), ("attention.head_count_kv", kv),
+                       ("attention.key_length", head), ("attention.value_length", head), ("n_deepstack_layers", 1)):
+        parts.writer.add(f"qwen3vl.{key}", U32(value))
+    parts.writer.add("qwen3vl.attention.layer_norm_rms_epsilon", 1e-6)
+    parts.writer.add("qwen3vl.rope.freq_base", 1e4)
+    parts.writer.add("qwen3vl.rope.dimension_sections", [3, 3, 2, 0])
+    n_vocab = bpe(parts.writer)
+    parts.matrix("token_embd", n_vocab, embd, gain=5)
+    parts.norm("output_norm", embd, False)
+    parts.matrix("output", n_vocab, embd, gain=2)
+    for i in range(layers):
+        for norm, size in (("attn_norm", embd), ("ffn_norm", embd), ("attn_q_norm", head), ("attn_k_norm", head)):
+            parts.norm(f"blk.{i}.{norm}", size, False)
+        for matrix, rows, columns in (("attn_q", heads * head, embd), ("attn_k", kv * head, embd),
+                                      ("attn_v", kv * head, embd), ("attn_output", embd, heads * head),
+                                      ("ffn_gate", ff, embd), ("ffn_up", ff, embd), ("ffn_down", embd, ff)):
+            parts.matrix(f"blk.{i}.{matrix}", rows, columns)
+    parts.save(name)
+
+
 def qwen3vl(name, seed):
     """Learned positions for a picture of 24 x 24, stretched; one block gives rows of its own."""
     deep = [False, True, False]
@@ -152,4 +179,7 @@ if __name__ == "__main__":
     gemma3("gemma3-f16", 2, "F16")
     qwen2vl("qwen2vl", 3)
     qwen25vl("qwen2.5vl", 4)
+    TEXT_EMBD //= 2  # so that its language model is small
     qwen3vl("qwen3vl", 5)
+    if FOLDER.name == "models":
+        language("language-qwen3vl", 6)

@@ -1,4 +1,6 @@
-"""Asks llama.cpp's libmtmd for the rows that models/*.gguf make of drawn pictures: models/NAME.json, NAME.rows.f32.
+"""Asks llama.cpp's libmtmd for the rows that models/*.gguf make of drawn pictures: models/NAME.json, NAME.rows.f32;
+and, where a golden language model goes with the projector, for the logits after text, the first picture and text again:
+NAME.logits.f32.
 
     ./dev anchor python3 tests/golden/pictures/reference.py [NAME...]
 
@@ -19,15 +21,16 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "more"))
 import drawn  # noqa: E402
 
-MODELS = HERE.parent / "models"
-# By the projector's name: the golden language model it is opened with, pictures (width, height), numbers a row. A
-# family and its keys: the model is given that family's name first (language()).
+GOLDEN = HERE.parent
+# By the projector's name: the language model it is opened with, pictures (width, height), numbers a row. A family and
+# its keys: the model is given that family's name first (language()), for its kind of positions.
 SECTIONS = ("rope.dimension_sections", "i", [4, 2, 2, 0])
-CASES = {"gemma3": ("gemma3", None, ((32, 32), (47, 30)), 64),
-         "gemma3-f16": ("gemma3", None, ((32, 32), (47, 30)), 64),
-         "qwen2vl": ("qwen2", ("qwen2vl", SECTIONS), ((40, 24), (61, 90)), 64),
-         "qwen2.5vl": ("qwen2", ("qwen2vl", SECTIONS), ((160, 176), (100, 47)), 64),
-         "qwen3vl": ("qwen3", ("qwen3vl", SECTIONS, ("n_deepstack_layers", "I", 1)), ((40, 24), (61, 90)), 128)}
+CASES = {"gemma3": ("models/gemma3", None, ((32, 32), (47, 30)), 64),
+         "gemma3-f16": ("models/gemma3", None, ((32, 32), (47, 30)), 64),
+         "qwen2vl": ("models/qwen2", ("qwen2vl", SECTIONS), ((40, 24), (61, 90)), 64),
+         "qwen2.5vl": ("models/qwen2", ("qwen2vl", SECTIONS), ((160, 176), (100, 47)), 64),
+         "qwen3vl": ("pictures/models/language-qwen3vl", None, ((40, 24), (61, 90)), 64)}
+BEFORE, AFTER = [5, 17, 200, 33], [44, 101, 7, 250, 19, 60, 211, 88]
 
 
 class Header(drawn.Header):
@@ -39,7 +42,7 @@ class Header(drawn.Header):
 
 def language(source, family, more, path):
     """A golden language model as one of a family that sees: the same tensors, its keys renamed, `more` added."""
-    data = (MODELS / f"{source}.gguf").read_bytes()
+    data = (GOLDEN / f"{source}.gguf").read_bytes()
     header = Header(data)
     n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)
     header.at, pairs, name = 24, [], None
@@ -86,6 +89,12 @@ class Text(c.Structure):
     _fields_ = [("text", c.c_char_p), ("add_special", c.c_bool), ("parse_special", c.c_bool)]
 
 
+class Batch(c.Structure):
+    _fields_ = [("n_tokens", c.c_int32), ("token", c.POINTER(c.c_int32)), ("embd", c.POINTER(c.c_float)),
+                ("pos", c.POINTER(c.c_int32)), ("n_seq_id", c.POINTER(c.c_int32)),
+                ("seq_id", c.POINTER(c.POINTER(c.c_int32))), ("logits", c.POINTER(c.c_int8))]
+
+
 llama, mtmd, ggml = c.CDLL("libllama.so.0"), c.CDLL("libmtmd.so.0"), c.CDLL("libggml.so.0")
 LOG = c.CFUNCTYPE(None, c.c_int, c.c_char_p, c.c_void_p)
 lines = []
@@ -93,7 +102,19 @@ log = LOG(lambda level, text, user: lines.append(text.decode(errors="replace")))
 for library, name, result, arguments in (
         (llama, "llama_model_default_params", Params, []),
         (llama, "llama_model_load_from_file", c.c_void_p, [c.c_char_p, Params]),
+        (llama, "llama_model_get_vocab", c.c_void_p, [c.c_void_p]),
+        (llama, "llama_vocab_n_tokens", c.c_int32, [c.c_void_p]),
         (llama, "llama_model_free", None, [c.c_void_p]),
+        (llama, "llama_context_default_params", Params, []),
+        (llama, "llama_init_from_model", c.c_void_p, [c.c_void_p, Params]),
+        (llama, "llama_free", None, [c.c_void_p]),
+        (llama, "llama_batch_init", Batch, [c.c_int32, c.c_int32, c.c_int32]),
+        (llama, "llama_batch_free", None, [Batch]),
+        (llama, "llama_decode", c.c_int32, [c.c_void_p, Batch]),
+        (llama, "llama_get_logits_ith", c.POINTER(c.c_float), [c.c_void_p, c.c_int32]),
+        (mtmd, "mtmd_helper_decode_image_chunk", c.c_int32,
+         [c.c_void_p, c.c_void_p, c.c_void_p, c.POINTER(c.c_float), c.c_int32, c.c_int32, c.c_int32,
+          c.POINTER(c.c_int32), c.c_void_p, c.c_void_p]),
         (mtmd, "mtmd_context_params_default", Params, []),
         (mtmd, "mtmd_init_from_file", c.c_void_p, [c.c_char_p, c.c_void_p, Params]),
         (mtmd, "mtmd_free", None, [c.c_void_p]),
@@ -122,9 +143,54 @@ for library, name, result, arguments in (
 USE_GPU, N_THREADS, FLASH, WARMUP = (0, "?"), (20, "i"), (40, "i"), (44, "?")
 
 
+N_CTX, N_BATCH, N_UBATCH, THREADS, THREADS_BATCH = (0, "I"), (4, "I"), (8, "I"), (28, "i"), (32, "i")
+ATTENTION_FLASH, TYPE_K, TYPE_V = (52, "i"), (104, "i"), (108, "i")
+
+
 def check_layout(params):
     if (params.get(*USE_GPU), params.get(*N_THREADS), params.get(*FLASH), params.get(*WARMUP)) != (True, 4, -1, True):
         raise RuntimeError("another libmtmd: its parameters lie elsewhere")
+
+
+def context_params():
+    """One thread, the whole prompt at once, no flash attention, an F32 cache: as the other golden logits."""
+    params = llama.llama_context_default_params()
+    seen = [params.get(*f) for f in (N_CTX, N_BATCH, N_UBATCH, THREADS, THREADS_BATCH, ATTENTION_FLASH, TYPE_K, TYPE_V)]
+    if seen != [512, 2048, 512, 4, 4, -1, 1, 1]:
+        raise RuntimeError("another libllama: its parameters lie elsewhere")
+    for field, value in ((N_CTX, 256), (N_BATCH, 256), (N_UBATCH, 256), (THREADS, 1), (THREADS_BATCH, 1),
+                         (ATTENTION_FLASH, 0), (TYPE_K, 0), (TYPE_V, 0)):
+        params.put(*field, value)
+    return params
+
+
+def decode(context, tokens, first, n_vocab):
+    batch = llama.llama_batch_init(len(tokens), 0, 1)
+    batch.n_tokens = len(tokens)
+    for i, token in enumerate(tokens):
+        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, first + i, 1, 1
+        batch.seq_id[i][0] = 0
+    if llama.llama_decode(context, batch):
+        raise RuntimeError("llama_decode failed: " + "".join(lines[-5:]))
+    rows = [llama.llama_get_logits_ith(context, i)[:n_vocab] for i in range(len(tokens))]
+    llama.llama_batch_free(batch)
+    return [value for row in rows for value in row]
+
+
+def logits_of(model, vision, width, height, seed, n_vocab):
+    """Of text, a picture and text again; after each token of the text."""
+    context = llama.llama_init_from_model(model, context_params())
+    if not context:
+        raise RuntimeError("".join(lines[-5:]))
+    chunks, chunk = chunk_of(vision, width, height, seed)
+    values, after = decode(context, BEFORE, 0, n_vocab), c.c_int32(0)
+    if mtmd.mtmd_encode_chunk(vision, chunk) or mtmd.mtmd_helper_decode_image_chunk(
+            vision, context, chunk, mtmd.mtmd_get_output_embd(vision), len(BEFORE), 0, 256, c.byref(after), None, None):
+        raise RuntimeError("the picture was not decoded: " + "".join(lines[-5:]))
+    values += decode(context, AFTER, after.value, n_vocab)
+    mtmd.mtmd_input_chunks_free(chunks)
+    llama.llama_free(context)
+    return values, after.value
 
 
 def picture(width, height, seed):
@@ -139,16 +205,22 @@ def picture(width, height, seed):
     return bytes(pixels)
 
 
-def rows_of(context, width, height, seed, embd, flags):
+def chunk_of(context, width, height, seed):
     bitmap = c.c_void_p(mtmd.mtmd_bitmap_init(width, height, picture(width, height, seed)))
     chunks = mtmd.mtmd_input_chunks_init()
     text = Text(b"<__media__>", False, True)
     if mtmd.mtmd_tokenize(context, chunks, c.byref(text), c.byref(bitmap), 1):
         raise RuntimeError("mtmd_tokenize failed: " + "".join(lines[-5:]))
+    mtmd.mtmd_bitmap_free(bitmap)
     for i in range(mtmd.mtmd_input_chunks_size(chunks)):
         chunk = mtmd.mtmd_input_chunks_get(chunks, i)
         if mtmd.mtmd_input_chunk_get_type(chunk) == 1:
-            break
+            return chunks, chunk
+    raise RuntimeError("no picture among the chunks")
+
+
+def rows_of(context, width, height, seed, embd):
+    chunks, chunk = chunk_of(context, width, height, seed)
     n_rows = mtmd.mtmd_input_chunk_get_n_tokens(chunk)
     image = mtmd.mtmd_input_chunk_get_tokens_image(chunk)
     if mtmd.mtmd_encode_chunk(context, chunk):
@@ -158,12 +230,11 @@ def rows_of(context, width, height, seed, embd, flags):
              "grid": [mtmd.mtmd_image_tokens_get_nx(image), mtmd.mtmd_image_tokens_get_ny(image)],
              "n_positions": mtmd.mtmd_input_chunk_get_n_pos(chunk)}
     mtmd.mtmd_input_chunks_free(chunks)
-    mtmd.mtmd_bitmap_free(bitmap)
     return about, rows
 
 
 def make(path, source, family, pictures, width):
-    golden = MODELS / f"{source}.gguf"
+    golden = GOLDEN / f"{source}.gguf"
     with tempfile.TemporaryDirectory() as folder:
         if family:
             golden = pathlib.Path(folder) / "language.gguf"
@@ -184,9 +255,14 @@ def make(path, source, family, pictures, width):
            "mrope": mtmd.mtmd_decode_use_mrope(context), "pictures": []}
     rows = []
     for seed, (w, h) in enumerate(pictures, 1):
-        about, values = rows_of(context, w, h, seed, width, out)
+        about, values = rows_of(context, w, h, seed, width)
         out["pictures"].append(about)
         rows += values
+    if not family:
+        n_vocab = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(model))
+        logits, position = logits_of(model, context, *pictures[0], 1, n_vocab)
+        out |= {"language": source, "before": BEFORE, "after": AFTER, "position_after": position, "n_vocab": n_vocab}
+        (HERE / "models" / f"{path.stem}.logits.f32").write_bytes(struct.pack(f"<{len(logits)}f", *logits))
     deviation = math.sqrt(sum(v * v for v in rows) / len(rows))
     print(path.stem, [(p["n_rows"], p["grid"]) for p in out["pictures"]], f"rms {deviation:.3g}")
     (HERE / "models" / f"{path.stem}.json").write_text(json.dumps(out, indent=1) + "\n")
@@ -201,5 +277,5 @@ if __name__ == "__main__":
     ggml.ggml_backend_load_all()
     wanted = sys.argv[1:]
     for projector in sorted((HERE / "models").glob("*.gguf")):
-        if not wanted or projector.stem in wanted:
+        if projector.stem in CASES and (not wanted or projector.stem in wanted):
             make(projector, *CASES[projector.stem])
