@@ -95,7 +95,8 @@ enum error_code projector_check_model(const struct projector *projector, const s
 {
     const struct projector_type *type = &projector_types[projector->form.kind];
     const char *family = model_architecture(model)->name;
-    const uint32_t n_embd = model_hyperparameters(model)->n_embd;
+    const uint32_t takes = model_hyperparameters(model)->given_width,
+                   makes = projector->form.n_out * (1 + projector->form.n_deep);
     bool is_made_for = false;
     for (size_t i = 0; i < sizeof type->families / sizeof *type->families; i++)
         is_made_for |= type->families[i] && !strcmp(type->families[i], family);
@@ -104,12 +105,14 @@ enum error_code projector_check_model(const struct projector *projector, const s
                          "the projector %s is of the type %s, and %s is a %s model: a projector "
                          "goes with the model it was made for",
                          gguf_file_path(projector->file), type->name, model_name(model), family);
-    if (projector->form.n_out != n_embd)
+    if (!takes)
+        return error_set(err, ERROR_UNSUPPORTED, "pictures for %s models are not supported yet",
+                         family);
+    if (takes != makes)
         return error_set(err, ERROR_INVALID,
                          "the projector %s makes rows of %u numbers, and %s takes %u: a projector "
                          "goes with the model it was made for",
-                         gguf_file_path(projector->file), projector->form.n_out, model_name(model),
-                         n_embd);
+                         gguf_file_path(projector->file), makes, model_name(model), takes);
     return ERROR_NONE;
 }
 

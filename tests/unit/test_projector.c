@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "model/picture_fit.h"
 #include "model/projector.h"
+#include "projector_world.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -45,18 +46,8 @@ static void load_projector(const char *folder, const char *name)
     snprintf(path, sizeof path, "%s/%s.gguf", folder, name);
     if (projector_open(path, &v->projector, &err))
         fail_msg("%s", err.text);
-    snprintf(path, sizeof path, "%s/%s.json", folder, name);
-    v->doc = yyjson_read_file(path, 0, NULL, NULL);
-    assert_non_null(v->doc);
-    snprintf(path, sizeof path, "%s/%s.rows.f32", folder, name);
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    fseek(file, 0, SEEK_END);
-    v->n_values = (size_t)ftell(file) / sizeof *v->rows;
-    rewind(file);
-    v->rows = malloc(v->n_values * sizeof *v->rows);
-    assert_int_equal(fread(v->rows, sizeof *v->rows, v->n_values, file), v->n_values);
-    fclose(file);
+    v->doc = vectors_open(name);
+    v->rows = vectors_floats(name, ".rows.f32", &v->n_values);
 }
 
 static int load_all(void **state)
@@ -94,29 +85,6 @@ static int unload_all(void **state)
     return 0;
 }
 
-static uint32_t number_of(yyjson_val *object, const char *key)
-{
-    return (uint32_t)yyjson_get_uint(yyjson_obj_get(object, key));
-}
-
-/* As reference.py draws it. */
-static struct picture draw_picture(uint32_t width, uint32_t height, uint32_t seed)
-{
-    struct picture picture = {width, height, malloc((size_t)width * height * 3)};
-    uint8_t *at = picture.rgb;
-    for (uint32_t y = 0; y < height; y++) {
-        for (uint32_t x = 0; x < width; x++) {
-            const uint32_t slopes[3] = {x * 255 / width, y * 255 / height,
-                                        (x + y) * 255 / (width + height)};
-            for (uint32_t c = 0; c < 3; c++) {
-                seed = seed * 1664525u + 1013904223u;
-                *at++ = (uint8_t)(slopes[c] + (seed >> 26));
-            }
-        }
-    }
-    return picture;
-}
-
 /* ---- the vectors ---- */
 
 static void check_rows(const struct projector_vectors *v, const struct picture_rows *got,
@@ -146,16 +114,15 @@ static void check_encoder(const struct projector_vectors *v, enum flash_mode fla
         fail_msg("%s: %s", v->name, err.text);
     yyjson_arr_foreach(yyjson_obj_get(root, "pictures"), i, max, item)
     {
-        struct picture picture = draw_picture(number_of(item, "width"), number_of(item, "height"),
-                                              number_of(item, "seed"));
+        struct picture picture = vectors_draw(item);
         struct projector_rows about;
         struct picture_rows rows;
         if (projector_rows(v->projector, picture.width, picture.height, &about, &err) ||
             picture_encoder_rows(encoder, &picture, &rows, &err))
             fail_msg("%s: %s", v->name, err.text);
-        assert_int_equal(rows.n_rows, number_of(item, "n_rows"));
+        assert_int_equal(rows.n_rows, vectors_number(item, "n_rows"));
         assert_int_equal(rows.n_rows, about.n_rows);
-        assert_int_equal(rows.width, number_of(root, "width"));
+        assert_int_equal(rows.width, vectors_number(root, "width"));
         if (yyjson_get_bool(yyjson_obj_get(root, "mrope"))) {
             yyjson_val *grid = yyjson_obj_get(item, "grid");
             assert_int_equal(rows.grid_width, yyjson_get_uint(yyjson_arr_get_first(grid)));
@@ -218,7 +185,7 @@ static void memory_does_not_grow(void **state)
         assert_int_equal(picture_encoder_measure(projector, device, &options, &measured, &err), 0);
         assert_int_equal(picture_encoder_open(projector, device, &options, &encoder, &err), 0);
         for (uint32_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-            struct picture picture = draw_picture(sizes[k][0], sizes[k][1], 1);
+            struct picture picture = vectors_draw_sized(sizes[k][0], sizes[k][1], 1);
             struct picture_rows rows;
             assert_int_equal(picture_encoder_rows(encoder, &picture, &rows, &err), 0);
             assert_in_range(rows.n_rows, most * 2 / 3, most);
