@@ -198,10 +198,9 @@ static void projector_read_sizes(struct projector_keys *keys, struct projector_f
                          &form->n_embd);
     projector_read_count(keys, "clip.vision.attention.head_count", 1, PROJECTOR_WIDTH_MAX,
                          &form->n_head);
-    projector_read_count(keys, "clip.vision.feed_forward_length", 1, PROJECTOR_WIDTH_MAX,
+    projector_read_count(keys, "clip.vision.feed_forward_length", 0, PROJECTOR_WIDTH_MAX,
                          &form->n_ff);
     projector_read_count(keys, "clip.vision.block_count", 1, LIMIT_LAYERS, &form->n_blocks);
-    projector_read_count(keys, "clip.vision.projection_dim", 1, PROJECTOR_WIDTH_MAX, &form->n_out);
     projector_read_count(keys, "clip.vision.patch_size", 1, 256, &form->patch_size);
     if (is_sized) {
         projector_read_count(keys, "clip.vision.image_size", 1, PROJECTOR_SIDE_MAX,

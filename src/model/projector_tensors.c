@@ -211,10 +211,43 @@ static enum error_code projector_find_table(struct projector *projector, struct 
     return ERROR_NONE;
 }
 
+/* The dimension of a tensor that is not `beside`, of two. */
+static enum error_code projector_size_beside(const struct projector *projector, const char *name,
+                                             uint32_t beside, uint32_t *out, struct error *err)
+{
+    const struct gguf_tensor *tensor = gguf_file_find_tensor(projector->file, name);
+    if (!tensor)
+        return error_set(err, ERROR_INVALID, "the tensor %s is missing", name);
+    const int64_t size = tensor->ne[0] == beside ? tensor->ne[1] : tensor->ne[0];
+    if (size > PROJECTOR_WIDTH_MAX)
+        return error_set(err, ERROR_INVALID, "%s is %lld wide; %d is possible", name,
+                         (long long)size, PROJECTOR_WIDTH_MAX);
+    *out = (uint32_t)size;
+    return ERROR_NONE;
+}
+
+/* Converters have written zeros in the keys of these. */
+static enum error_code projector_infer_sizes(struct projector *projector, struct error *err)
+{
+    struct projector_form *form = &projector->form;
+    enum error_code code =
+        form->kind == PROJECTOR_GEMMA3
+            ? projector_size_beside(projector, rules[PROJECTOR_INPUT_W].name, form->n_embd,
+                                    &form->n_out, err)
+            : projector_size_beside(projector, rules[PROJECTOR_MERGE_2_W].name,
+                                    form->n_embd * form->merge * form->merge, &form->n_out, err);
+    if (!code && !form->n_ff)
+        code = projector_size_beside(projector, "v.blk.0.ffn_up.weight", form->n_embd, &form->n_ff,
+                                     err);
+    return code;
+}
+
 enum error_code projector_find_all(struct projector *projector, struct error *err)
 {
+    enum error_code code = projector_infer_sizes(projector, err);
     const bool swaps = projector_swaps_ffn(projector);
-    enum error_code code = ERROR_NONE;
+    if (code)
+        return code;
     projector->blocks = mem_new_array(projector->form.n_blocks, sizeof *projector->blocks);
     if (!projector->blocks)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u blocks' tensors",

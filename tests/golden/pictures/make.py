@@ -16,14 +16,15 @@ FOLDER = HERE / "models"
 EMBD, HEADS, FF, TEXT_EMBD = 32, 2, 48, 64  # the golden language models that take the rows are 64 wide
 
 
-def projector(name, kind, seed, patch, size, layers, matrices="F32", **more):
+def projector(name, kind, seed, patch, size, layers, matrices="F32", ff=None, out=None, **more):
     writer, random = Writer(), Random(seed)
     writer.add("general.architecture", "clip")
     writer.add("general.name", name)
     writer.add("clip.projector_type", kind)
     writer.add("clip.has_vision_encoder", True)
     for key, value in (("image_size", size), ("patch_size", patch), ("embedding_length", EMBD),
-                       ("feed_forward_length", FF), ("projection_dim", TEXT_EMBD), ("block_count", layers),
+                       ("feed_forward_length", FF if ff is None else ff),
+                       ("projection_dim", TEXT_EMBD if out is None else out), ("block_count", layers),
                        ("attention.head_count", HEADS)):
         writer.add(f"clip.vision.{key}", U32(value))
     writer.add("clip.vision.attention.layer_norm_epsilon", 1e-6)
@@ -64,7 +65,7 @@ class Parts:
         self.writer.write(FOLDER / f"{name}.gguf")
 
 
-def blocks(parts, layers, fused=False, gated=False, biased=True):
+def blocks(parts, layers, fused=False, gated=False, biased=True, up="ffn_up", down="ffn_down"):
     for i in range(layers):
         block = f"v.blk.{i}"
         parts.norm(f"{block}.ln1", EMBD, biased)
@@ -77,8 +78,8 @@ def blocks(parts, layers, fused=False, gated=False, biased=True):
         parts.linear(f"{block}.attn_out", EMBD, EMBD)
         if gated:
             parts.linear(f"{block}.ffn_gate", FF, EMBD)
-        parts.linear(f"{block}.ffn_up", FF, EMBD)
-        parts.linear(f"{block}.ffn_down", EMBD, FF)
+        parts.linear(f"{block}.{up}", FF, EMBD)
+        parts.linear(f"{block}.{down}", EMBD, FF)
 
 
 def gemma3(name, seed, matrices):
@@ -102,11 +103,12 @@ def merged(parts, prefix, first, second):
 
 
 def qwen2vl(name, seed):
-    """Pictures of their own size, rotated by line and column, 2 x 2 patches a row."""
-    parts = Parts(*projector(name, "qwen2vl_merger", seed, 4, 32, 2))
+    """Pictures of their own size, rotated by line and column, 2 x 2 patches a row. As older converters wrote it: sizes
+    are missing, and the names of the feed-forward are each other's."""
+    parts = Parts(*projector(name, "qwen2vl_merger", seed, 4, 32, 2, ff=0, out=0))
     parts.patches("v.patch_embd.weight", 4)
     parts.patches("v.patch_embd.weight.1", 4)
-    blocks(parts, 2)
+    blocks(parts, 2, up="ffn_down", down="ffn_up")
     parts.norm("v.post_ln", EMBD)
     merged(parts, "mm", 0, 2)
     parts.save(name)
@@ -123,30 +125,36 @@ def qwen25vl(name, seed):
     parts.save(name)
 
 
-def language(name, seed):
-    """A language model for qwen3vl's rows: positions of three axes, a part for its first layer."""
+def language(name, seed, family):
+    """A language model for Qwen's rows: positions of three axes; of qwen3vl, a part for its first layer."""
     embd, heads, kv, head, layers, ff = TEXT_EMBD, 2, 1, 16, 3, 48
     parts = Parts(Writer(), Random(seed), "F32")
-    parts.writer.add("general.architecture", "qwen3vl")
+    parts.writer.add("general.architecture", family)
     parts.writer.add("general.name", name)
     for key, value in (("context_length", 256), ("embedding_length", embd), ("block_count", layers),
                        ("feed_forward_length", ff), ("attention.head_count", heads), ("attention.head_count_kv", kv),
-                       ("attention.key_length", head), ("attention.value_length", head), ("n_deepstack_layers", 1)):
-        parts.writer.add(f"qwen3vl.{key}", U32(value))
-    parts.writer.add("qwen3vl.attention.layer_norm_rms_epsilon", 1e-6)
-    parts.writer.add("qwen3vl.rope.freq_base", 1e4)
-    parts.writer.add("qwen3vl.rope.dimension_sections", [3, 3, 2, 0])
+                       *((("attention.key_length", head), ("attention.value_length", head), ("n_deepstack_layers", 1))
+                         if family == "qwen3vl" else ())):
+        parts.writer.add(f"{family}.{key}", U32(value))
+    parts.writer.add(f"{family}.attention.layer_norm_rms_epsilon", 1e-6)
+    parts.writer.add(f"{family}.rope.freq_base", 1e4)
+    parts.writer.add(f"{family}.rope.dimension_sections", [3, 3, 2, 0])
     n_vocab = bpe(parts.writer)
     parts.matrix("token_embd", n_vocab, embd, gain=5)
     parts.norm("output_norm", embd, False)
     parts.matrix("output", n_vocab, embd, gain=2)
     for i in range(layers):
-        for norm, size in (("attn_norm", embd), ("ffn_norm", embd), ("attn_q_norm", head), ("attn_k_norm", head)):
-            parts.norm(f"blk.{i}.{norm}", size, False)
+        parts.norm(f"blk.{i}.attn_norm", embd, False)
+        parts.norm(f"blk.{i}.ffn_norm", embd, False)
+        if family == "qwen3vl":
+            parts.norm(f"blk.{i}.attn_q_norm", head, False)
+            parts.norm(f"blk.{i}.attn_k_norm", head, False)
         for matrix, rows, columns in (("attn_q", heads * head, embd), ("attn_k", kv * head, embd),
                                       ("attn_v", kv * head, embd), ("attn_output", embd, heads * head),
                                       ("ffn_gate", ff, embd), ("ffn_up", ff, embd), ("ffn_down", embd, ff)):
             parts.matrix(f"blk.{i}.{matrix}", rows, columns)
+            if family == "qwen2vl" and matrix in ("attn_q", "attn_k", "attn_v"):
+                parts.bias(f"blk.{i}.{matrix}", rows)
     parts.save(name)
 
 
@@ -177,9 +185,10 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     gemma3("gemma3", 1, "F32")
     gemma3("gemma3-f16", 2, "F16")
+    TEXT_EMBD //= 2  # so that their language models are small
     qwen2vl("qwen2vl", 3)
     qwen25vl("qwen2.5vl", 4)
-    TEXT_EMBD //= 2  # so that its language model is small
     qwen3vl("qwen3vl", 5)
     if FOLDER.name == "models":
-        language("language-qwen3vl", 6)
+        language("language-qwen3vl", 6, "qwen3vl")
+        language("language-qwen2vl", 7, "qwen2vl")

@@ -1,6 +1,5 @@
 """Asks llama.cpp's libmtmd for the rows that models/*.gguf make of drawn pictures: models/NAME.json, NAME.rows.f32;
-and, where a golden language model goes with the projector, for the logits after text, the first picture and text again:
-NAME.logits.f32.
+and for the logits of a language model that goes with it, after text, the first picture and text again: NAME.logits.f32.
 
     ./dev anchor python3 tests/golden/pictures/reference.py [NAME...]
 
@@ -15,64 +14,16 @@ import math
 import pathlib
 import struct
 import sys
-import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "more"))
-import drawn  # noqa: E402
-
 GOLDEN = HERE.parent
-# By the projector's name: the language model it is opened with, pictures (width, height), numbers a row. A family and
-# its keys: the model is given that family's name first (language()), for its kind of positions.
-SECTIONS = ("rope.dimension_sections", "i", [4, 2, 2, 0])
-CASES = {"gemma3": ("models/gemma3", None, ((32, 32), (47, 30)), 64),
-         "gemma3-f16": ("models/gemma3", None, ((32, 32), (47, 30)), 64),
-         "qwen2vl": ("models/qwen2", ("qwen2vl", SECTIONS), ((40, 24), (61, 90)), 64),
-         "qwen2.5vl": ("models/qwen2", ("qwen2vl", SECTIONS), ((160, 176), (100, 47)), 64),
-         "qwen3vl": ("pictures/models/language-qwen3vl", None, ((40, 24), (61, 90)), 64)}
+# By the projector's name: the language model it is opened with, pictures (width, height), numbers a row.
+CASES = {"gemma3": ("models/gemma3", ((32, 32), (47, 30)), 64),
+         "gemma3-f16": ("models/gemma3", ((32, 32), (47, 30)), 64),
+         "qwen2vl": ("pictures/models/language-qwen2vl", ((40, 24), (61, 90)), 32),
+         "qwen2.5vl": ("pictures/models/language-qwen2vl", ((160, 176), (100, 47)), 32),
+         "qwen3vl": ("pictures/models/language-qwen3vl", ((40, 24), (61, 90)), 64)}
 BEFORE, AFTER = [5, 17, 200, 33], [44, 101, 7, 250, 19, 60, 211, 88]
-
-
-class Header(drawn.Header):
-    def text(self):  # tokens may be any bytes
-        size = self.number("<Q")
-        self.at += size
-        return self.data[self.at - size:self.at].decode("latin-1")
-
-
-def language(source, family, more, path):
-    """A golden language model as one of a family that sees: the same tensors, its keys renamed, `more` added."""
-    data = (GOLDEN / f"{source}.gguf").read_bytes()
-    header = Header(data)
-    n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)
-    header.at, pairs, name = 24, [], None
-    for _ in range(n_keys):
-        key, begin = header.text(), header.at
-        value = header.value(header.number("<I"))
-        name = value if key == "general.architecture" else name
-        pairs.append((key, data[begin:header.at]))
-    infos, begin = header.at, header.begin
-    for _ in range(n_tensors):
-        header.text()
-        n_dims = header.number("<I")
-        header.at += 8 * n_dims + 12
-    infos = data[infos:header.at]
-
-    def text(value):
-        return struct.pack("<Q", len(value)) + value.encode("latin-1")
-
-    out = []
-    for key, value in pairs:
-        if key == "general.architecture":
-            value = struct.pack("<I", 8) + text(family)
-        out.append(text(family + key[len(name):] if key.startswith(name + ".") else key) + value)
-    for key, kind, value in more:
-        number = {"i": 5, "I": 4}[kind]
-        out.append(text(f"{family}.{key}") + (
-            struct.pack(f"<IIQ{len(value)}{kind}", 9, number, len(value), *value) if isinstance(value, list)
-            else struct.pack(f"<I{kind}", number, value)))
-    head = b"GGUF" + struct.pack("<IQQ", 3, n_tensors, len(out)) + b"".join(out) + infos
-    path.write_bytes(head + b"\0" * (-len(head) % 32) + data[begin:])
 
 
 class Params(c.Structure):
@@ -233,13 +184,8 @@ def rows_of(context, width, height, seed, embd):
     return about, rows
 
 
-def make(path, source, family, pictures, width):
-    golden = GOLDEN / f"{source}.gguf"
-    with tempfile.TemporaryDirectory() as folder:
-        if family:
-            golden = pathlib.Path(folder) / "language.gguf"
-            language(source, family[0], family[1:], golden)
-        model = llama.llama_model_load_from_file(str(golden).encode(), llama.llama_model_default_params())
+def make(path, language, pictures, width):
+    model = llama.llama_model_load_from_file(str(GOLDEN / f"{language}.gguf").encode(), llama.llama_model_default_params())
     if not model:
         raise RuntimeError(f"{path.name}: {''.join(lines[-12:])}")
     params = mtmd.mtmd_context_params_default()
@@ -258,11 +204,10 @@ def make(path, source, family, pictures, width):
         about, values = rows_of(context, w, h, seed, width)
         out["pictures"].append(about)
         rows += values
-    if not family:
-        n_vocab = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(model))
-        logits, position = logits_of(model, context, *pictures[0], 1, n_vocab)
-        out |= {"language": source, "before": BEFORE, "after": AFTER, "position_after": position, "n_vocab": n_vocab}
-        (HERE / "models" / f"{path.stem}.logits.f32").write_bytes(struct.pack(f"<{len(logits)}f", *logits))
+    n_vocab = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(model))
+    logits, position = logits_of(model, context, *pictures[0], 1, n_vocab)
+    out |= {"language": language, "before": BEFORE, "after": AFTER, "position_after": position, "n_vocab": n_vocab}
+    (HERE / "models" / f"{path.stem}.logits.f32").write_bytes(struct.pack(f"<{len(logits)}f", *logits))
     deviation = math.sqrt(sum(v * v for v in rows) / len(rows))
     print(path.stem, [(p["n_rows"], p["grid"]) for p in out["pictures"]], f"rms {deviation:.3g}")
     (HERE / "models" / f"{path.stem}.json").write_text(json.dumps(out, indent=1) + "\n")
