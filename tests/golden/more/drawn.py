@@ -98,6 +98,7 @@ def gemma4(path, seed):
     path.with_suffix(".json").write_text(json.dumps({"tokens": tokens, "n_vocab": n_vocab, "mixture": mixture}))
 
 
+LONG = {"deepseek4": 170}  # tokens of a prompt: it has summaries of 128
 FLASH = "minimax-m3"  # without flash attention llama.cpp shows it other cells
 LATE = ("gemma4", "gemma4-moe", "deepseek32", "glm-dsa", "kimi-linear", "kimi-k3", "minimax-m3", "bailingmoe3", "step35",
         "mimo2", "ernie4_5-moe", "hunyuan-moe")
@@ -155,7 +156,7 @@ def shuffled(path, source, seed):
             values[:] = draw.permutation(values)
     path.write_bytes(data)
     letter = header.tokens.index("a")
-    tokens = [int(t) for t in draw.integers(letter - 20, letter + 1, PROMPT)]
+    tokens = [int(t) for t in draw.integers(letter - 20, letter + 1, LONG.get(source, PROMPT))]
     path.with_suffix(".json").write_text(json.dumps({"tokens": tokens, "n_vocab": len(header.tokens), "mixture": False,
                                                      "letter": letter}))
 
@@ -191,7 +192,7 @@ def ask(path):
     try:
         wait_for(server, log)
         rows = []
-        for n in range(1, PROMPT + 1):
+        for n in range(1, len(about["tokens"]) + 1):
             said = post("/completion", {"prompt": about["tokens"][:n], "n_predict": 1, "n_probs": about["n_vocab"],
                                         "temperature": 0, "cache_prompt": False, "logit_bias": [[about.get("letter", LETTER), 1000]]})
             chances = {c["id"]: c["logprob"] for c in said["completion_probabilities"][0]["top_logprobs"]}
@@ -210,7 +211,7 @@ def compare(path, medley):
     subprocess.run([medley, "logits", str(path), "--tokens", ",".join(map(str, about["tokens"])), "--out", str(out), "--kv",
                     "f32", "--flash", flash(path), "--devices", "cpu", "-t", "1"], check=True, stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL)
-    logits = np.fromfile(out, "<f4").reshape(PROMPT, about["n_vocab"]).astype(np.float64)
+    logits = np.fromfile(out, "<f4").reshape(len(about["tokens"]), about["n_vocab"]).astype(np.float64)
     chances = logits - logits.max(1, keepdims=True)
     chances -= np.log(np.exp(chances).sum(1, keepdims=True))
     off = np.abs(chances - np.array(about["rows"])).max(1)
