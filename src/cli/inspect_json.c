@@ -54,6 +54,8 @@ static void add_costs(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct mo
         cost = model_layer_cost(model, i);
         yyjson_mut_obj_add_uint(doc, layer, "layer", i);
         yyjson_mut_obj_add_bool(doc, layer, "windowed", hyperparameters_layer_windowed(h, i));
+        if (h->summaries.is_there)
+            yyjson_mut_obj_add_uint(doc, layer, "summary_tokens", h->layers[i].summary);
         inspect_json_add_cost(doc, layer, &cost);
     }
     cost = model_output_cost(model);
@@ -101,7 +103,7 @@ static void inspect_json_add_model(yyjson_mut_doc *doc, yyjson_mut_val *root,
     yyjson_mut_obj_add_bool(doc, root, "tied_output",
                             model_head(model) == model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0));
     if (h->window)
-        yyjson_mut_obj_add_uint(doc, root, "sliding_window", h->window);
+        yyjson_mut_obj_add_uint(doc, root, "sliding_window", h->window_seen);
     else
         yyjson_mut_obj_add_null(doc, root, "sliding_window");
     add_rope(doc, root, model);

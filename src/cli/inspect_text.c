@@ -111,8 +111,11 @@ static void print_window(const struct hyperparameters *h)
     uint32_t n_windowed = 0;
     for (uint32_t i = 0; i < h->n_layers; i++)
         n_windowed += hyperparameters_layer_windowed(h, i);
-    if (n_windowed)
-        inspect_text_line("sliding window", "%u tokens, in %u of the %u layers", h->window,
+    if (h->summaries.is_there)
+        inspect_text_line("sliding window", "%u tokens, and summaries in %u of the %u layers",
+                          h->window_seen, h->n_layers - n_windowed, h->n_layers);
+    else if (n_windowed)
+        inspect_text_line("sliding window", "%u tokens, in %u of the %u layers", h->window_seen,
                           n_windowed, h->n_layers);
     else
         inspect_text_line("sliding window", "none");
@@ -191,13 +194,17 @@ static void print_cost(const struct model *model)
     cost_row("input", &cost, "");
     for (uint32_t i = 0; i < h->n_layers;) {
         struct inspect_layers run = inspect_layers_from(model, i);
-        char name[32], attention[32] = "full";
+        char name[32], attention[64] = "full";
+        const uint32_t summary = h->layers[run.first].summary;
         if (run.first == run.last)
             snprintf(name, sizeof name, "%u", run.first);
         else
             snprintf(name, sizeof name, "%u-%u, each", run.first, run.last);
         if (run.windowed)
-            snprintf(attention, sizeof attention, "last %u tokens", h->window);
+            snprintf(attention, sizeof attention, "last %u tokens", h->window_seen);
+        else if (summary)
+            snprintf(attention, sizeof attention, "last %u tokens, summaries of %u", h->window_seen,
+                     summary);
         cost_row(name, &run.cost, attention);
         i = run.last + 1;
     }

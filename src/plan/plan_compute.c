@@ -193,7 +193,8 @@ void plan_compute_estimate(const struct model *model, const struct driver_option
             (2 * rows * h->n_head * cells + (uint64_t)h->n_head_kv * h->n_head_dim_v * all) *
             sizeof(float);
     if (h->indexer.n_head) /* scores, and masks of what was chosen */
-        out->stage += 4 * rows * cells * sizeof(float);
+        out->stage +=
+            4 * rows * (h->summaries.is_there ? cells / SUMMARY_SHORT : cells) * sizeof(float);
     if (options->cells)
         out->stage += kv_type_bytes(options->kv_type, kv) * all;
     out->input = 0;

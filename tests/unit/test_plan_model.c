@@ -310,6 +310,8 @@ static void test_memory_is_what_the_engine_takes(void **state)
             name, (struct driver_options){.context = 1000, .batch_rows = 256, .flash = FLASH_OFF});
     }
     assert_true(n_promised > 0);
+    check_memory("more/models/deepseek4",
+                 (struct driver_options){.context = 1000, .batch_rows = 256});
 }
 
 /* Without a device: enough, and not absurdly much, but for the masks, which the CPU's attention
@@ -357,6 +359,8 @@ static void test_the_estimate_is_near_the_engines(void **state)
         check_estimate(name,
                        (struct driver_options){.context = 300, .n_slots = 3, .batch_rows = 64});
     }
+    check_estimate("more/models/deepseek4",
+                   (struct driver_options){.context = 1000, .batch_rows = 512});
 }
 
 static void test_lack_of_memory_is_an_error(void **state)
