@@ -26,7 +26,7 @@
  * groups
  *
  * Every product of floats is added by `sum += a * b`, which compilers fuse where the processor can
- * and nowhere else. */
+ * and nowhere else, or by add_product(). */
 #include "kernels/product_kernel.h"
 
 #include <string.h>
@@ -64,6 +64,17 @@ ALWAYS_INLINE ints multiply_block(const struct unpacked *row, const struct produ
     return sum;
 }
 
+/* y + a b, fused by name: of `y += a * b` in a loop a compiler makes vectors of products, which it
+ * then adds one by one, rounded twice. */
+ALWAYS_INLINE float add_product(float y, float a, float b)
+{
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return __builtin_fmaf(a, b, y);
+#else
+    return y + a * b;
+#endif
+}
+
 /* n <= LOT blocks more. */
 ALWAYS_INLINE float multiply_lot(const struct form *form, const uint8_t *block, uint32_t n,
                                  const struct product_block *x, float y)
@@ -87,9 +98,9 @@ ALWAYS_INLINE float multiply_lot(const struct form *form, const uint8_t *block, 
     if (!form->has_dmin)
         products -= offsets;
     for (uint32_t i = 0; i < n; i++) {
-        y += d[i] * x[i].scale * (float)products[i];
+        y = add_product(y, d[i] * x[i].scale, (float)products[i]);
         if (form->has_dmin)
-            y += dmin[i] * -x[i].scale * (float)offsets[i];
+            y = add_product(y, dmin[i] * -x[i].scale, (float)offsets[i]);
     }
     return y;
 }

@@ -239,10 +239,8 @@ ALWAYS_INLINE void row_store(float to[ROW_LOT], eight_ints x)
 ALWAYS_INLINE float row_add(const struct row_form *form, const struct row_lot *lot, uint32_t i,
                             float y)
 {
-    y += lot->factors[i][0] * lot->products[i];
-    if (form->has_dmin)
-        y += -lot->factors[i][1] * lot->offsets[i];
-    return y;
+    y = add_product(y, lot->factors[i][0], lot->products[i]);
+    return form->has_dmin ? add_product(y, -lot->factors[i][1], lot->offsets[i]) : y;
 }
 
 /* n <= ROW_LOT blocks to `out`. Meanwhile the lot before is added to y, one block after the other:

@@ -18,7 +18,8 @@
 
 #include <cmocka.h>
 
-enum { BLOCKS = 3, COLUMNS = BLOCKS * PRODUCT_BLOCK, ROWS = 21, X = PRODUCT_TILE };
+/* Blocks: more than a kernel adds up together. */
+enum { BLOCKS = 9, COLUMNS = BLOCKS * PRODUCT_BLOCK, ROWS = 21, X = PRODUCT_TILE };
 
 /* Where the F16 numbers of each block stand, which must not be drawn as bytes: they could be no
  * numbers. */
