@@ -15,8 +15,8 @@ static int product_vnni_works(void)
 
 const struct product_kernel product_kernel_avx512_vnni = {"avx512-vnni",
                                                           true,
-                                                          4,
-                                                          4,
+                                                          2,
+                                                          1,
                                                           product_vnni_works,
                                                           round_row,
                                                           product_vnni_row,

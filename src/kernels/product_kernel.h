@@ -24,7 +24,8 @@ struct product_kernel {
     /* y[c] = rows[c] times x, for n_rows <= PRODUCT_SHEAF_MAX rows of the matrix. */
     void (*row)(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
                 uint32_t n_blocks, const struct product_block *x, float *y);
-    /* y[i][c] = rows[c] times x[i], for the n_rows rows of a sheaf and n <= PRODUCT_TILE rows x. */
+    /* y[i][c] = rows[c] times x[i], for the n_rows rows of a sheaf and n <= PRODUCT_TILE rows x. y
+     * has PRODUCT_TILE rows; what comes behind n of them may be anything. */
     uint32_t n_rows;
     void (*sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_blocks,
                   const struct product_block *const *x, uint32_t n, float (*y)[PRODUCT_SHEAF_MAX]);

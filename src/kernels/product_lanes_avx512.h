@@ -46,12 +46,32 @@ ALWAYS_INLINE __m512i lanes_and(__m512i x, uint32_t mask)
     return _mm512_and_si512(x, _mm512_set1_epi32((int)mask));
 }
 
-/* `size` bytes of each row: sixteen streams at once are too many for processors to see. */
-ALWAYS_INLINE void lanes_prefetch(const uint8_t *const *rows, size_t at, size_t size)
+/* What comes next of sixteen rows. Sixteen streams are too many for processors to see, so they are
+ * fetched by hand, to the second cache, a few lines at a time while what is there is multiplied.
+ * (All at once they waited for each other, and memory was idle while rows were multiplied; to the
+ * first cache they waited too.) */
+struct lanes_next {
+    const uint8_t *rows[PRODUCT_SHEAF_MAX];
+    uint32_t n_lines; /* of each; 0: nothing */
+};
+
+/* `size` bytes from `at` on in rows of row_size; behind their end, of the sixteen that follow. */
+ALWAYS_INLINE void lanes_set_next(const uint8_t *const *rows, size_t row_size, size_t at,
+                                  size_t size, struct lanes_next *out)
 {
-    for (uint32_t c = 0; c < PRODUCT_SHEAF_MAX; c++) {
-        UNROLL for (size_t i = 0; i < size; i += 64) __builtin_prefetch(rows[c] + at + i);
-    }
+    const uintptr_t all = (uintptr_t)(rows[1] - rows[0]) * PRODUCT_SHEAF_MAX;
+    const uintptr_t step = at < row_size ? at : all + at - row_size;
+    for (uint32_t c = 0; c < PRODUCT_SHEAF_MAX; c++)
+        out->rows[c] = (const uint8_t *)((uintptr_t)rows[c] + step);
+    out->n_lines = (uint32_t)((size + 63) / 64);
+}
+
+/* Share i of n. */
+ALWAYS_INLINE void lanes_fetch(const struct lanes_next *next, uint32_t i, uint32_t n)
+{
+    const uint32_t n_all = next->n_lines * PRODUCT_SHEAF_MAX, end = n_all * (i + 1) / n;
+    for (uint32_t k = n_all * i / n; k < end; k++)
+        __builtin_prefetch(next->rows[k % PRODUCT_SHEAF_MAX] + 64 * (k / PRODUCT_SHEAF_MAX), 0, 2);
 }
 
 /* The bits `mask` of each byte, moved by n to the left or, if n < 0, to the right within it. */
@@ -84,4 +104,15 @@ ALWAYS_INLINE __m512i lanes_dot(__m512i sums, __m512i w, const int8_t *q)
     int32_t four;
     __builtin_memcpy(&four, q, sizeof four);
     return _mm512_dpbusd_epi32(sums, w, _mm512_set1_epi32(four));
+}
+
+/* The n rows x, then the last again up to a multiple of four; how many. A row alone leaves the
+ * units waiting for its sums as long as four take. */
+static inline uint32_t lanes_fill(const struct product_block *const *x, uint32_t n,
+                                  const struct product_block **out)
+{
+    const uint32_t n_all = (n + 3) / 4 * 4;
+    for (uint32_t i = 0; i < n_all; i++)
+        out[i] = x[i < n ? i : n - 1];
+    return n_all;
 }

@@ -201,13 +201,14 @@ ALWAYS_INLINE void panel_prepare(int32_t bias, bool has_m, const struct product_
 ALWAYS_INLINE void panel_multiply_fourth(bool has_m, uint32_t n, const struct panel_of_parts *panel,
                                          uint32_t n_parts, const struct product_block *const *x,
                                          const struct panel_beside *beside, uint32_t first,
-                                         struct panel_sums *y)
+                                         const struct lanes_next *next, struct panel_sums *y)
 {
     row_floats all[PANEL_SIDE];
     UNROLL for (uint32_t k = 0; k < n; k++) all[k] = y[k].of[first];
     for (uint32_t part = first; part < n_parts; part += 4) {
         const uint32_t b = part / PRODUCT_PARTS, i = part % PRODUCT_PARTS;
         __m512i dot[PANEL_SIDE];
+        lanes_fetch(next, first * (PANEL_PARTS / 4) + part / 4, PANEL_PARTS);
         UNROLL for (uint32_t k = 0; k < n; k++) dot[k] = _mm512_set1_epi32(beside[k].excess[part]);
         UNROLL for (uint32_t j = 0; j < PRODUCT_PART / 4; j++)
         {
@@ -229,7 +230,7 @@ ALWAYS_INLINE void panel_multiply_fourth(bool has_m, uint32_t n, const struct pa
 ALWAYS_INLINE void panel_multiply(int32_t bias, bool has_m, uint32_t n,
                                   const struct panel_of_parts *panel, uint32_t n_parts,
                                   const struct product_block *const *x, uint32_t block,
-                                  struct panel_sums *y)
+                                  const struct lanes_next *next, struct panel_sums *y)
 {
     struct panel_beside beside[PANEL_SIDE];
     const struct product_block *from[PANEL_SIDE];
@@ -239,36 +240,38 @@ ALWAYS_INLINE void panel_multiply(int32_t bias, bool has_m, uint32_t n,
         panel_prepare(bias, has_m, from[k], n_parts, &beside[k]);
     }
     for (uint32_t first = 0; first < 4; first++)
-        panel_multiply_fourth(has_m, n, panel, n_parts, from, beside, first, y);
+        panel_multiply_fourth(has_m, n, panel, n_parts, from, beside, first, next, y);
 }
 
 /* For types with and without m. */
 #define PANEL_MULTIPLY(name, has_m, n)                                                             \
     static __attribute__((noinline)) void name(                                                    \
         int32_t bias, const struct panel_of_parts *panel, uint32_t n_parts,                        \
-        const struct product_block *const *x, uint32_t block, struct panel_sums *y)                \
+        const struct product_block *const *x, uint32_t block, const struct lanes_next *next,       \
+        struct panel_sums *y)                                                                      \
     {                                                                                              \
-        panel_multiply(bias, has_m, n, panel, n_parts, x, block, y);                               \
+        panel_multiply(bias, has_m, n, panel, n_parts, x, block, next, y);                         \
     }
 PANEL_MULTIPLY(panel_some, false, PANEL_SIDE)
 PANEL_MULTIPLY(panel_four, false, 4)
-PANEL_MULTIPLY(panel_one, false, 1)
 PANEL_MULTIPLY(panel_some_with_m, true, PANEL_SIDE)
 PANEL_MULTIPLY(panel_four_with_m, true, 4)
-PANEL_MULTIPLY(panel_one_with_m, true, 1)
 
+/* n is a multiple of four. */
 static void panel_multiply_all(const struct part_form *form, const struct panel_of_parts *panel,
                                uint32_t n_parts, const struct product_block *const *x,
-                               uint32_t block, uint32_t n, struct panel_sums *y)
+                               uint32_t block, uint32_t n, const struct lanes_next *next,
+                               struct panel_sums *y)
 {
+    static const struct lanes_next nothing;
     const bool has_m = form->has_m;
     uint32_t i = 0;
-    for (; i + PANEL_SIDE <= n; i += PANEL_SIDE)
-        (has_m ? panel_some_with_m : panel_some)(form->bias, panel, n_parts, x + i, block, y + i);
-    for (; i + 4 <= n; i += 4)
-        (has_m ? panel_four_with_m : panel_four)(form->bias, panel, n_parts, x + i, block, y + i);
-    for (; i < n; i++)
-        (has_m ? panel_one_with_m : panel_one)(form->bias, panel, n_parts, x + i, block, y + i);
+    for (; i + PANEL_SIDE <= n; i += PANEL_SIDE, next = &nothing)
+        (has_m ? panel_some_with_m : panel_some)(form->bias, panel, n_parts, x + i, block, next,
+                                                 y + i);
+    if (i < n)
+        (has_m ? panel_four_with_m : panel_four)(form->bias, panel, n_parts, x + i, block, next,
+                                                 y + i);
 }
 
 typedef void panel_unpack(const uint8_t *const *rows, size_t at, struct panel_of_parts *out,
@@ -285,14 +288,16 @@ ALWAYS_INLINE void panel_rows(const struct part_form *form, size_t step, panel_u
     for (uint32_t first = 0; first < n_parts; first += PANEL_PARTS) {
         struct panel_of_parts panel;
         const uint32_t used = n_parts - first < PANEL_PARTS ? n_parts - first : PANEL_PARTS;
+        struct lanes_next next;
         for (uint32_t i = 0; i < used; i++) {
-            const uint32_t part = first + i, block = (part + PANEL_PARTS) / PRODUCT_PARTS;
-            if (i % PRODUCT_PARTS == 0)
-                lanes_prefetch(rows, (size_t)block * form->block_bytes, form->block_bytes);
+            const uint32_t part = first + i;
             unpack(rows, step ? part * step : (size_t)(part / PRODUCT_PARTS) * form->block_bytes,
                    &panel, i);
         }
-        panel_multiply_all(form, &panel, used, x, first / PRODUCT_PARTS, n, sums);
+        lanes_set_next(rows, (size_t)n_parts * form->block_bytes / PRODUCT_PARTS,
+                       (size_t)(first + PANEL_PARTS) / PRODUCT_PARTS * form->block_bytes,
+                       PANEL_PARTS / PRODUCT_PARTS * form->block_bytes, &next);
+        panel_multiply_all(form, &panel, used, x, first / PRODUCT_PARTS, n, &next, sums);
     }
     for (uint32_t i = 0; i < n; i++)
         *(row_floats *)y[i] = (sums[i].of[0] + sums[i].of[1]) + (sums[i].of[2] + sums[i].of[3]);
@@ -302,10 +307,12 @@ static void product_vnni_panels(enum product_type type, const uint8_t *const *ro
                                 uint32_t n_parts, const struct product_block *const *x, uint32_t n,
                                 float (*y)[PRODUCT_SHEAF_MAX])
 {
+    const struct product_block *filled[PRODUCT_TILE];
+    n = lanes_fill(x, n, filled);
 #define PANEL_CASE(name, form)                                                                     \
     if (type == PRODUCT_##name)                                                                    \
         panel_rows(&form, type == PRODUCT_IQ4_XS ? 0 : form.block_bytes / PRODUCT_PARTS,           \
-                   panel_unpack_##form, rows, n_parts, x, n, y);
+                   panel_unpack_##form, rows, n_parts, filled, n, y);
     PART_TYPES(PANEL_CASE)
 #undef PANEL_CASE
 }

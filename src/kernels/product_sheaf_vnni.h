@@ -11,7 +11,8 @@
 
 enum {
     SHEAF_ROWS = 16,
-    SHEAF_SIDE = 8, /* rows x that are multiplied together: so many sums are under way */
+    SHEAF_SIDE = 8,  /* rows x that are multiplied together: so many sums are under way */
+    SHEAF_AHEAD = 2, /* blocks whose turn it is after this one when they are fetched */
 };
 
 struct sheaf_kind { /* of a type; constants where code is made for it */
@@ -225,7 +226,7 @@ ALWAYS_INLINE void sheaf_prepare_sums(const struct sheaf_kind *kind, const struc
 ALWAYS_INLINE void sheaf_multiply(const struct sheaf_kind *kind, uint32_t n,
                                   const struct sheaf_block *block,
                                   const struct product_block *const *x, uint32_t b,
-                                  float (*y)[PRODUCT_SHEAF_MAX])
+                                  const struct lanes_next *next, float (*y)[PRODUCT_SHEAF_MAX])
 {
     __m512i products[SHEAF_SIDE], offsets[SHEAF_SIDE];
     union sheaf_sums sums[SHEAF_SIDE];
@@ -238,6 +239,7 @@ ALWAYS_INLINE void sheaf_multiply(const struct sheaf_kind *kind, uint32_t n,
     }
     for (uint32_t g = 0; g < PRODUCT_GROUPS; g += kind->step) {
         __m512i dot[SHEAF_SIDE];
+        lanes_fetch(next, g / kind->step, PRODUCT_GROUPS / kind->step);
         UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
             _mm512_set1_epi32(kind->has_dmin ? 0 : sums[k].excess[g]);
         UNROLL for (uint32_t i = 0; i < 4 * kind->step; i++)
@@ -269,20 +271,20 @@ ALWAYS_INLINE void sheaf_multiply(const struct sheaf_kind *kind, uint32_t n,
     }
 }
 
-/* For each type: so many rows x, one, and all. */
+/* For each type: eight rows x, four, and all, a multiple of four. */
 #define SHEAF_KIND(name, n_bytes, step, has_dmin, bias)                                            \
     static const struct sheaf_kind sheaf_##name = {n_bytes, step, has_dmin, bias};                 \
     static __attribute__((noinline)) void sheaf_some_##name(                                       \
         const struct sheaf_block *block, const struct product_block *const *x, uint32_t b,         \
-        float(*y)[PRODUCT_SHEAF_MAX])                                                              \
+        const struct lanes_next *next, float(*y)[PRODUCT_SHEAF_MAX])                               \
     {                                                                                              \
-        sheaf_multiply(&sheaf_##name, SHEAF_SIDE, block, x, b, y);                                 \
+        sheaf_multiply(&sheaf_##name, SHEAF_SIDE, block, x, b, next, y);                           \
     }                                                                                              \
-    static __attribute__((noinline)) void sheaf_one_##name(                                        \
+    static __attribute__((noinline)) void sheaf_four_##name(                                       \
         const struct sheaf_block *block, const struct product_block *const *x, uint32_t b,         \
-        float(*y)[PRODUCT_SHEAF_MAX])                                                              \
+        const struct lanes_next *next, float(*y)[PRODUCT_SHEAF_MAX])                               \
     {                                                                                              \
-        sheaf_multiply(&sheaf_##name, 1, block, x, b, y);                                          \
+        sheaf_multiply(&sheaf_##name, 4, block, x, b, next, y);                                    \
     }                                                                                              \
     static void sheaf_rows_##name(const uint8_t *const *rows, uint32_t n_blocks,                   \
                                   const struct product_block *const *x, uint32_t n,                \
@@ -290,15 +292,19 @@ ALWAYS_INLINE void sheaf_multiply(const struct sheaf_kind *kind, uint32_t n,
     {                                                                                              \
         memset(y, 0, n * sizeof *y);                                                               \
         for (uint32_t b = 0; b < n_blocks; b++) {                                                  \
+            static const struct lanes_next nothing;                                                \
             struct sheaf_block block;                                                              \
+            struct lanes_next ahead;                                                               \
+            const struct lanes_next *next = &ahead;                                                \
             uint32_t i = 0;                                                                        \
             const size_t at = b * (size_t)sheaf_##name.bytes;                                      \
-            lanes_prefetch(rows, at + sheaf_##name.bytes, sheaf_##name.bytes);                     \
             sheaf_unpack_##name(rows, at, &block);                                                 \
-            for (; i + SHEAF_SIDE <= n; i += SHEAF_SIDE)                                           \
-                sheaf_some_##name(&block, x + i, b, y + i);                                        \
-            for (; i < n; i++)                                                                     \
-                sheaf_one_##name(&block, x + i, b, y + i);                                         \
+            lanes_set_next(rows, n_blocks *(size_t)sheaf_##name.bytes,                             \
+                           at + SHEAF_AHEAD * sheaf_##name.bytes, sheaf_##name.bytes, &ahead);     \
+            for (; i + SHEAF_SIDE <= n; i += SHEAF_SIDE, next = &nothing)                          \
+                sheaf_some_##name(&block, x + i, b, next, y + i);                                  \
+            if (i < n)                                                                             \
+                sheaf_four_##name(&block, x + i, b, next, y + i);                                  \
         }                                                                                          \
     }
 SHEAF_KIND(q2, 84, 1, true, 0)
@@ -311,9 +317,11 @@ static void product_vnni_sheaf(enum product_type type, const uint8_t *const *row
                                uint32_t n_blocks, const struct product_block *const *x, uint32_t n,
                                float (*y)[PRODUCT_SHEAF_MAX])
 {
+    const struct product_block *filled[PRODUCT_TILE];
+    n = lanes_fill(x, n, filled);
 #define SHEAF_CASE(name, form)                                                                     \
     if (type == PRODUCT_##name)                                                                    \
-        sheaf_rows_##form(rows, n_blocks, x, n, y);
+        sheaf_rows_##form(rows, n_blocks, filled, n, y);
     BLOCK_TYPES(SHEAF_CASE)
 #undef SHEAF_CASE
 }
