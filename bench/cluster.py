@@ -7,6 +7,7 @@ prints lines `CLAIM SIDE VALUE` on standard output, and what it is doing on stan
 
   half    medley | llama.cpp         2 nodes, half of the layers each, 1 Gbit/s, 0.25 ms, beside one node alone; llama.cpp over RPC
   chain   medley | llama.cpp         3 nodes in a chain, a small model, 2 ms each way
+  drafts  medley                     the chain with guesses and without, in turn: text that repeats, text that does not
   join    medley                     from a process's start to a member with its links: known peer, mDNS, after a restart
   load    medley                     a model of 1.2 GB comes to a node that lacks it, beside a bare TCP connection
   rest    medley                     what a node costs that does nothing
@@ -21,6 +22,7 @@ import os
 import pathlib
 import shutil
 import socket
+import statistics
 import subprocess
 import sys
 import threading
@@ -163,6 +165,51 @@ def chain(args):
     measure(args, first_machine(nodes, ready), nodes, "chain", "medley")
     stop(args)
     world.close()
+
+
+# ---- guesses over the chain -----------------------------------------------------------------------------------
+
+# Made-up weights say nothing twice by themselves: what an answer must look like makes it repeat. Capitals are tokens of their
+# own, if those of bytes are kept out.
+DRAFTED = {
+    "same": r"(THE LITTLE DOG SAT ON THE BIG MAT AGAIN\. )*",
+    "edits": r"((THE|ONE) LITTLE DOG SAT ON THE BIG (MAT|LOG) AGAIN\. )*",
+    "dice": r"[AB]*",
+    "free": None,
+}
+NO_BYTES = {str(3 + byte): -100 for byte in (2 - 3, *b" .ABCDEFGHIJKLMNOPQRSTUVWXYZ")}
+
+
+def drafts(args):
+    """Two clusters of three nodes, one of which is idle while the other answers; every answer must be the same."""
+    model = args.models / args.draft_model
+    firsts, worlds, names = {}, [], {}
+    for side in "off", "lookup":
+        world = make_world(args, 3, 2000)
+        nodes = make_nodes(args, world, [sim_file(args, f"{side}{i}", "96MiB", args.speed or UNPACED) for i in range(3)],
+                           model, side)
+        nodes[0].place(args.name, context=args.context, streams=1, speculate=side)
+        nodes[0].move(args.name, ",".join(f"m{i + 1}/sim:{side}{i}:{n}" for i, n in enumerate(args.layers.split(","))))
+        firsts[side] = world.machines[0]
+        worlds.append(world)
+    for kind in args.kinds.split(","):
+        sampling = {"guided_regex": DRAFTED[kind], "logit_bias": NO_BYTES} if DRAFTED[kind] else {}
+        ratios = []
+        for turn in range(args.turns):
+            rates, answers = {}, {}
+            for side in ("off", "lookup") if turn % 2 else ("lookup", "off"):
+                done = complete(firsts[side], args.name, [made_up_text(50 + turn, 12)], args.tokens, temperature=1, seed=turn + 1,
+                                **sampling)[0]
+                rates[side], answers[side] = (args.tokens - 1) / (done.times[-1] - done.times[0]), done.text
+                tell(f"drafts_{kind}", side, rates[side])
+            if answers["off"] != answers["lookup"]:
+                raise SystemExit(f"{kind}, turn {turn}: another answer with guesses")
+            ratios.append(rates["lookup"] / rates["off"])
+            say(f"    {kind}: {rates['off']:.1f} and {rates['lookup']:.1f} tok/s, {ratios[-1]:.3f}; {done.timings}")
+        tell(f"drafts_{kind}_ratio", "medley", statistics.median(ratios))
+    stop(args)
+    for world in worlds:
+        world.close()
 
 
 # ---- joining -------------------------------------------------------------------------------------------------
@@ -334,7 +381,7 @@ def wire_of(world, name, width, claim, texts, tokens):
 
 
 def main():
-    parts = {"half": half, "chain": chain, "join": join, "load": load, "rest": rest, "unlike": unlike, "wire": wire}
+    parts = {"half": half, "chain": chain, "drafts": drafts, "join": join, "load": load, "rest": rest, "unlike": unlike, "wire": wire}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=parts)
     parser.add_argument("side")
@@ -346,7 +393,12 @@ def main():
     parser.add_argument("--type", default="q4_0")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--turns", type=int, default=1, help="of both sides of `half`, in one session")
+    parser.add_argument("--turns", type=int, default=1, help="of both sides of `half` and `drafts`, in one session")
+    parser.add_argument("--context", type=int, default=256, help="of `drafts`")
+    parser.add_argument("--speed", type=lambda s: s.replace(",", "\n") + "\n", help="of the devices of `drafts`, as in a file of --sim")
+    parser.add_argument("--draft-model", default="synth-small-q4_0.gguf", help="of `drafts`, with …")
+    parser.add_argument("--layers", default="4,4,4", help="… so many layers on each node")
+    parser.add_argument("--kinds", default="same,edits,dice,free", help="of text, of `drafts`")
     parser.add_argument("--words", type=int, default=511, help="of the long prompt")
     parser.add_argument("--seconds", type=int, default=60, help="at rest")
     parser.add_argument("--memory", default="425MiB,425MiB", help="of the two devices that share the model in halves")

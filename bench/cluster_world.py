@@ -170,6 +170,17 @@ class Node:
     def place(self, model, **wishes):
         return self.ask({"do": "place", "model": str(model), **wishes})["ready"]
 
+    def move(self, model, to):
+        """Layers as `medley move --to` takes them; once the links are measured."""
+        environment = {**os.environ, "MEDLEY_STATE_DIR": str(self.folder)}
+        command = [self.medley, "move", model, "--to", to]
+        for _ in range(60):
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, preexec_fn=self.machine.enter)
+            if done.returncode == 0:
+                return
+            time.sleep(0.5)
+        raise SystemExit(f"{self.machine.name}: {' '.join(command)}: {done.stderr}")
+
     def processor_s(self):
         words = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
@@ -206,13 +217,13 @@ def made_up_text(seed, words):
 class Request(threading.Thread):
     """A streamed completion; remembers when each piece came."""
 
-    def __init__(self, machine, model, text, tokens):
+    def __init__(self, machine, model, text, tokens, sampling):
         super().__init__(daemon=True)
         self.machine, self.error = machine, None
         # Token 2 ends a text in the synthetic models.
         self.body = {"model": model, "prompt": text, "max_tokens": tokens, "temperature": 0, "stream": True,
-                     "stream_options": {"include_usage": True}, "logit_bias": {"2": -100}}
-        self.times, self.usage = [], {}
+                     "stream_options": {"include_usage": True}, "logit_bias": {"2": -100}, **sampling}
+        self.times, self.usage, self.text, self.timings = [], {}, "", None
 
     def run(self):
         try:
@@ -236,12 +247,14 @@ class Request(threading.Thread):
             raise RuntimeError(event["error"])
         if event.get("choices") and event["choices"][0].get("text"):
             self.times.append(time.monotonic())
+            self.text += event["choices"][0]["text"]
+        self.timings = event.get("timings") or self.timings
         self.usage = event.get("usage") or self.usage
 
 
-def complete(machine, model, texts, tokens):
+def complete(machine, model, texts, tokens, **sampling):
     """All at once; returns them when all are through."""
-    requests = [Request(machine, model, text, tokens) for text in texts]
+    requests = [Request(machine, model, text, tokens, sampling) for text in texts]
     for request in requests:
         request.start()
     for request in requests:

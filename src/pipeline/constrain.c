@@ -56,6 +56,15 @@ void constrain_forget(struct constrain *constrain, uint32_t slot)
     constrain->slots[slot].n_taken = 0;
 }
 
+void constrain_change(struct constrain *constrain, uint32_t slot, uint32_t index)
+{
+    struct constrain_slot *at = &constrain->slots[slot];
+    if (at->n_taken <= index)
+        return;
+    grammar_run_clear(&at->run);
+    at->n_taken = 0;
+}
+
 static void constrain_drop(struct constrain_matcher *entry)
 {
     grammar_matcher_free(entry->matcher);

@@ -32,6 +32,8 @@ void constrain_give_vocabulary(struct constrain *constrain, struct grammar_vocab
 
 /* The slot has another request now. */
 void constrain_forget(struct constrain *constrain, uint32_t slot);
+/* The answer's token `index` is another than it was: it had been guessed. */
+void constrain_change(struct constrain *constrain, uint32_t slot, uint32_t index);
 
 /* The logits with all that the grammar rules out at -inf, good until the next call: the answer so
  * far being the n tokens. NULL: *instead says why no token may come, and `why` why it was

@@ -194,9 +194,9 @@ static void driver_on_done(void *arg, struct microbatch *microbatch)
     *driver->completed_end = microbatch;
     driver->completed_end = &microbatch->next;
     if (!driver->active) {
-        /* Only the baton's holder changes n_in_flight. With others under way this device has more
-         * to compute. */
-        if (driver->n_in_flight == 1)
+        /* Only the baton's holder changes these. With others under way this device has more to
+         * compute; but guesses can wait, and who waits for a token cannot. */
+        if (driver->n_in_flight == 1 || driver->n_in_flight <= driver->n_ahead + 1)
             driver_run_locked(driver);
         else
             pthread_cond_signal(&driver->wake);

@@ -63,6 +63,9 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
     pipeline_settings_init(&settings, model, stages, n_stages, &driver->options);
     driver->n_devices = settings.n_devices;
     driver->n_microbatches = settings.n_microbatches;
+    if (driver->n_devices > 1)
+        driver->pipe = (struct speculation_pipe){.n_devices = settings.n_devices,
+                                                 .n_under_way = settings.n_microbatches};
     driver->pipeline.shape = settings.shape;
     driver->model = model;
     driver->pipeline.n_stages = n_stages;

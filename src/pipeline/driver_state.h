@@ -23,6 +23,7 @@
 #include "pipeline/schedule.h"
 #include "pipeline/sequence.h"
 #include "pipeline/slots.h"
+#include "pipeline/speculation_train.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -65,6 +66,7 @@ struct driver {
     uint32_t n_operations;
     struct pick_setup *setups; /* the same */
     uint32_t n_setups;
+    uint32_t n_ahead;           /* of them, micro-batches of guesses alone */
     uint32_t n_in_flight;       /* read also under the lock while nobody is active */
     uint64_t n_sent;            /* micro-batches so far */
     uint64_t n_ended;           /* requests so far */
@@ -76,6 +78,7 @@ struct driver {
     /* Tokens are drafted: a micro-batch has come back through stages that all have stable bits. */
     bool may_draft;
     struct speculation_costs costs;
+    struct speculation_pipe pipe; /* n_devices is 0 where there is one */
     /* Likewise, that all stages know checkpoints (checkpoints.h). */
     bool may_keep_states;
     struct chunk_costs chunks;         /* of prompts, where there are several devices */
@@ -182,6 +185,7 @@ struct step_draft {
     uint32_t n_match; /* 0: nothing in the text says how it goes on */
     int32_t foreseen; /* where nothing is drafted: the token that would have been first; -1: none */
     uint64_t took_ns; /* that the pass waited for it */
+    bool is_ahead;    /* there is no row of its own: a train's (step_ahead.c) */
 };
 /* The draft model guesses how the slot's sequence goes on: nothing of it is to be sent. */
 bool step_draft_is_awaited(const struct driver *driver, uint32_t slot);
@@ -189,6 +193,13 @@ bool step_draft_is_awaited(const struct driver *driver, uint32_t slot);
  * draft model was asked about some; schedule again. */
 bool step_draft(struct driver *driver, const struct schedule *schedule, const uint32_t *slots,
                 uint32_t rows, struct step_draft *out);
+/* Tokens that may be guessed behind the known ones; `own`: the row that the last of those has or
+ * had. */
+uint32_t step_draft_most(const struct driver *driver, const struct slot *slot, uint32_t own);
+/* Writes guesses to position `at` and behind; fewer where they end an answer. They may be the
+ * slot's own tokens, up to what is being written. */
+uint32_t step_draft_write(const struct slot *slot, uint32_t at, const int32_t *guesses,
+                          uint32_t most);
 /* What a micro-batch that has come back says about speculation as such. */
 void step_draft_learn(struct driver *driver, const struct microbatch *microbatch);
 /* What a share of it says about its sequence: before its tokens are handed out, what was guessed
@@ -202,6 +213,22 @@ void step_draft_settle(struct driver *driver, struct sequence *sequence,
 enum error_code driver_check_pictures(const struct driver *driver, const struct request *request,
                                       struct error *err);
 uint64_t driver_picture_bytes(const struct request *request);
+
+/* ---- step_ahead.c: guesses that follow each other through a pipeline ---- */
+
+/* One stream has several devices to itself: drafts may be followed by others. */
+bool step_ahead_is_possible(const struct driver *driver);
+/* How many tokens to draft beside the slot's own row, and notes where the text goes on; `from`: the
+ * index of the token that followed there. */
+uint32_t step_ahead_begin(const struct driver *driver, struct slot *slot, uint32_t from,
+                          uint32_t n_match, uint32_t most);
+/* Fills `microbatch` with guesses behind what is under way; false: nothing is guessed. */
+bool step_ahead_form(struct driver *driver, struct microbatch *microbatch);
+/* A row for each token that is known and for each guess. */
+void step_add_share(struct driver *driver, struct microbatch *microbatch, uint32_t index,
+                    const struct step_draft *draft, uint32_t n_rows);
+/* What was noted for the next micro-batch goes with this one. */
+void step_add_operations(struct driver *driver, struct microbatch *microbatch);
 
 /* ---- driver.c: for driver_open.c ---- */
 

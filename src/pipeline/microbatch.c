@@ -69,7 +69,7 @@ void microbatch_clear(struct microbatch *microbatch)
     microbatch->slowest_ns = microbatch->held_up_ns = 0;
     microbatch->times = (struct request_times){0};
     microbatch->since_ns = 0;
-    microbatch->was_short = false;
+    microbatch->was_short = microbatch->is_ahead = microbatch->is_crowded = false;
     microbatch->error = (struct error){0};
 }
 

@@ -55,6 +55,8 @@ struct share {
     uint32_t first_pick, n_picks; /* of the micro-batch's: as many as the guesses were right, and
                                      one */
     uint32_t n_match;             /* the driver's: of its draft, or … */
+    bool is_ahead;                /* the same: its first row is a guess, too */
+    uint32_t n_cuts;              /* the slot's, when it was sent */
     uint64_t draft_ns;            /* the same: that it took */
     int32_t foreseen;             /* … of the token that it would have drafted; -1: none */
     bool gives_rows;              /* the outputs themselves are wanted */
@@ -115,6 +117,8 @@ struct microbatch {
     /* Of its way, while a stage here had no processor: other programs had it. CPUs only, so it says
      * nothing of others. What is left is what the same micro-batch takes next time. */
     uint64_t held_up_ns;
+    bool is_ahead;      /* the driver's: nothing but guesses, behind another … */
+    bool is_crowded;    /* … and such were under way beside it */
     uint64_t sent_ns;   /* by the driver */
     uint64_t since_ns;  /* it has been where it is since then, by this machine's clock */
     struct error error; /* when a share failed */

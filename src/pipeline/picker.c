@@ -105,7 +105,11 @@ struct constrain *picker_constrain(const struct picker *picker)
 void picker_note(struct picker *picker, uint32_t slot, uint32_t position, int32_t token)
 {
     assert(position < picker->context);
-    tokens_of(picker, slot)[position] = token;
+    int32_t *at = &tokens_of(picker, slot)[position];
+    const uint32_t answer = picker->setups[slot].answer;
+    if (*at != token && position >= answer) /* another was guessed */
+        constrain_change(picker->constrain, slot, position - answer);
+    *at = token;
 }
 
 int32_t picker_token(const struct picker *picker, uint32_t slot, uint32_t position)

@@ -11,6 +11,13 @@
 
 enum { SLOT_NONE = UINT32_MAX };
 
+/* How the text goes on, for guesses of micro-batches that follow each other (step_ahead.c). */
+struct draft_train {
+    uint32_t distance; /* tokens back that the text goes on likewise; 0: nowhere */
+    uint32_t n_match;  /* tokens alike … */
+    uint32_t n_known;  /* … when so many were known */
+};
+
 struct sequence {
     uint64_t id;
     bool is_cancelled;
@@ -24,6 +31,7 @@ struct sequence {
     uint32_t generated;
     uint32_t drafted, accepted; /* tokens, by the driver and by the sampler */
     struct speculation speculation;
+    struct draft_train train;
     bool has_axes; /* pictures' rows have positions on several axes (model/architecture.h) */
     bool last_row; /* all tokens are there; only the last one's own row is still wanted
                       (want_all_logits) */

@@ -20,9 +20,10 @@ struct slot {
     uint32_t n_placed;         /* of those, in the cache or in a micro-batch on the way there */
     uint32_t start;            /* the first position that windowed layers have */
     uint32_t
-        epoch;   /* counts how often the slot has been emptied: rows of an older epoch are void */
-    bool broken; /* a stage failed on it: to be emptied before it is used again */
-    bool parked; /* its sequence has no cells and waits for some (step_cells.c) */
+        epoch; /* counts how often the slot has been emptied: rows of an older epoch are void */
+    uint32_t n_cuts;             /* of wrong guesses: what was sent behind them before is void */
+    bool broken;                 /* a stage failed on it: to be emptied before it is used again */
+    bool parked;                 /* its sequence has no cells and waits for some (step_cells.c) */
     uint64_t cache_key;          /* of the request whose tokens these are (request.h) */
     uint64_t served;             /* number of the micro-batch that last had rows of it */
     struct checkpoint_text text; /* where its states are to be kept */

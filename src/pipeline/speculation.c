@@ -45,8 +45,7 @@ void speculation_costs_note(struct speculation_costs *costs, uint32_t n_rows, ui
     costs->noted_at[n_rows] = costs->n_passes;
 }
 
-/* What drafts are compared with was measured long ago: all passes since had some. */
-static bool cost_is_old(const struct speculation_costs *costs, uint32_t n_rows)
+bool speculation_cost_is_old(const struct speculation_costs *costs, uint32_t n_rows)
 {
     return costs->pass_ns[n_rows] && costs->noted_at[n_rows] + PLAIN_AGE_MAX < costs->n_passes;
 }
@@ -202,9 +201,10 @@ uint32_t speculation_length(const struct speculation *speculation,
                             const struct speculation_pass *pass, uint32_t n_match, uint32_t most)
 {
     assert(pass->n_rows && pass->n_tokens >= 1);
-    const bool compares = pass->n_rows < SPECULATION_ROWS_MAX && !cost_is_old(costs, pass->n_rows);
+    const bool compares =
+        pass->n_rows < SPECULATION_ROWS_MAX && !speculation_cost_is_old(costs, pass->n_rows);
     const double without = compares ? speculation_cost(costs, pass->n_rows) : 0;
-    const double credit = (double)(ACCOUNT_FIRST + speculation->account);
+    const double credit = speculation_credit(speculation);
     double best = GAIN_MIN * pass->n_tokens / without;
     uint32_t length = 0;
     for (uint32_t i = 0, n_worse = 0; i < N_LENGTHS && without > 0 && n_worse < 2; i++) {
@@ -234,7 +234,17 @@ void speculation_pay(struct speculation *speculation, const struct speculation_c
     if ((n_drafted || pass->all_ns > 0) && pass->n_rows + n_drafted <= SPECULATION_ROWS_MAX &&
         speculation_cost(costs, pass->n_rows) > 0)
         more = n_accepted - speculation_price(costs, pass, n_drafted);
-    speculation->account += (float)more;
+    speculation_earn(speculation, more);
+}
+
+double speculation_credit(const struct speculation *speculation)
+{
+    return (double)(ACCOUNT_FIRST + speculation->account);
+}
+
+void speculation_earn(struct speculation *speculation, double passes)
+{
+    speculation->account += (float)passes;
     if (speculation->account > ACCOUNT_MAX)
         speculation->account = ACCOUNT_MAX;
 }

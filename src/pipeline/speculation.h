@@ -42,6 +42,8 @@ void speculation_costs_note(struct speculation_costs *costs, uint32_t n_rows, ui
 /* Between measured lengths and beyond them: on the line through the two nearest. 0: nothing is
  * known yet. */
 double speculation_cost(const struct speculation_costs *costs, uint32_t n_rows);
+/* What drafts are compared with was measured long ago: all passes since had some. */
+bool speculation_cost_is_old(const struct speculation_costs *costs, uint32_t n_rows);
 
 /* Of one request; zeroed: nothing is known of it. */
 struct speculation {
@@ -80,3 +82,7 @@ void speculation_note(struct speculation *speculation, uint32_t n_match, uint32_
 /* The account: a pass that had `pass` beside the draft of n_drafted tokens; 0: there was none. */
 void speculation_pay(struct speculation *speculation, const struct speculation_costs *costs,
                      const struct speculation_pass *pass, uint32_t n_drafted, uint32_t n_accepted);
+/* So many passes of one row were saved. */
+void speculation_earn(struct speculation *speculation, double passes);
+/* What is there: passes that a draft may cost. */
+double speculation_credit(const struct speculation *speculation);

@@ -328,13 +328,15 @@ static void step_add_picture(const struct driver *driver, struct microbatch *mic
         memcpy(microbatch->given + width * microbatch->n_given++, values, width * sizeof *values);
 }
 
-static void step_add_share(struct driver *driver, struct microbatch *microbatch, uint32_t index,
-                           const struct step_draft *draft, uint32_t n_rows)
+void step_add_share(struct driver *driver, struct microbatch *microbatch, uint32_t index,
+                    const struct step_draft *draft, uint32_t n_rows)
 {
     struct slot *slot = &driver->slots.slots[index];
     struct sequence *sequence = slot->sequence;
     struct share *share = &microbatch->shares[microbatch->n_shares++];
-    assert(n_rows && slot->n_placed + n_rows <= slot->n_known + draft->n_tokens);
+    const uint32_t end =
+        draft->is_ahead ? slot->n_placed + n_rows : slot->n_known + draft->n_tokens;
+    assert(n_rows && slot->n_placed + n_rows <= end);
     *share = (struct share){.slot = index,
                             .epoch = slot->epoch,
                             .position = slot->n_placed,
@@ -343,10 +345,12 @@ static void step_add_share(struct driver *driver, struct microbatch *microbatch,
                             .n_drafted = draft->n_tokens,
                             .n_match = draft->n_match,
                             .foreseen = draft->foreseen,
+                            .is_ahead = draft->is_ahead,
+                            .n_cuts = slot->n_cuts,
                             .draft_ns = draft->took_ns};
     share->gives_rows = sequence_wants_rows(sequence);
-    share->pick = sequence->request.n_predict && !sequence->last_row &&
-                  slot->n_placed + n_rows == slot->n_known + draft->n_tokens;
+    share->pick =
+        sequence->request.n_predict && !sequence->last_row && slot->n_placed + n_rows == end;
     share->first_pick = microbatch->n_picks;
     microbatch->n_picks += share_picks_room(share);
     for (uint32_t i = 0; i < n_rows; i++) {
@@ -376,10 +380,11 @@ static uint32_t step_chunk_rows(const struct driver *driver)
 }
 
 /* May one more be under way? Decoding goes in as many micro-batches as there are devices: more
- * would only wait for each other. */
+ * would only wait for each other. Guesses that follow others do not count. */
 static bool step_has_room(const struct driver *driver)
 {
-    if (driver->n_in_flight < driver->n_devices)
+    assert(driver->n_ahead <= driver->n_in_flight);
+    if (driver->n_in_flight - driver->n_ahead < driver->n_devices)
         return true;
     for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
         const struct slot *slot = &driver->slots.slots[i];
@@ -447,6 +452,12 @@ static bool step_form(struct driver *driver, struct microbatch *microbatch)
                        schedule.shares[i].rows + drafts[i].n_tokens);
     }
     assert(microbatch->n_rows <= driver->options.batch_rows);
+    step_add_operations(driver, microbatch);
+    return true;
+}
+
+void step_add_operations(struct driver *driver, struct microbatch *microbatch)
+{
     memcpy(microbatch->operations, driver->operations,
            driver->n_operations * sizeof *driver->operations);
     microbatch->n_operations = driver->n_operations;
@@ -455,7 +466,6 @@ static bool step_form(struct driver *driver, struct microbatch *microbatch)
         pick_setup_copy(&microbatch->setups[i], &driver->setups[i]);
     microbatch->n_setups = driver->n_setups;
     driver->n_setups = 0;
-    return true;
 }
 
 /* The stages elsewhere are back, with nothing that can be relied on: every slot begins anew. */
@@ -537,6 +547,22 @@ static void step_take_seeds(struct driver *driver, const struct driver_seeds *se
     }
 }
 
+/* The first of those that are unused, which has been filled. */
+static void step_send(struct driver *driver)
+{
+    struct microbatch *microbatch = driver->unused;
+    assert(driver->n_in_flight < driver->n_microbatches);
+    driver->unused = microbatch->next;
+    driver->n_in_flight++;
+    driver->n_ahead += microbatch->is_ahead;
+    for (uint32_t i = 0; driver->n_ahead && i < driver->n_microbatches; i++)
+        driver->microbatches[i].is_crowded = true;
+    driver->n_sent++;
+    driver->gain.steps++;
+    driver->gain.rows += microbatch->n_rows;
+    microbatch_send(microbatch);
+}
+
 void step_advance(struct driver *driver, const struct driver_wishes *wishes)
 {
     step_cancel(driver);
@@ -556,14 +582,9 @@ void step_advance(struct driver *driver, const struct driver_wishes *wishes)
     step_cells_give_back(driver);
     step_admit(driver);
     while (driver->unused && step_has_room(driver) && step_form(driver, driver->unused)) {
-        struct microbatch *microbatch = driver->unused;
-        assert(driver->n_in_flight < driver->n_microbatches);
-        driver->unused = microbatch->next;
-        driver->n_in_flight++;
-        driver->n_sent++;
-        driver->gain.steps++;
-        driver->gain.rows += microbatch->n_rows;
-        microbatch_send(microbatch);
+        step_send(driver);
         step_admit(driver); /* goes on where the list of operations was full */
     }
+    while (driver->unused && step_ahead_form(driver, driver->unused))
+        step_send(driver);
 }

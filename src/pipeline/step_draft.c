@@ -45,29 +45,27 @@ static bool draft_is_possible(const struct driver *driver, const struct schedule
     return true;
 }
 
-/* Tokens that the slot has room for: the last one of the answer comes from a row before it. In a
- * pool no further than the extent that the sequence's own row is in, so a draft takes no cells from
- * others. */
-static uint32_t draft_most(const struct driver *driver, const struct slot *slot)
+/* The last one of the answer comes from a row before it. In a pool no further than the extent that
+ * the sequence's own row is in, so a draft takes no cells from others. */
+uint32_t step_draft_most(const struct driver *driver, const struct slot *slot, uint32_t own)
 {
     const struct request *request = &slot->sequence->request;
     uint32_t most = draft_smaller(driver->options.context - 1 - slot->n_known,
                                   request->n_predict - 1 - slot->sequence->generated);
     if (slot_table_is_pool(&driver->slots))
-        most = draft_smaller(most, KV_PADDING - 1 - slot->n_placed % KV_PADDING);
-    return draft_smaller(most, SPECULATION_DRAFT_MAX);
+        most = draft_smaller(most, KV_PADDING - 1 - own % KV_PADDING);
+    return most;
 }
 
-/* Writes guesses behind the slot's tokens; fewer where they end an answer. They may be the slot's
- * own tokens, up to what is being written. */
-static uint32_t draft_write(const struct slot *slot, const int32_t *guesses, uint32_t most)
+uint32_t step_draft_write(const struct slot *slot, uint32_t at, const int32_t *guesses,
+                          uint32_t most)
 {
     uint32_t n = 0;
     for (; n < most; n++) {
         const int32_t token = guesses[n];
         if (sequence_is_stop(slot->sequence, token) || token >= PICTURE_TOKEN_FIRST)
             break;
-        slot->tokens[slot->n_known + n] = token;
+        slot->tokens[at + n] = token;
     }
     return n;
 }
@@ -91,12 +89,15 @@ static void draft_add(const struct slot *slot, struct speculation_pass *pass,
 
 /* ---- guesses of the text so far ---- */
 
-static void draft_look_up(const struct driver *driver, const struct slot *slot, uint32_t most,
+static void draft_look_up(const struct driver *driver, struct slot *slot, uint32_t most,
                           const struct speculation_pass *pass, struct step_draft *out)
 {
     const uint32_t from = most ? lookup_find(slot->tokens, slot->n_known, &out->n_match) : 0;
-    const uint32_t n = from ? draft_write(slot, slot->tokens + from, most) : 0;
-    out->n_tokens = n ? draft_length(driver, slot, pass, out->n_match, n) : 0;
+    const uint32_t n = from ? step_draft_write(slot, slot->n_known, slot->tokens + from, most) : 0;
+    if (n && pass->n_rows == 1 && step_ahead_is_possible(driver))
+        out->n_tokens = step_ahead_begin(driver, slot, from, out->n_match, n);
+    else
+        out->n_tokens = n ? draft_length(driver, slot, pass, out->n_match, n) : 0;
     if (n && !out->n_tokens)
         out->foreseen = slot->tokens[slot->n_known];
 }
@@ -114,7 +115,7 @@ static bool draft_take(struct driver *driver, uint32_t index, uint32_t most, str
         return false;
     }
     out->n_match = SPECULATION_OF_MODEL;
-    out->n_tokens = draft_write(slot, guesses, draft_smaller(most, n));
+    out->n_tokens = step_draft_write(slot, slot->n_known, guesses, draft_smaller(most, n));
     return true;
 }
 
@@ -180,11 +181,13 @@ bool step_draft_is_awaited(const struct driver *driver, uint32_t slot)
 static bool draft_choose(struct driver *driver, uint32_t index, uint32_t room,
                          struct speculation_pass *pass, struct step_draft *out)
 {
-    const struct slot *slot = &driver->slots.slots[index];
-    const uint32_t most = draft_smaller(draft_most(driver, slot), room);
+    struct slot *slot = &driver->slots.slots[index];
+    const uint32_t most = draft_smaller(
+        draft_smaller(step_draft_most(driver, slot, slot->n_placed), room), SPECULATION_DRAFT_MAX);
     /* in tests by turns */
     const bool looks_up = driver->options.speculate != SPECULATE_ALWAYS || !driver->drafter ||
                           slot->sequence->generated % 2;
+    slot->sequence->train.distance = 0;
     const bool has_answered = draft_take(driver, index, most, out);
     if (!out->n_tokens && looks_up)
         draft_look_up(driver, slot, most, pass, out);
@@ -225,9 +228,19 @@ void step_draft_learn(struct driver *driver, const struct microbatch *microbatch
             return;
         n_rows += share->n_rows;
     }
-    const uint64_t took_ns = clock_now_ns() - microbatch->sent_ns;
-    if (!microbatch->was_short && took_ns > microbatch->held_up_ns)
-        speculation_costs_note(&driver->costs, n_rows, took_ns - microbatch->held_up_ns);
+    uint64_t took_ns = clock_now_ns() - microbatch->sent_ns;
+    if (microbatch->was_short || took_ns <= microbatch->held_up_ns)
+        return;
+    took_ns -= microbatch->held_up_ns;
+    if (driver->pipe.n_devices)
+        speculation_costs_note(&driver->pipe.slowest, n_rows, microbatch->slowest_ns);
+    if (microbatch->is_ahead)
+        return; /* it waited for those before it */
+    if (driver->pipe.n_devices)
+        speculation_pipe_note(&driver->pipe, &driver->costs, n_rows, took_ns,
+                              microbatch->is_crowded);
+    else
+        speculation_costs_note(&driver->costs, n_rows, took_ns);
 }
 
 /* What stands in the pass beside the share's draft. */
@@ -242,29 +255,60 @@ static struct speculation_pass draft_beside(const struct microbatch *microbatch,
     return pass;
 }
 
+/* The last token that a share tells is a guess of what follows it, or nothing follows. */
+static bool draft_goes_on(const struct slot *slot, const struct share *share,
+                          const struct pick *picks)
+{
+    const uint32_t end = share->position + share->n_rows;
+    return slot->n_placed == end || picks[share->n_drafted].token == slot->tokens[end];
+}
+
+static void draft_pay(struct driver *driver, struct sequence *sequence,
+                      const struct microbatch *microbatch, const struct share *share,
+                      uint32_t n_right)
+{
+    if (driver->pipe.n_devices && (share->n_drafted || microbatch->is_crowded)) {
+        speculation_pay_train(&sequence->speculation, &driver->costs, &driver->pipe, share->n_rows,
+                              share->is_ahead, n_right + 1);
+        return;
+    }
+    const struct speculation_pass pass = draft_beside(microbatch, share);
+    speculation_pay(&sequence->speculation, &driver->costs, &pass, share->n_drafted, n_right);
+}
+
 void step_draft_settle(struct driver *driver, struct sequence *sequence,
                        const struct microbatch *microbatch, struct share *share)
 {
-    const struct slot *slot = &driver->slots.slots[share->slot];
+    struct slot *slot = &driver->slots.slots[share->slot];
     const struct pick *picks = &microbatch->picks[share->first_pick];
     const uint32_t first = share->position + share->n_rows - share->n_drafted;
-    const struct speculation_pass pass = draft_beside(microbatch, share);
     uint32_t n_right = 0;
     assert(share->n_picks && share->n_picks <= 1 + share->n_drafted);
     while (n_right + 1 < share->n_picks && picks[n_right].token == slot->tokens[first + n_right])
         n_right++;
     share->n_picks = n_right + 1; /* a stage elsewhere may say more */
-    const uint32_t n_accepted =
-        share->n_drafted ? n_right : share->foreseen >= 0 && picks[0].token == share->foreseen;
-    if (share->n_match && (share->n_drafted || share->foreseen >= 0))
-        speculation_note(&sequence->speculation, share->n_match, share->n_drafted, n_accepted);
+    const bool is_followed = slot->n_placed > first + share->n_drafted,
+               goes_on = n_right == share->n_drafted && draft_goes_on(slot, share, picks);
+    uint32_t n_guessed = share->n_drafted + is_followed, n_accepted = n_right;
+    if (is_followed && goes_on) {
+        n_accepted++;
+        sequence->accepted++; /* the first of what follows */
+        driver->gain.accepted_tokens++;
+    }
+    if (!n_guessed)
+        n_accepted = share->foreseen >= 0 && picks[0].token == share->foreseen;
+    if (share->n_match && (n_guessed || share->foreseen >= 0))
+        speculation_note(&sequence->speculation, share->n_match, n_guessed, n_accepted);
     if (share->n_match == SPECULATION_OF_MODEL && share->n_drafted)
         speculation_note(&driver->drafts_of_late, share->n_match, share->n_drafted, n_accepted);
-    speculation_pay(&sequence->speculation, &driver->costs, &pass, share->n_drafted, n_right);
-    sequence->drafted += share->n_drafted;
-    driver->gain.drafted_tokens += share->n_drafted;
-    if (n_right == share->n_drafted)
+    draft_pay(driver, sequence, microbatch, share, n_right);
+    if (!share->is_ahead) {
+        sequence->drafted += share->n_drafted;
+        driver->gain.drafted_tokens += share->n_drafted;
+    }
+    if (goes_on)
         return;
+    slot->n_cuts++;
     step_push_operation(driver,
                         (struct cache_operation){.slot = share->slot, .length = first + n_right});
     slot_table_cut(&driver->slots, share->slot, first + n_right);

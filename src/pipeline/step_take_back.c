@@ -144,7 +144,7 @@ static void step_settle(struct driver *driver, struct microbatch *microbatch, ui
             step_start_over(driver, sequence);
         return;
     }
-    if (sequence && sequence->id == share->sequence) {
+    if (sequence && sequence->id == share->sequence && share->n_cuts == slot->n_cuts) {
         sequence->slowest_ns += microbatch->slowest_ns;
         sequence->held_up_ns += microbatch->held_up_ns;
         request_times_add(&sequence->times, &microbatch->times);
@@ -208,6 +208,7 @@ void step_complete(struct driver *driver, struct microbatch *microbatch)
             outputs += (size_t)share->n_outputs * width;
     }
     driver->n_in_flight--;
+    driver->n_ahead -= microbatch->is_ahead;
     microbatch->next = driver->unused;
     driver->unused = microbatch;
 }

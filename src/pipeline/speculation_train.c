@@ -1,0 +1,137 @@
+#include "pipeline/speculation_train.h"
+
+#include <assert.h>
+
+enum { CROWDED_MAX = 64 }; /* passes: then one is alone, to be compared with */
+
+static const double TRAIN_GAIN_MIN = 1.05;
+static const double TRAIN_ACCEPTANCE_MAX = .98; /* no text goes on for ever as before */
+static const double CROWDING_MAX = 4, CROWDING_SHARE = .125, CROWDING_DOUBT = .02;
+
+enum { N_TRAIN_LENGTHS = 10 };
+static const uint32_t TRAIN_LENGTHS[N_TRAIN_LENGTHS] = {0, 1,  2,  3,  5,
+                                                        7, 11, 15, 23, SPECULATION_DRAFT_MAX};
+
+static double train_larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double train_crowding(const struct speculation_pipe *pipe)
+{
+    return train_larger(pipe->crowding, 1);
+}
+
+static double train_power(double base, uint32_t exponent)
+{
+    double product = 1;
+    for (uint32_t i = 0; i < exponent; i++)
+        product *= base;
+    return product;
+}
+
+/* Rows make the stages compute for longer, and not the links. */
+static double train_pass_ns(const struct speculation_costs *costs,
+                            const struct speculation_pipe *pipe, uint32_t n_rows, bool is_crowded)
+{
+    const double one = speculation_cost(&pipe->slowest, 1),
+                 more = speculation_cost(&pipe->slowest, n_rows) - one;
+    const double pass = one > 0
+                            ? speculation_cost(costs, 1) + pipe->n_devices * train_larger(more, 0)
+                            : speculation_cost(costs, n_rows);
+    return is_crowded ? pass * train_crowding(pipe) : pass;
+}
+
+static double train_slowest_ns(const struct speculation_pipe *pipe, uint32_t n_rows, double pass_ns)
+{
+    const double slowest = speculation_cost(&pipe->slowest, n_rows);
+    return slowest > 0 ? slowest : pass_ns / pipe->n_devices;
+}
+
+static double train_gap_ns(const struct speculation_pipe *pipe, uint32_t n_rows, double pass_ns)
+{
+    return train_larger(train_slowest_ns(pipe, n_rows, pass_ns), pass_ns / pipe->n_under_way);
+}
+
+/* As many as are on stages and links while the slowest stage has one after the other. */
+static uint32_t train_under_way(const struct speculation_costs *costs,
+                                const struct speculation_pipe *pipe, uint32_t n_rows)
+{
+    const double pass_ns = train_pass_ns(costs, pipe, n_rows, false);
+    const double n = pass_ns / train_slowest_ns(pipe, n_rows, pass_ns);
+    return n < pipe->n_under_way ? (uint32_t)(n + .5) : pipe->n_under_way;
+}
+
+/* Tokens in a nanosecond. */
+static double train_rate(const struct speculation_costs *costs, const struct speculation_pipe *pipe,
+                         double acceptance, uint32_t n_rows, bool is_followed)
+{
+    const double pass_ns = train_pass_ns(costs, pipe, n_rows, is_followed),
+                 all_right = train_power(acceptance, n_rows);
+    if (!is_followed)
+        return (1 - all_right) / (1 - acceptance) / pass_ns;
+    return 1 / (1 - acceptance) /
+           (pass_ns + train_gap_ns(pipe, n_rows, pass_ns) * all_right / (1 - all_right));
+}
+
+struct speculation_train speculation_train(const struct speculation *speculation,
+                                           const struct speculation_costs *costs,
+                                           const struct speculation_pipe *pipe, uint32_t n_match,
+                                           uint32_t most)
+{
+    struct speculation_train best = {0};
+    assert(pipe->n_devices && pipe->n_under_way);
+    const double without = speculation_cost(costs, 1), credit = speculation_credit(speculation);
+    if (without <= 0 || credit <= 0 || speculation_cost_is_old(costs, 1) ||
+        pipe->n_crowded >= CROWDED_MAX)
+        return best;
+    double acceptance = speculation_acceptance(speculation, n_match);
+    if (acceptance > TRAIN_ACCEPTANCE_MAX)
+        acceptance = TRAIN_ACCEPTANCE_MAX;
+    double best_rate = TRAIN_GAIN_MIN / without;
+    for (uint32_t i = 0; i < N_TRAIN_LENGTHS && TRAIN_LENGTHS[i] <= most; i++) {
+        const uint32_t n_rows = TRAIN_LENGTHS[i] + 1;
+        for (int follows = n_rows == 1 || most < n_rows; follows < 2; follows++) {
+            const double rate = train_rate(costs, pipe, acceptance, n_rows, follows);
+            if (rate <= best_rate ||
+                train_pass_ns(costs, pipe, n_rows, follows) / without - 1 > credit)
+                continue;
+            best_rate = rate;
+            best = (struct speculation_train){n_rows - 1, follows ? n_rows : 0};
+        }
+    }
+    if (best.n_ahead)
+        best.n_under_way = train_under_way(costs, pipe, best.n_ahead);
+    return best;
+}
+
+void speculation_pipe_note(struct speculation_pipe *pipe, struct speculation_costs *costs,
+                           uint32_t n_rows, uint64_t ns, bool is_crowded)
+{
+    if (!is_crowded) {
+        speculation_costs_note(costs, n_rows, ns);
+        pipe->n_crowded = n_rows == 1 ? 0 : pipe->n_crowded;
+        pipe->crowding += (1 - train_crowding(pipe)) * CROWDING_DOUBT;
+        return;
+    }
+    pipe->n_crowded++;
+    const double usual =
+        n_rows <= SPECULATION_ROWS_MAX ? train_pass_ns(costs, pipe, n_rows, false) : 0;
+    double times = usual > 0 ? (double)ns / usual : 1;
+    if (times > CROWDING_MAX)
+        times = CROWDING_MAX;
+    pipe->crowding = train_crowding(pipe) + (times - train_crowding(pipe)) * CROWDING_SHARE;
+}
+
+void speculation_pay_train(struct speculation *speculation, const struct speculation_costs *costs,
+                           const struct speculation_pipe *pipe, uint32_t n_rows, bool is_ahead,
+                           uint32_t n_tokens)
+{
+    const double without = speculation_cost(costs, 1);
+    assert(n_rows && n_rows <= SPECULATION_ROWS_MAX);
+    if (without <= 0)
+        return;
+    const double pass_ns = train_pass_ns(costs, pipe, n_rows, true);
+    const double took_ns = is_ahead ? train_gap_ns(pipe, n_rows, pass_ns) : pass_ns;
+    speculation_earn(speculation, n_tokens - took_ns / without);
+}

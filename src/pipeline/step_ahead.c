@@ -1,0 +1,109 @@
+/* Guesses that follow each other through a pipeline: while a micro-batch of the only stream is
+ * under way, others go behind it with nothing but guesses, as if it had come back with what is
+ * guessed.
+ *
+ * A guess stands in its slot behind those that are under way, so what is in the caches is what the
+ * slot's tokens say, as for any draft (step_draft.c). For the stages the first guess of such a
+ * micro-batch is a token like any other. The driver knows better: what comes back counts if all
+ * before it was right, and the last token before it is that guess. If not, the slot is cut to what
+ * is right, and what is still under way behind is void (slot.n_cuts). By the baton's holder
+ * (driver_state.h). */
+#include "pipeline/driver_state.h"
+
+#include "engine/batch_shape.h"
+
+#include <assert.h>
+
+enum { AHEAD_ALWAYS = 3 }; /* in tests: 1 to so many rows */
+
+static uint32_t ahead_smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The slot of the only sequence that is computed; SLOT_NONE: there are several, or none. */
+static uint32_t ahead_only_slot(const struct driver *driver)
+{
+    uint32_t only = SLOT_NONE;
+    for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
+        if (!driver->slots.slots[i].sequence)
+            continue;
+        if (only != SLOT_NONE)
+            return SLOT_NONE;
+        only = i;
+    }
+    return only;
+}
+
+bool step_ahead_is_possible(const struct driver *driver)
+{
+    return driver->pipe.n_devices && driver->may_draft &&
+           driver->options.speculate != SPECULATE_OFF && !driver->queue &&
+           ahead_only_slot(driver) != SLOT_NONE;
+}
+
+uint32_t step_ahead_begin(const struct driver *driver, struct slot *slot, uint32_t from,
+                          uint32_t n_match, uint32_t most)
+{
+    struct sequence *sequence = slot->sequence;
+    sequence->train = (struct draft_train){slot->n_known - from, n_match, slot->n_known};
+    if (driver->options.speculate == SPECULATE_ALWAYS)
+        return ahead_smaller(most, slot->n_known % AHEAD_ALWAYS);
+    return speculation_train(&sequence->speculation, &driver->costs, &driver->pipe, n_match, most)
+        .n_drafted;
+}
+
+/* Rows of the next micro-batch. What is right so far makes the match longer. */
+static uint32_t ahead_rows(const struct driver *driver, const struct slot *slot, uint32_t n_match)
+{
+    if (driver->options.speculate == SPECULATE_ALWAYS)
+        return 1 + slot->n_placed % AHEAD_ALWAYS;
+    const struct speculation_train train =
+        speculation_train(&slot->sequence->speculation, &driver->costs, &driver->pipe, n_match,
+                          SPECULATION_DRAFT_MAX);
+    return driver->n_in_flight < train.n_under_way ? train.n_ahead : 0;
+}
+
+/* Windows have cells for a micro-batch of rows behind what is known (kv_window_cells()). */
+static uint32_t ahead_most(const struct driver *driver, const struct slot *slot)
+{
+    const uint32_t n_guessed = slot->n_placed - slot->n_known;
+    const uint32_t most =
+        ahead_smaller(step_draft_most(driver, slot, slot->n_known - 1), driver->options.batch_rows);
+    return most > n_guessed ? ahead_smaller(most - n_guessed, SPECULATION_DRAFT_MAX) : 0;
+}
+
+static bool ahead_is_wanted(const struct driver *driver, const struct slot *slot)
+{
+    const struct sequence *sequence = slot->sequence;
+    return sequence->generated && !slot->parked && !slot->broken && sequence->train.distance &&
+           slot->n_placed >= slot->n_known && driver->n_in_flight > 0 &&
+           !sequence_wants_rows(sequence) && !step_draft_is_awaited(driver, sequence->slot);
+}
+
+bool step_ahead_form(struct driver *driver, struct microbatch *microbatch)
+{
+    if (!step_ahead_is_possible(driver) || memory_watch_terms(&driver->memory).divisor > 1)
+        return false;
+    struct slot *slot = &driver->slots.slots[ahead_only_slot(driver)];
+    struct sequence *sequence = slot->sequence;
+    if (!ahead_is_wanted(driver, slot))
+        return false;
+    const struct draft_train *train = &sequence->train;
+    const uint32_t n_match = train->n_match + slot->n_known - train->n_known;
+    const uint32_t most =
+        ahead_smaller(ahead_rows(driver, slot, n_match), ahead_most(driver, slot));
+    const uint32_t n = step_draft_write(slot, slot->n_placed,
+                                        slot->tokens + slot->n_placed - train->distance, most);
+    if (!n)
+        return false;
+    const struct step_draft draft = {
+        .n_tokens = n - 1, .n_match = n_match, .foreseen = -1, .is_ahead = true};
+    microbatch_clear(microbatch);
+    microbatch->is_ahead = true;
+    step_add_share(driver, microbatch, sequence->slot, &draft, n);
+    step_add_operations(driver, microbatch);
+    sequence->drafted += n;
+    driver->gain.drafted_tokens += n;
+    return true;
+}
