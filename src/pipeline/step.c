@@ -231,14 +231,28 @@ bool step_operations_are_full(const struct driver *driver)
     return driver->n_operations + 2 + 3 * driver->slots.n_slots > driver->pipeline.shape.operations;
 }
 
+/* What is copied must have cells, too (slot_table_copyable()). */
+static uint32_t step_rounded(const struct driver *driver, const struct sequence *sequence,
+                             bool is_copy, uint32_t length)
+{
+    for (uint32_t before = length + 1; length && length < before;) {
+        before = length;
+        length = sequence_resume_at(sequence, length);
+        if (is_copy)
+            length = slot_table_copyable(&driver->slots, length);
+    }
+    return length;
+}
+
 void step_round_to_pictures(const struct driver *driver, const struct sequence *sequence,
                             struct slot_choice *choice)
 {
-    uint32_t *length = choice->copy ? &choice->copy : &choice->keep;
-    const uint32_t from = choice->copy ? choice->copy_from : choice->slot,
-                   rounded = sequence_resume_at(sequence, *length);
-    if (rounded == *length)
+    const bool is_copy = choice->copy > 0;
+    uint32_t *length = is_copy ? &choice->copy : &choice->keep;
+    const uint32_t from = is_copy ? choice->copy_from : choice->slot;
+    if (sequence_resume_at(sequence, *length) == *length)
         return;
+    const uint32_t rounded = step_rounded(driver, sequence, is_copy, *length);
     const bool can_cut =
         !driver->slots.whole_only &&
         driver->slots.slots[from].start <= kv_window_start(driver->slots.window, rounded);

@@ -174,14 +174,15 @@ enum { /* what wire_write_setup(), wire_write_share(), wire_write_pick() and an 
 
 uint64_t wire_bytes_max(const struct wire_shape *shape)
 {
-    const uint64_t hidden = (uint64_t)shape->rows * wire_hidden_width(shape),
-                   outputs = shape->output_floats;
+    const uint64_t given = (uint64_t)shape->rows * shape->given_width,
+                   hidden = (uint64_t)shape->rows * wire_hidden_width(shape) +
+                            (shape->given_stages > 1 ? given : 0),
+                   inner = hidden > given ? hidden : given,
+                   most = inner > shape->output_floats ? inner : shape->output_floats;
     return WIRE_HEADER_BYTES + (uint64_t)shape->n_slots * (SETUP_BYTES + SHARE_BYTES) +
            (uint64_t)shape->picks * PICK_BYTES + (uint64_t)shape->operations * OPERATION_BYTES +
-           (uint64_t)shape->rows * (shape->given_width ? 4 + PLACE_BYTES : 4) +
-           (uint64_t)shape->rows * shape->given_width * sizeof(float) + ERROR_TEXT_MAX + 8 +
-           (hidden > outputs ? hidden : outputs) * sizeof(float) + LIMIT_WIRE_GRAMMARS +
-           WIRE_TIMES_BYTES_MAX;
+           (uint64_t)shape->rows * (shape->given_width ? 4 + PLACE_BYTES : 4) + ERROR_TEXT_MAX + 8 +
+           most * sizeof(float) + LIMIT_WIRE_GRAMMARS + WIRE_TIMES_BYTES_MAX;
 }
 
 void wire_write_notice(const struct wire_route *route, struct buffer *out)
