@@ -22,7 +22,7 @@
 
 #include <cmocka.h>
 
-enum { TOKENS_MAX = 64, CONTEXT = 256 };
+enum { TOKENS_MAX = 160, CONTEXT = 256 };
 
 struct seen_text { /* text, a picture, text */
     struct model *model;
@@ -191,7 +191,7 @@ static void check_seen_way(const struct seen_text *text, const char *name,
 
 static void logits_after_a_picture(void **state)
 {
-    static const char *const names[] = {"gemma3", "gemma3-f16", "qwen3vl"};
+    static const char *const names[] = {"gemma3", "gemma3-f16", "qwen2vl", "qwen2.5vl", "qwen3vl"};
     static const struct seen_way ways[] = {
         {"ggml's attention", KV_F32, FLASH_OFF, CONTEXT, 1e-2f},
         {"own attention", KV_F32, FLASH_AUTO, CONTEXT, 1e-2f},
