@@ -275,7 +275,7 @@ static void test_failing_allocations_leak_nothing(void **state)
     uint32_t n_failed = 0, n_opened = 0;
     assert_int_equal(stage_measure(device, model, &options, &memory, &err), 0);
     options.weights_max = memory.weights * 7 / EIGHTHS;
-    for (unsigned nth = 1; nth < 40; nth++) {
+    for (unsigned nth = 1; nth < 48; nth++) {
         struct stage *stage = NULL;
         mem_fail_nth(nth);
         const enum error_code code = stage_open(device, model, &options, &stage, &err);
