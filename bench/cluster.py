@@ -8,6 +8,7 @@ prints lines `CLAIM SIDE VALUE` on standard output, and what it is doing on stan
   half    medley | llama.cpp         2 nodes, half of the layers each, 1 Gbit/s, 0.25 ms, beside one node alone; llama.cpp over RPC
   chain   medley | llama.cpp         3 nodes in a chain, a small model, 2 ms each way
   drafts  medley                     the chain with guesses and without, in turn: text that repeats, text that does not
+  prefill medley                     a prompt over two nodes beside one, with --pin on a core each
   join    medley                     from a process's start to a member with its links: known peer, mDNS, after a restart
   load    medley                     a model of 1.2 GB comes to a node that lacks it, beside a bare TCP connection
   rest    medley                     what a node costs that does nothing
@@ -96,6 +97,13 @@ def measure(args, machine, nodes, claim, side, turn=0):
         tell(f"{claim}_prefill", side, prefill_rate(complete(machine, args.name, [made_up_text(100 * turn + 3, args.words)], 2)[0]))
 
 
+def pin_machines(machines):
+    """One core each, in turn: two nodes then compute at the same time, and one alone has one core, too."""
+    cores = sorted(os.sched_getaffinity(0))
+    for i, machine in enumerate(machines):
+        machine.core = cores[i % len(cores)]
+
+
 # ---- half of the layers each ------------------------------------------------------------------------------
 
 
@@ -110,6 +118,8 @@ def llama_bench(machine, args, model, layers, servers, tests):
 
 def run_llama(args, n, delay_us, model, layers, tests):
     world = make_world(args, n, delay_us)
+    if args.pin:
+        pin_machines(world.machines)
     servers = [m.start([args.rpc_server, "-H", m.address, "-p", 50052, "-t", args.threads], stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL) for m in world.machines[1:]]
     time.sleep(1)
@@ -132,6 +142,8 @@ def half(args):
         return
     # Both at the same time, one of them idle: taking turns is then a matter of seconds.
     pair, single = make_world(args, 2, 250), make_world(args, 2, 250)
+    if args.pin:
+        pin_machines([*pair.machines, *single.machines])
     nodes = make_nodes(args, pair, [sim_file(args, f"d{i}", m) for i, m in enumerate(args.memory.split(","))], model)
     alone = make_nodes(args, single, [sim_file(args, "all", "4GiB")], model, "alone")[0]
     ready = nodes[0].place(args.name, context=CONTEXT, streams=1, goal="latency")
@@ -182,7 +194,7 @@ NO_BYTES = {str(3 + byte): -100 for byte in (2 - 3, *b" .ABCDEFGHIJKLMNOPQRSTUVW
 
 def drafts(args):
     """Two clusters of three nodes, one of which is idle while the other answers; every answer must be the same."""
-    model = args.models / args.draft_model
+    model = args.models / args.model
     firsts, worlds, names = {}, [], {}
     for side in "off", "lookup":
         world = make_world(args, 3, 2000)
@@ -196,20 +208,52 @@ def drafts(args):
         sampling = {"guided_regex": DRAFTED[kind], "logit_bias": NO_BYTES} if DRAFTED[kind] else {}
         ratios = []
         for turn in range(args.turns):
-            rates, answers = {}, {}
+            rates, answers, guesses = {}, {}, None
             for side in ("off", "lookup") if turn % 2 else ("lookup", "off"):
                 done = complete(firsts[side], args.name, [made_up_text(50 + turn, 12)], args.tokens, temperature=1, seed=turn + 1,
                                 **sampling)[0]
                 rates[side], answers[side] = (args.tokens - 1) / (done.times[-1] - done.times[0]), done.text
+                guesses = done.timings or guesses
                 tell(f"drafts_{kind}", side, rates[side])
             if answers["off"] != answers["lookup"]:
                 raise SystemExit(f"{kind}, turn {turn}: another answer with guesses")
             ratios.append(rates["lookup"] / rates["off"])
-            say(f"    {kind}: {rates['off']:.1f} and {rates['lookup']:.1f} tok/s, {ratios[-1]:.3f}; {done.timings}")
+            say(f"    {kind}: {rates['off']:.1f} and {rates['lookup']:.1f} tok/s, {ratios[-1]:.3f}; {guesses}")
         tell(f"drafts_{kind}_ratio", "medley", statistics.median(ratios))
     stop(args)
     for world in worlds:
         world.close()
+
+
+# ---- a prompt over two nodes ------------------------------------------------------------------------------------
+
+
+def prefill(args):
+    """A prompt of about --words read on two nodes, with --layers on each, and on one, in turn."""
+    model, layers = args.models / args.model, [int(n) for n in args.layers.split(",")]
+    pair, single = make_world(args, 2, 250), make_world(args, 2, 250)
+    if args.pin:
+        pin_machines([*pair.machines, *single.machines])
+    both = make_nodes(args, pair, [sim_file(args, f"half{i}", "4GiB", args.speed or UNPACED) for i in range(2)], model)
+    alone = make_nodes(args, single, [sim_file(args, "all", "4GiB", args.speed or UNPACED)], model, "alone")[0]
+    both[0].place(args.name, context=CONTEXT, streams=1)
+    both[0].move(args.name, ",".join(f"m{i + 1}/sim:half{i}:{n}" for i, n in enumerate(layers)))
+    alone.place(args.name, context=CONTEXT, streams=1)
+    ratios = []
+    for turn in range(args.turns + 1):
+        rates = {}
+        for side, machine in [("one node", alone.machine), ("medley", pair.machines[0])][:: 1 if turn % 2 else -1]:
+            done = complete(machine, args.name, [made_up_text(100 * turn + 3, args.words)], 2)[0]
+            rates[side] = prefill_rate(done)
+            if turn:  # the first learns how long a chunk takes
+                tell("prefill", side, rates[side])
+        say(f"    {rates['one node']:.1f} and {rates['medley']:.1f} tok/s of {done.usage['prompt_tokens']} tokens, "
+            f"{rates['medley'] / rates['one node']:.3f}")
+        ratios += [rates["medley"] / rates["one node"]] if turn else []
+    tell("prefill_ratio", "medley", statistics.median(ratios))
+    stop(args)
+    pair.close()
+    single.close()
 
 
 # ---- joining -------------------------------------------------------------------------------------------------
@@ -381,7 +425,7 @@ def wire_of(world, name, width, claim, texts, tokens):
 
 
 def main():
-    parts = {"half": half, "chain": chain, "drafts": drafts, "join": join, "load": load, "rest": rest, "unlike": unlike, "wire": wire}
+    parts = {"half": half, "chain": chain, "drafts": drafts, "prefill": prefill, "join": join, "load": load, "rest": rest, "unlike": unlike, "wire": wire}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=parts)
     parser.add_argument("side")
@@ -393,12 +437,13 @@ def main():
     parser.add_argument("--type", default="q4_0")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--turns", type=int, default=1, help="of both sides of `half` and `drafts`, in one session")
+    parser.add_argument("--turns", type=int, default=1, help="of `half`, `drafts` and `prefill`, in one session")
     parser.add_argument("--context", type=int, default=256, help="of `drafts`")
-    parser.add_argument("--speed", type=lambda s: s.replace(",", "\n") + "\n", help="of the devices of `drafts`, as in a file of --sim")
-    parser.add_argument("--draft-model", default="synth-small-q4_0.gguf", help="of `drafts`, with …")
+    parser.add_argument("--speed", type=lambda s: s.replace(",", "\n") + "\n", help="of the devices of both, as in a file of --sim")
+    parser.add_argument("--model", default="synth-small-q4_0.gguf", help="of `drafts` and `prefill`, with …")
     parser.add_argument("--layers", default="4,4,4", help="… so many layers on each node")
     parser.add_argument("--kinds", default="same,edits,dice,free", help="of text, of `drafts`")
+    parser.add_argument("--pin", action="store_true", help="the nodes of `half` and `prefill` to a core each")
     parser.add_argument("--words", type=int, default=511, help="of the long prompt")
     parser.add_argument("--seconds", type=int, default=60, help="at rest")
     parser.add_argument("--memory", default="425MiB,425MiB", help="of the two devices that share the model in halves")

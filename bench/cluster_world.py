@@ -33,11 +33,14 @@ class Machine:
         self.name = f"m{number}"
         self.address = f"10.77.0.{number}"
         self.namespace = new_namespace()
+        self.core = None  # that its processes are kept to
 
     def enter(self):
         os.setns(self.namespace, os.CLONE_NEWNET)
         os.unshare(os.CLONE_NEWUTS)
         socket.sethostname(self.name)
+        if self.core is not None:
+            os.sched_setaffinity(0, {self.core})
 
     @contextlib.contextmanager
     def inside(self):
