@@ -5,8 +5,8 @@
 # sid's llama.cpp. Results are also kept as JSON lines in build/bench/results.jsonl.
 
 bench_claims=(membw decode prefill streams spin split first_token memory devices forecast homes
-  cluster_half cluster_chain cluster_join cluster_load cluster_rest cluster_unlike cluster_wire cluster_tls)
-bench_alone=" membw split devices forecast homes cluster_join cluster_load cluster_rest cluster_unlike cluster_wire cluster_tls " # these need no llama.cpp
+  cluster_half cluster_prefill cluster_chain cluster_drafts cluster_join cluster_load cluster_rest cluster_unlike cluster_wire cluster_tls)
+bench_alone=" membw split devices forecast homes cluster_prefill cluster_join cluster_load cluster_rest cluster_unlike cluster_wire cluster_tls " # these need no llama.cpp
 
 bench_help() {
   cat <<'TEXT'
@@ -26,7 +26,9 @@ Compares Medley with llama.cpp (Debian sid) on synthetic 1.1-billion-weight mode
   homes        predicted tok/s on 1,000 homes      others' ways to split a model
   cluster      all of these, real nodes in network namespaces (needs root), 1 thread each, 25 minutes:
     cluster_half    2 nodes, half each, 0.25 ms    one node alone; llama.cpp over RPC
+    cluster_prefill 512 tokens, 2 nodes, a core each  one node
     cluster_chain   3 nodes, small model, 2 ms     llama.cpp over RPC
+    cluster_drafts  the same, guessed tokens       without; llama.cpp over RPC
     cluster_join    start to joined                (Medley alone)
     cluster_load    weights to a node without them a bare TCP connection
     cluster_rest    processor, memory, bytes of a node at rest  (Medley alone)
@@ -216,11 +218,27 @@ claim_cluster_half() {
   cluster_turns half q4_0 llama.cpp medley
 }
 
-claim_cluster_chain() {
+claim_cluster_prefill() {
+  bench_model q4_0 >/dev/null
+  ours python3 bench/cluster.py prefill medley --pin --model synth-1b-q4_0.gguf --layers 8,8 --turns "$bench_rounds" |
+    record_lines q4_0
+}
+
+bench_small_model() {
   local model=$repo/build/models/synth-small-q4_0.gguf
   [ -f "$model" ] || ours "$release_dir/tools/synth-model" --type q4_0 --layers 12 --embd 512 --ff 2048 --heads 8 \
     --kv-heads 4 --vocab 8000 "$model"
+}
+
+claim_cluster_chain() {
+  bench_small_model
   cluster_turns chain small llama.cpp medley
+}
+
+claim_cluster_drafts() {
+  bench_small_model
+  theirs python3 bench/cluster.py chain llama.cpp | record_lines small
+  ours python3 bench/cluster.py drafts medley --turns "$bench_rounds" --tokens 300 --context 512 | record_lines small
 }
 
 claim_cluster_join() { cluster_turns join none medley; }

@@ -214,7 +214,7 @@ def drafts(args):
                                 **sampling)[0]
                 rates[side], answers[side] = (args.tokens - 1) / (done.times[-1] - done.times[0]), done.text
                 guesses = done.timings or guesses
-                tell(f"drafts_{kind}", side, rates[side])
+                tell(f"drafts_{kind}", "medley" if side == "lookup" else "no guesses", rates[side])
             if answers["off"] != answers["lookup"]:
                 raise SystemExit(f"{kind}, turn {turn}: another answer with guesses")
             ratios.append(rates["lookup"] / rates["off"])
@@ -246,11 +246,11 @@ def prefill(args):
             done = complete(machine, args.name, [made_up_text(100 * turn + 3, args.words)], 2)[0]
             rates[side] = prefill_rate(done)
             if turn:  # the first learns how long a chunk takes
-                tell("prefill", side, rates[side])
+                tell("nodes_prefill", side, rates[side])
         say(f"    {rates['one node']:.1f} and {rates['medley']:.1f} tok/s of {done.usage['prompt_tokens']} tokens, "
             f"{rates['medley'] / rates['one node']:.3f}")
         ratios += [rates["medley"] / rates["one node"]] if turn else []
-    tell("prefill_ratio", "medley", statistics.median(ratios))
+    tell("nodes_prefill_ratio", "medley", statistics.median(ratios))
     stop(args)
     pair.close()
     single.close()

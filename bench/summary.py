@@ -21,6 +21,12 @@ CLAIMS = {
     "cluster_decode": ("2 nodes, half of the layers each: decode", "tok/s", "higher"),
     "cluster_prefill": ("2 nodes, half of the layers each: prefill of 512", "tok/s", "higher"),
     "chain_decode": ("3 nodes, 2 ms between them: decode", "tok/s", "higher"),
+    "nodes_prefill": ("2 nodes, a core each: prefill of 512", "tok/s", "higher"),
+    "nodes_prefill_ratio": ("the same, median of the turns' ratios", "", "higher"),
+    **{f"drafts_{kind}{more}": (f"3 nodes, 2 ms between them: {what}{said}", unit, "higher")
+       for kind, what in {"same": "a sentence again and again", "edits": "the same with changes", "dice": "A and B by chance",
+                          "free": "text that does not repeat"}.items()
+       for more, said, unit in [("", "", "tok/s"), ("_ratio", ", median of the turns' ratios", "")]},
     "join_peer": ("start to joined, known peer", "s", "lower"),
     "join_peer_again": ("a member's start to its links, known peer", "s", "lower"),
     "join_mdns": ("start to joined, mDNS", "s", "lower"),

@@ -267,7 +267,8 @@ static void draft_pay(struct driver *driver, struct sequence *sequence,
                       const struct microbatch *microbatch, const struct share *share,
                       uint32_t n_right)
 {
-    if (driver->pipe.n_devices && (share->n_drafted || microbatch->is_crowded)) {
+    const bool is_decoding = share->n_rows == 1 + share->n_drafted; /* the end of no prompt */
+    if (driver->pipe.n_devices && is_decoding && (share->n_drafted || microbatch->is_crowded)) {
         speculation_pay_train(&sequence->speculation, &driver->costs, &driver->pipe, share->n_rows,
                               share->is_ahead, n_right + 1);
         return;
