@@ -253,7 +253,7 @@ static size_t thought_marks(const struct reply_reader *reply, const char *marks[
     marks[0] = reply->think->end;
     if (!reply->format->ends_thought || !reply->tools.is_tool)
         return 1;
-    marks[1] = reply->format->gap[0];
+    marks[1] = reply->format->style == TOOL_STYLE_NAMED ? reply->format->gap[0] : NULL;
     memcpy(marks + 2, reply->format->begin, sizeof reply->format->begin);
     return 2 + TOOL_MARKS_MAX;
 }
@@ -405,7 +405,8 @@ static void reply_run(struct reply_reader *reply)
 {
     while (!reply->failed && reply_step(reply)) {
         reply->failed = reply->held.failed || reply->raw.failed || reply->name.failed ||
-                        reply->early.failed || reply->id.failed || reply->key.failed;
+                        reply->early.failed || reply->id.failed || reply->key.failed ||
+                        reply->value_end.failed;
     }
     buffer_drop_front(&reply->held, reply->at);
     reply->at = 0;
@@ -435,4 +436,5 @@ void reply_reader_deinit(struct reply_reader *reply)
     buffer_deinit(&reply->name);
     buffer_deinit(&reply->id);
     buffer_deinit(&reply->key);
+    buffer_deinit(&reply->value_end);
 }

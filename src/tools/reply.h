@@ -146,6 +146,7 @@ struct reply_reader {
     struct buffer raw;   /* the text of a call that is not announced */
     struct buffer early; /* arguments that came before the name */
     struct buffer name, id, key;
+    struct buffer value_end; /* the mark of an element that its key closes */
     struct json_call json;
     struct dict_call dict;
     uint32_t n_arguments; /* of elements */

@@ -163,6 +163,30 @@ static bool elements_json_step(struct reply_reader *reply)
     return true;
 }
 
+/* Behind a name that no mark opens one may stand. */
+static enum mark_start elements_name_closes(struct reply_reader *reply)
+{
+    const struct tool_elements *elements = reply->format->elements;
+    const char *mark = elements->name_close;
+    if (elements->name_open[0] || !mark[0] || reply->n_arguments)
+        return MARK_IS_NOT_THERE;
+    const enum mark_start start = reply_starts(reply, mark);
+    if (start == MARK_IS_THERE)
+        reply_use(reply, strlen(mark));
+    return start;
+}
+
+static enum mark_start elements_key_starts(const struct reply_reader *reply)
+{
+    const struct tool_elements *elements = reply->format->elements;
+    const size_t open = strlen(elements->key_open);
+    const enum mark_start start =
+        reply->arguments_told ? MARK_IS_NOT_THERE : reply_starts(reply, elements->key_open);
+    const bool closes = start == MARK_IS_THERE && elements->closed_by_key &&
+                        reply_left(reply) > open && reply_rest(reply)[open] == '/';
+    return closes ? MARK_IS_NOT_THERE : start;
+}
+
 /* The next argument, or the end of them. Anything else ends the call too: it is read as content. */
 static bool elements_next_step(struct reply_reader *reply)
 {
@@ -174,22 +198,23 @@ static bool elements_next_step(struct reply_reader *reply)
         return reply->final;
     }
     const enum mark_start json = elements_json(reply);
-    if (json == MARK_IS_THERE)
+    const enum mark_start name = elements_name_closes(reply);
+    if (json == MARK_IS_THERE || name == MARK_IS_THERE)
         return true;
-    const enum mark_start key =
-        reply->arguments_told ? MARK_IS_NOT_THERE : reply_starts(reply, elements->key_open);
     const enum mark_start close = reply_starts(reply, elements->close);
-    if (key == MARK_IS_THERE) {
+    const enum mark_start key = elements_key_starts(reply);
+    if (close == MARK_IS_THERE) {
+        reply_use(reply, strlen(elements->close));
+    } else if (json == MARK_MAY_COME || name == MARK_MAY_COME || key == MARK_MAY_COME ||
+               close == MARK_MAY_COME) {
+        return false;
+    } else if (key == MARK_IS_THERE) {
         reply_use(reply, strlen(elements->key_open));
         reply->scanned = 0;
         buffer_clear(&reply->key);
         reply->state = REPLY_IN_ELEMENT_KEY;
         return true;
     }
-    if (close == MARK_IS_THERE)
-        reply_use(reply, strlen(elements->close));
-    else if (json == MARK_MAY_COME || key == MARK_MAY_COME || close == MARK_MAY_COME)
-        return false;
     elements_over(reply);
     return true;
 }
@@ -210,6 +235,19 @@ static bool elements_value_is_text(const struct reply_reader *reply, const char 
             return true;
     }
     return false;
+}
+
+/* What ends a value. */
+static const char *elements_value_end(struct reply_reader *reply)
+{
+    const struct tool_elements *elements = reply->format->elements;
+    if (!elements->closed_by_key)
+        return elements->value_close;
+    buffer_clear(&reply->value_end);
+    buffer_text(&reply->value_end, elements->value_close);
+    buffer_append(&reply->value_end, reply->key.data, reply->key.size);
+    buffer_text(&reply->value_end, elements->key_close);
+    return reply->value_end.failed ? elements->value_close : reply->value_end.data;
 }
 
 static void elements_begin_value(struct reply_reader *reply)
@@ -283,7 +321,8 @@ static bool elements_value_step(struct reply_reader *reply)
     const struct tool_elements *elements = reply->format->elements;
     if (!elements_open_value(reply))
         return false;
-    const struct mark_place end = reply_find(reply, &elements->value_close, 1);
+    const char *const mark = elements_value_end(reply);
+    const struct mark_place end = reply_find(reply, &mark, 1);
     const char *rest = reply_rest(reply);
     size_t size = end.at;
     if (elements->value_on_lines && size && rest[size - 1] == '\n')
@@ -301,7 +340,7 @@ static bool elements_value_step(struct reply_reader *reply)
     }
     if (reply->value_is_text)
         reply_tell(reply, REPLY_ARGUMENTS, "\"", 1);
-    reply_use(reply, end.at + strlen(elements->value_close));
+    reply_use(reply, end.at + strlen(mark));
     reply->scanned = 0;
     reply->state = REPLY_IN_ELEMENTS;
     return true;

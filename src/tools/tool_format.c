@@ -36,6 +36,20 @@ static const struct tool_elements kimi_k3_elements = {.name_open = "<|open|>call
                                                       .json_open = "<|open|>json",
                                                       .json_close = K3_CLOSE("json"),
                                                       .has_entities = true};
+/* MiniMax M3: each tag has a token before it, and an argument's is its key. */
+#define M3 "]<]minimax[>["
+static const struct tool_elements minimax_m3_elements = {.name_open = M3 "<invoke name=\"",
+                                                         .name_close = "\">",
+                                                         .key_open = M3 "<",
+                                                         .key_close = ">",
+                                                         .value_open = "",
+                                                         .value_close = M3 "</",
+                                                         .close = M3 "</invoke>",
+                                                         .closed_by_key = true};
+static const struct think_marks minimax_m3_think = {"<mm:think>", "</mm:think>", false};
+/* As GLM, with a mark behind the name, and in a section. */
+static const struct tool_elements hunyuan_elements = {
+    "", "<tool_sep>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>"};
 static const struct think_marks kimi_k3_think = {K3_OPEN("think"), K3_CLOSE("think"), false};
 static const struct think_marks gemma4_think = {"<|channel>thought", "<channel|>", true};
 
@@ -108,6 +122,26 @@ static const struct tool_format tool_formats[] = {
      .is_not_own = true,
      .elements = &kimi_k3_elements,
      .think = &kimi_k3_think},
+    {.name = "minimax-m3",
+     .style = TOOL_STYLE_ELEMENTS,
+     .opening = M3 "<tool_call>\n",
+     .begin = {M3 "<tool_call>"},
+     .gap = {M3 "</tool_call>"},
+     .tokens = {M3, "<tool_call>", "</tool_call>"},
+     .call_forms = {"%s%c%s%(" M3 "%)%(</tool_call>%)"},
+     .is_not_own = true,
+     .ends_thought = true,
+     .elements = &minimax_m3_elements,
+     .think = &minimax_m3_think},
+    {.name = "hunyuan",
+     .style = TOOL_STYLE_ELEMENTS,
+     .opening = "<tool_calls>\n<tool_call>",
+     .begin = {"<tool_call>"},
+     .gap = {"</tool_call>", "</tool_calls>"},
+     .silent = {"<tool_calls>"},
+     .call_forms = {"%s%c%s%(</tool_call>%)"},
+     .is_not_own = true,
+     .elements = &hunyuan_elements},
     {.name = "minimax",
      .style = TOOL_STYLE_ELEMENTS,
      .opening = "<minimax:tool_call>\n",
@@ -179,6 +213,8 @@ static const struct {
     {{"<|tool_calls_section_begin|>", NULL}, "kimi"},
     {{"<|open|>", "<|close|>"}, "kimi-k3"},
     {{"<minimax:tool_call>", NULL}, "minimax"},
+    {{M3, "<invoke name="}, "minimax-m3"},
+    {{"<tool_sep>", "<arg_key>"}, "hunyuan"},
     {{"[TOOL_CALLS]", NULL}, "mistral"},
     {{"<function=", "<parameter="}, "qwen3-coder"},
     {{"<arg_key>", NULL}, "glm"},
@@ -314,6 +350,16 @@ static bool is_mark(const char *const *marks, const char *text, size_t size)
     return false;
 }
 
+static bool is_of_elements(const struct tool_elements *elements, const char *text, size_t size)
+{
+    if (!elements)
+        return false;
+    const char *const marks[TOOL_MARKS_MAX] = {
+        elements->name_open,  elements->name_close,  elements->key_open, elements->key_close,
+        elements->value_open, elements->value_close, elements->close};
+    return is_mark(marks, text, size);
+}
+
 bool template_traits_show(const struct template_traits *traits, const char *text, size_t size)
 {
     static const char *const channels[TOOL_MARKS_MAX] = {
@@ -325,5 +371,6 @@ bool template_traits_show(const struct template_traits *traits, const char *text
     return is_mark(format->begin, text, size) || is_mark(format->gap, text, size) ||
            is_mark(format->separator, text, size) || is_mark(format->tokens, text, size) ||
            is_mark(format->silent, text, size) || is_mark(think, text, size) ||
+           is_of_elements(format->elements, text, size) ||
            (format->style == TOOL_STYLE_CHANNELS && is_mark(channels, text, size));
 }

@@ -31,6 +31,7 @@ struct tool_elements {
     const char *text_attribute;         /* a value with it is a text, one with any other is JSON */
     const char *json_open, *json_close; /* all arguments at once, as JSON; NULL: not so */
     bool has_entities;                  /* in names and keys: &quot; and &amp; */
+    bool closed_by_key;                 /* a value ends with value_close, its key and key_close */
 };
 
 struct think_marks {

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const formats[] = {"harmony",     "deepseek", "kimi",    "minimax", "mistral",
-                                      "qwen3-coder", "glm",      "granite", "hermes",  "llama3",
-                                      "generic",     "dsml",     "gemma4",  "kimi-k3"};
+static const char *const formats[] = {
+    "harmony", "deepseek", "kimi",    "minimax", "mistral", "qwen3-coder", "glm",        "granite",
+    "hermes",  "llama3",   "generic", "dsml",    "gemma4",  "kimi-k3",     "minimax-m3", "hunyuan"};
 static const struct think_marks think = {"<think>", "</think>"};
 
 static const struct tool_format *format_of(const uint8_t *data)

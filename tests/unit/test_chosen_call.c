@@ -170,6 +170,13 @@ static const struct chosen_example {
      "5}}"
      "«<|close|>»tools«<|sep|>»",
      "f {\"a\": 5}", "«<|open|>»tools«<|sep|>»«<|open|>»call tool=\"f\""},
+    {"minimax-m3",
+     "«]<]minimax[>[»«<tool_call>»{\"name\": \"f\", \"arguments\": {\"a\": 5}}"
+     "«]<]minimax[>[»«</tool_call>»",
+     "f {\"a\": 5}", "«]<]minimax[>[»«<tool_call>»«]<]minimax[>[»<invoke name=\"f\">"},
+    {"hunyuan",
+     "<tool_calls>\n«<tool_call>»{\"name\": \"g\", \"arguments\": {\"b\": 1}}</tool_call>",
+     "g {\"b\": 1}", "<tool_call>g<tool_sep>"},
     {"dsml",
      "So.\n<«｜DSML｜»tool_calls>\n{\"name\": \"f\", \"arguments\": {\"a\": 5}}\n"
      "</«｜DSML｜»tool_calls>",

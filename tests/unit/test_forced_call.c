@@ -22,8 +22,8 @@
 #define BY_NAME "{\"type\":\"function\",\"function\":{\"name\":\"g\"}}"
 
 static const char *const forced_formats[] = {
-    "harmony", "deepseek", "kimi",   "minimax", "mistral", "qwen3-coder", "glm",
-    "granite", "hermes",   "llama3", "generic", "dsml",    "gemma4",      "kimi-k3"};
+    "harmony", "deepseek", "kimi",    "minimax", "mistral", "qwen3-coder", "glm",        "granite",
+    "hermes",  "llama3",   "generic", "dsml",    "gemma4",  "kimi-k3",     "minimax-m3", "hunyuan"};
 enum { FORCED_FORMATS = sizeof forced_formats / sizeof *forced_formats };
 
 static void forced_parse(const char *body, struct generation_request *request)

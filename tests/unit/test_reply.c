@@ -89,6 +89,24 @@ static const struct reply_case cases[] = {
      .expected = "[say]Both.[call ping]{}[call ping]{\"n\": \"x\\\"y\"}[say]<invoice>"},
     {"minimax", .text = "<minimax:tool_call><invoke name=\"\"></invoke>",
      .expected = "[say]<minimax:tool_call><invoke name=\"\"></invoke>"},
+    {"minimax-m3", .thinks_first = true,
+     .text = "Both</mm:think>\n]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"get_weather\">"
+             "]<]minimax[>[<city>5 <b>]<]minimax[>[</b>]<]minimax[>[</city>]<]minimax[>[<days>7"
+             "]<]minimax[>[</days>]<]minimax[>[</invoke>\n]<]minimax[>[<invoke name=\"ping\">"
+             "]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>",
+     .expected = "[think]Both[call get_weather]{\"city\": \"5 <b>]<]minimax[>[</b>\", \"days\": 7}"
+                 "[call ping]{}"},
+    {"minimax-m3", .thinks_first = true,
+     .text =
+         "Hm.]<]minimax[>[<tool_call>]<]minimax[>[<invoke name=\"ping\">]<]minimax[>[</tool_call>",
+     .expected = "[think]Hm.[call ping]{}"},
+    /* Hunyuan */
+    {"hunyuan",
+     .text =
+         "Ok.<tool_calls>\n<tool_call>get_weather<tool_sep>\n<arg_key>city</arg_key>\n<arg_value>5"
+         "</arg_value>\n<arg_key>days</arg_key>\n<arg_value>[7]</arg_value>\n</tool_call>\n"
+         "<tool_call>ping<tool_sep>\n</tool_call>\n</tool_calls>",
+     .expected = "[say]Ok.[call get_weather]{\"city\": \"5\", \"days\": [7]}[call ping]{}"},
     /* DeepSeek V3.2 and V4 */
     {"dsml", .thinks = true, .thinks_first = true,
      .text =
@@ -329,6 +347,8 @@ static void test_detection(void **state)
         {"<｜tool▁calls▁begin｜>", "deepseek"},
         {"<|tool_calls_section_begin|>", "kimi"},
         {"<minimax:tool_call>", "minimax"},
+        {"{%- set ns_token = ']<]minimax[>[' -%} <tool_call> <invoke name=", "minimax-m3"},
+        {"<tool_call>{function-name}<tool_sep> <arg_key>", "hunyuan"},
         {"{%- set dsml_token = '｜DSML｜' -%}", "dsml"},
         {"{{- '<|tool_call>call:' + function['name'] + '{' -}}", "gemma4"},
         {"'<|open|>' + tag '<|close|>' <tool_call>", "kimi-k3"},
