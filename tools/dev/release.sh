@@ -48,7 +48,11 @@ release_bundle() {
     sed -n 's/.*"version": "\([^"]*\)".*/\1/p') || true
   [ -z "$configured" ] || [ "$configured" = "$version" ] ||
     quietly inside meson setup --reconfigure "$repo/build/bundle" || return 1
-  build_in bundle -Dbundle=true || return 1
+  # Without what debuggers read: it names the folder in which each object was compiled, which the
+  # compiler's cache may have from another tree, and the build id is a hash of all that is linked.
+  ! grep -q 'ARGS = .* -g ' "$repo/build/bundle/build.ninja" 2>/dev/null ||
+    rm -rf --one-file-system "$repo/build/bundle"
+  build_in bundle -Dbundle=true -Ddebug=false || return 1
   inside python3 tools/release/bundle.py \
     --source "$repo" --build "$repo/build/bundle" --out "$release_files"
 }

@@ -56,6 +56,12 @@ def newest_glibc(path):
     return max(((int(major), int(minor)) for major, minor in found), default=(0, 0))
 
 
+def check_no_debug_info(path):
+    """It names folders, and the build id that is left after stripping is a hash of it too."""
+    if ".debug_info" in output("objdump", "-h", path):
+        raise Flaw(f"{path} has debug info: configure the build with -Ddebug=false")
+
+
 # ---- what goes in --------------------------------------------------------------------------------
 
 def copy(source, target, executable=False):
@@ -73,6 +79,8 @@ def put_own(args, stage):
                    check=True, env=environment)
     program, = whole.glob("**/bin/medley")
     library, = whole.glob("**/libmedley.so.*.*.*")
+    for file in (program, library):
+        check_no_debug_info(file)
     copy(program, stage / "bin/medley", executable=True)
     copy(library, stage / "lib" / library.name)
     for link in (".".join(library.name.split(".")[:3]), "libmedley.so"):
