@@ -14,6 +14,8 @@ static const struct wire_shape SHAPE = {
     .context = 100,
     .n_vocab = 50,
     .n_embd = 32,
+    .given_width = 64,
+    .given_stages = 2,
     .rows = 20,
     .operations = 20,
     .checkpoints = 5,
@@ -29,6 +31,7 @@ static void open_microbatch(struct microbatch *microbatch)
                                      .operations = SHAPE.operations,
                                      .picks = SHAPE.picks,
                                      .hidden_width = SHAPE.n_embd,
+                                     .given_width = SHAPE.given_width,
                                      .second_hidden = true,
                                      .output_floats = SHAPE.output_floats};
     FUZZ_CHECK(!microbatch_init(microbatch, &pipeline, &sizes, NULL));
@@ -39,6 +42,7 @@ static void check(const struct microbatch *microbatch)
     FUZZ_CHECK(microbatch->at < SHAPE.n_stages && microbatch->n_rows <= SHAPE.rows);
     FUZZ_CHECK(microbatch->n_shares <= SHAPE.n_slots && microbatch->n_setups <= SHAPE.n_slots);
     FUZZ_CHECK(microbatch->n_operations <= SHAPE.operations);
+    FUZZ_CHECK(microbatch->n_given <= microbatch->n_rows);
     for (uint32_t i = 0; i < microbatch->n_setups; i++) {
         const struct pick_setup *setup = &microbatch->setups[i];
         FUZZ_CHECK(!setup->constraint ||
@@ -53,7 +57,10 @@ static void check(const struct microbatch *microbatch)
     for (uint32_t i = 0; i < microbatch->n_rows; i++) {
         const struct batch_row *row = &microbatch->rows[i];
         FUZZ_CHECK(row->slot < SHAPE.n_slots && row->position < SHAPE.context);
-        FUZZ_CHECK(row->token >= 0 && (uint32_t)row->token < SHAPE.n_vocab);
+        FUZZ_CHECK(row->token >= 0);
+        FUZZ_CHECK((uint32_t)row->token < SHAPE.n_vocab ||
+                   (row->token >= PICTURE_TOKEN_FIRST && microbatch->has_places));
+        FUZZ_CHECK(!microbatch->has_places || microbatch->places[i].ahead < microbatch->n_rows - i);
     }
 }
 
