@@ -199,6 +199,45 @@ static void memory_does_not_grow(void **state)
     }
 }
 
+/* From the file to the rows, with the nth allocation failing; true: there were fewer. */
+static bool runs_with_failing(const char *path, unsigned nth)
+{
+    const struct picture_encoder_options options = {.flash = FLASH_AUTO};
+    struct projector *projector = NULL;
+    struct picture_encoder *encoder = NULL;
+    struct picture_rows rows = {0};
+    struct picture picture = vectors_draw_sized(61, 90, 2);
+    struct error err = {0};
+    mem_fail_nth(nth);
+    enum error_code code = projector_open(path, &projector, &err);
+    if (!code)
+        code = picture_encoder_open(projector, gpu_find(gpu, "cpu"), &options, &encoder, &err);
+    if (!code)
+        code = picture_encoder_rows(encoder, &picture, &rows, &err);
+    mem_fail_nth(0);
+    assert_true(code == ERROR_NONE || code == ERROR_NO_MEMORY);
+    assert_int_equal(code == ERROR_NONE, rows.rows != NULL);
+    picture_rows_deinit(&rows);
+    picture_encoder_close(encoder);
+    projector_close(projector);
+    free(picture.rgb);
+    return code == ERROR_NONE;
+}
+
+static void allocations_may_fail(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gemma3", "qwen3vl"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[512];
+        unsigned nth = 1;
+        vectors_path(path, names[i], ".gguf");
+        while (!runs_with_failing(path, nth))
+            assert_true(++nth < 200);
+        assert_true(nth > 10);
+    }
+}
+
 /* ---- files that are not what they say ---- */
 
 static void expect_refused(const char *name, const char *text)
@@ -277,6 +316,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rows_are_the_reference),
         cmocka_unit_test(flash_attention_is_near),
         cmocka_unit_test(memory_does_not_grow),
+        cmocka_unit_test(allocations_may_fail),
         cmocka_unit_test(language_models_are_no_projectors),
         cmocka_unit_test(a_projector_goes_with_its_model),
         cmocka_unit_test(pictures_have_a_shape),
