@@ -20,6 +20,7 @@ struct hub_settings { /* zeroed: as usual */
     const char *token_file;
     const char *sha256; /* that the one file has to have */
     bool allow_http;
+    bool no_projector; /* leave that of a repository where it is */
     uint32_t connections;
     const atomic_bool *stop; /* http.h; NULL: never */
 };
@@ -45,7 +46,9 @@ struct hub_got {
     uint64_t bytes, received; /* of the model; that came by the network */
     bool was_here, resumed, is_checked;
 };
-/* All of its files; path: the first one's. */
+/* All of its files; path: the first one's. Where the repository has a projector (mmproj), that,
+ * too, into the same folder: without it the model is of use all the same, so it may fail with a
+ * warning. */
 enum error_code hub_pull(const struct hub_list *list, uint32_t model,
                          const struct pull_watch *watch, char path[PATH_MAX], struct hub_got *out,
                          struct error *err);

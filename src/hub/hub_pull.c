@@ -197,6 +197,45 @@ static enum error_code hub_check_room(const struct hub_list *list,
     return lacks ? pull_check_room(list->folder, lacks, err) : ERROR_NONE;
 }
 
+/* The one with which a model of the repository sees; of several that of F16, which computes what it
+ * was made with in half the bytes of F32. False: there is none. */
+static bool hub_find_projector(const struct hub_list *list, uint32_t *out)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < list->files.n; i++) {
+        const char *base = hub_base(list->files.files[i].path);
+        const size_t size = strlen(base);
+        const bool is_f16 = strcasestr(base, "f16") && !strcasestr(base, "bf16");
+        if (!strcasestr(base, "mmproj") || size < 6 || strcasecmp(base + size - 5, ".gguf") != 0 ||
+            (found && !is_f16))
+            continue;
+        *out = i;
+        found = true;
+    }
+    return found;
+}
+
+static enum error_code hub_pull_projector(const struct hub_list *list,
+                                          const struct pull_watch *watch, struct hub_got *got,
+                                          struct error *err)
+{
+    uint32_t index;
+    char path[PATH_MAX];
+    struct error why;
+    if (list->settings.no_projector || list->name.kind != HUB_HF ||
+        !hub_find_projector(list, &index))
+        return ERROR_NONE;
+    enum error_code code = hub_file_path(list, list->folder, index, path, &why);
+    if (!code)
+        code = hub_pull_one(list, index, watch, path, got, &why);
+    if (code == ERROR_CANCELLED)
+        return error_set(err, code, "%s", why.text);
+    if (code)
+        log_line(LOG_WARN, "hub", "%s: without its projector %s: %s", list->name.model,
+                 list->files.files[index].path, why.text);
+    return ERROR_NONE;
+}
+
 enum error_code hub_pull(const struct hub_list *list, uint32_t model,
                          const struct pull_watch *watch, char path[PATH_MAX], struct hub_got *out,
                          struct error *err)
@@ -216,7 +255,7 @@ enum error_code hub_pull(const struct hub_list *list, uint32_t model,
         if (!code && i == 0)
             memcpy(path, file, PATH_MAX);
     }
-    return code;
+    return code ? code : hub_pull_projector(list, watch, out, err);
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */

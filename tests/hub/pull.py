@@ -69,12 +69,16 @@ def names_and_layout():
     with World() as world:
         hub = world.hub
         q4, q8 = gguf(1, 300_000), gguf(2, 500_000)
-        hub.files["org/repo"] = {"Tiny-Q4_K_M.gguf": q4, "deep/Tiny-Q8_0.gguf": q8, "mmproj-F16.gguf": gguf(3, 4000)}
+        hub.files["org/repo"] = {"Tiny-Q4_K_M.gguf": q4, "deep/Tiny-Q8_0.gguf": q8, 
+                                "mmproj-BF16.gguf": gguf(5, 4200), "mmproj-F16.gguf": gguf(3, 4000), "mmproj-F32.gguf": gguf(4, 8000)}
+        hub.files["org/worse"] = {"T-Q4_0.gguf": q4, "mmproj.gguf": gguf(6, 5000)}
         hub.models["library/tiny"] = {"latest": q4, "1b": q8}
         hub.models["ann/tiny"] = {"x": q8, "tuned": q8, "tensors": q8, "parts": q8, "pictures": q8}
         hub.plain["/a/b/Plain.gguf"] = q4
         assert world.pull("hf:org/repo:q4_k_m").read_bytes() == q4
         assert world.pull("hf:org/repo:Q8_0").read_bytes() == q8
+        assert (world.state / "pulled/hf/org/repo/mmproj-F16.gguf").read_bytes() == gguf(3, 4000)
+        assert world.pull("hf:org/worse", "--no-projector").read_bytes() == q4
         assert world.pull("ollama:tiny").read_bytes() == q4
         assert world.pull("ollama:tiny:1b").read_bytes() == q8
         assert world.pull("ollama:ann/tiny:x").read_bytes() == q8
@@ -82,7 +86,8 @@ def names_and_layout():
         assert world.pull(url).read_bytes() == q4
         host = hub.url.split("//")[1].replace(":", "_")
         assert world.pulled() == sorted([
-            "hf/org/repo/Tiny-Q4_K_M.gguf", "hf/org/repo/Tiny-Q8_0.gguf", "ollama/tiny/latest.gguf",
+            "hf/org/repo/Tiny-Q4_K_M.gguf", "hf/org/repo/Tiny-Q8_0.gguf", "hf/org/repo/mmproj-F16.gguf",
+            "hf/org/worse/T-Q4_0.gguf", "ollama/tiny/latest.gguf",
             "ollama/tiny/1b.gguf", "ollama/ann/tiny/x.gguf", "ollama/tiny/latest.gguf.params",
             "ollama/tiny/1b.gguf.params", "ollama/ann/tiny/x.gguf.params",
             f"url/{host}/{hashlib.sha256(url.encode()).hexdigest()}/Plain.gguf"]), world.pulled()
