@@ -75,10 +75,11 @@ bool chat_pictures_read(struct generation_request *request, const char *path, yy
         return api_error_field(err, field, "'%s' must be a string", field);
     if (!chat_pictures_cut_url(field, url, &base64, err))
         return false;
-    if (request->n_pictures == LIMIT_PICTURES)
-        return api_error_field(err, path, "a request may have %d pictures at most", LIMIT_PICTURES);
+    if (request->n_pictures == LIMIT_PROMPT_PICTURES)
+        return api_error_field(err, path, "a request may have %d pictures at most",
+                               LIMIT_PROMPT_PICTURES);
     if (!request->pictures)
-        request->pictures = mem_new_array(LIMIT_PICTURES, sizeof *request->pictures);
+        request->pictures = mem_new_array(LIMIT_PROMPT_PICTURES, sizeof *request->pictures);
     if (!request->pictures)
         return api_error_set(err, 503, "server_error", "no_memory",
                              "not enough memory for the request");
@@ -86,6 +87,51 @@ bool chat_pictures_read(struct generation_request *request, const char *path, yy
     picture->base64 = base64;
     snprintf(picture->path, sizeof picture->path, "%s", path);
     return true;
+}
+
+/* ---- bytes: https://www.rfc-editor.org/rfc/rfc4648#section-4 ---- */
+
+static int base64_value(char letter)
+{
+    if (letter >= 'A' && letter <= 'Z')
+        return letter - 'A';
+    if (letter >= 'a' && letter <= 'z')
+        return letter - 'a' + 26;
+    if (letter >= '0' && letter <= '9')
+        return letter - '0' + 52;
+    return letter == '+' ? 62 : letter == '/' ? 63 : -1;
+}
+
+/* Four letters, of which so many stand for bits: 2 to 4. */
+static bool base64_group(const char *letters, uint32_t n, uint8_t *out)
+{
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        const int value = i < n ? base64_value(letters[i]) : 0;
+        if (value < 0)
+            return false;
+        bits = bits << 6 | (uint32_t)value;
+    }
+    for (uint32_t i = 0; i + 1 < n; i++)
+        out[i] = (uint8_t)(bits >> (16 - 8 * i));
+    return true;
+}
+
+bool chat_picture_bytes(const struct chat_picture *picture, struct buffer *out,
+                        struct api_error *err)
+{
+    const char *letters = picture->base64.data;
+    size_t n = picture->base64.size;
+    while (n && letters[n - 1] == '=' && picture->base64.size - n < 2)
+        n--;
+    uint8_t *bytes = n % 4 == 1 ? NULL : buffer_extend(out, n * 3 / 4);
+    if (n % 4 != 1 && n && !bytes)
+        return api_error_set(err, 503, "server_error", "no_memory",
+                             "not enough memory for the picture");
+    bool ok = n % 4 != 1;
+    for (size_t at = 0; at < n && ok; at += 4)
+        ok = base64_group(letters + at, n - at < 4 ? (uint32_t)(n - at) : 4, bytes + at / 4 * 3);
+    return ok || api_error_field(err, picture->path, "'%s' is not base64", picture->path);
 }
 
 /* ---- a dialect's ---- */

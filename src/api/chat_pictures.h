@@ -16,6 +16,10 @@
 bool chat_pictures_read(struct generation_request *request, const char *path, yyjson_val *part,
                         struct api_error *err);
 
+/* The bytes in a picture's URL. False: `err` names the picture. */
+bool chat_picture_bytes(const struct chat_picture *picture, struct buffer *out,
+                        struct api_error *err);
+
 /* What a message says, from the dialect's parts to a chat's content: a string, or, where there are
  * pictures, an array of parts. Zeroed is empty. */
 struct chat_content {

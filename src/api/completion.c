@@ -24,6 +24,9 @@ static void completion_release(struct request_work *work)
         token_list_deinit(&completion->prompts[i]);
     for (uint32_t i = 0; completion->echoes && i < completion->request.n_prompts; i++)
         buffer_deinit(&completion->echoes[i]);
+    for (uint32_t i = 0; completion->shown && i < completion->shown->n; i++)
+        prompt_picture_release(completion->shown->pictures[i]);
+    mem_free(completion->shown);
     constraint_release(completion->constraint);
     tool_table_deinit(&completion->tools);
     mem_free(completion->choices);
@@ -144,6 +147,8 @@ static bool submit_choice(struct completion_choice *choice, struct api_error *er
         .cache_key = completion->work.server->shares_prefixes ? 0 : completion->use.grant.id,
         .n_vocab = model_hyperparameters(model->model)->n_vocab,
         .constraint = completion->constraint,
+        .pictures = completion->shown ? completion->shown->at : NULL,
+        .n_pictures = completion->shown ? completion->shown->n : 0,
         .handlers = inbox_token_handlers,
         .arg = &choice->item,
     };

@@ -14,6 +14,7 @@
 #include "api/model_use.h"
 #include "api/request_work.h"
 #include "api/resume.h"
+#include "request/prompt_picture.h"
 
 struct completion_choice {
     struct inbox_item item; /* in the driver between submit and done */
@@ -29,6 +30,13 @@ struct completion_choice {
     struct stream_position position; /* of a stream */
     struct stream_position before;   /* what the client has had; no events: nothing */
     uint64_t last_token_ns;
+};
+
+/* The pictures of a prompt, [request.n_pictures], which is forgotten once it is prepared. */
+struct completion_shown {
+    uint32_t n;
+    struct prompt_picture *pictures[LIMIT_PROMPT_PICTURES]; /* NULLs from the first not seen on */
+    struct request_picture at[LIMIT_PROMPT_PICTURES];
 };
 
 struct dialect;
@@ -62,8 +70,9 @@ struct completion {
     struct request_record *record; /* NULL: none, or it has ended */
     struct constraint *constraint; /* NULL: the answer may be anything */
     struct token_list *prompts;
-    struct template_traits traits; /* of a chat */
-    struct buffer opening;         /* what the prompt has of the replies: read before their text */
+    struct completion_shown *shown; /* of a chat; NULL: no pictures */
+    struct template_traits traits;  /* of a chat */
+    struct buffer opening;          /* what the prompt has of the replies: read before their text */
     struct tool_table tools;
     struct buffer *echoes; /* the prompts' texts, where they are asked for; else NULL */
     struct buffer answer;  /* not streamed, in the making */

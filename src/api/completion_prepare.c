@@ -1,6 +1,7 @@
 /* On the preparer: a request's JSON becomes a struct, its texts become tokens. */
 #include "api/completion.h"
 
+#include "api/chat_pictures.h"
 #include "api/chat_prompt.h"
 #include "api/chosen_call.h"
 #include "api/dialect.h"
@@ -9,6 +10,7 @@
 #include "base/mem.h"
 #include "model/chat_template.h"
 #include "model/model.h"
+#include "picture/sight.h"
 #include "request/generator.h"
 
 #include <string.h>
@@ -139,6 +141,50 @@ static bool completion_hold_calls(struct completion *completion, const struct bu
                                &completion->work.err);
 }
 
+/* ---- pictures ---- */
+
+static bool completion_check_sight(struct completion *completion)
+{
+    const struct generation_request *request = &completion->request;
+    if (!request->n_pictures || completion->use.model->sight)
+        return true;
+    const char *path = request->pictures[0].path;
+    return api_error_field(&completion->work.err, path,
+                           "'%s' is a picture, and model '%s' runs without a projector, so that it "
+                           "cannot see it. Send text alone, or serve it by `medley serve MODEL "
+                           "--projector FILE`",
+                           path, completion->use.model->id);
+}
+
+static bool completion_look_at(struct completion *completion, uint32_t i)
+{
+    const struct chat_picture *picture = &completion->request.pictures[i];
+    struct api_error *err = &completion->work.err;
+    struct buffer bytes = {0};
+    struct error cause;
+    bool ok = chat_picture_bytes(picture, &bytes, err);
+    if (ok && sight_look(completion->use.model->sight, bytes.data, bytes.size,
+                         &completion->shown->pictures[i], &cause))
+        ok = cause.code == ERROR_INVALID
+                 ? api_error_field(err, picture->path, "'%s': %s", picture->path, cause.text)
+                 : api_error_from(err, &cause);
+    buffer_deinit(&bytes);
+    return ok;
+}
+
+static bool completion_look(struct completion *completion)
+{
+    bool ok = true;
+    completion->shown = mem_new(sizeof *completion->shown);
+    if (!completion->shown)
+        return api_error_set(&completion->work.err, 503, "server_error", "no_memory",
+                             "not enough memory for the pictures");
+    completion->shown->n = completion->request.n_pictures;
+    for (uint32_t i = 0; i < completion->shown->n && ok; i++)
+        ok = completion_look_at(completion, i);
+    return ok;
+}
+
 static void completion_render(struct completion *completion, const struct buffer *input,
                               struct buffer *text)
 {
@@ -157,21 +203,12 @@ static void completion_render(struct completion *completion, const struct buffer
         struct prompt_input prompt = {.text = {text->data, text->size}};
         if (completion->dialect && completion->dialect->prepared)
             buffer_append(&completion->rendered, text->data, text->size);
-        completion_prepare_encode(completion, &prompt, &completion->prompts[0]);
+        if (!completion->request.n_pictures)
+            completion_prepare_encode(completion, &prompt, &completion->prompts[0]);
+        else if (completion_look(completion))
+            server_encode_shown(completion->use.model, &prompt.text, completion->shown,
+                                &completion->prompts[0], err);
     }
-}
-
-/* Nothing here computes what a picture comes to yet. */
-static bool completion_refuses_pictures(struct completion *completion)
-{
-    const struct generation_request *request = &completion->request;
-    if (!request->n_pictures)
-        return false;
-    const char *path = request->pictures[0].path;
-    return !api_error_field(&completion->work.err, path,
-                            "'%s' is a picture, and model '%s' has no projector, so that it cannot "
-                            "see it. Send text alone",
-                            path, completion->use.model->id);
 }
 
 static void render_and_encode(struct completion *completion)
@@ -251,7 +288,7 @@ void completion_prepare(struct request_work *work)
                                   &work->err) ||
         !completion_compile(completion))
         return;
-    if (completion_refuses_pictures(completion))
+    if (!completion_check_sight(completion))
         return;
     if (request->kind == GENERATION_CHAT)
         render_and_encode(completion);

@@ -109,6 +109,13 @@ void server_no_such_model(const struct api_server *server, const struct access_g
 bool server_encode_prompt(const struct api_model *model, const struct prompt_input *prompt,
                           struct token_list *out, struct api_error *err);
 
+/* The same of a chat's text with a mark for each picture (chat_pictures.h), which all were looked
+ * at: their rows' tokens stand in their places. Fills shown->at. */
+struct completion_shown;
+bool server_encode_shown(const struct api_model *model, const struct text *text,
+                         struct completion_shown *shown, struct token_list *out,
+                         struct api_error *err);
+
 /* The same of a text that is to be filled in between the prompt, a text, and the suffix. 400 naming
  * `suffix` where the model cannot. */
 bool server_encode_infill(const struct api_model *model, const struct prompt_input *prompt,

@@ -21,6 +21,7 @@ struct chat_template;
 struct generator;
 struct model;
 struct request_run;
+struct sight;
 
 /* A model that was opened: nothing in it changes, and nothing it points at goes, until it is
  * released. */
@@ -32,6 +33,7 @@ struct api_model {
     struct chat_template
         *chat_template; /* only the server's preparer may use it while the model is open */
     struct generator *generator;
+    struct sight *sight;  /* with which it sees pictures (picture/sight.h); NULL: it does not */
     uint64_t created_s;   /* since 1970 */
     const char *defaults; /* what requests begin with (library/defaults.h); NULL: nothing */
     /* The server's notes, zero at first; api_model_deinit() frees them. */

@@ -1,7 +1,10 @@
 /* What the handlers ask the server about its models. */
 #include "api/access.h"
+#include "api/chat_pictures.h"
+#include "api/completion.h"
 #include "api/internal.h"
 #include "model/infill.h"
+#include "picture/sight.h"
 #include "request/generator.h"
 
 #include <stdio.h>
@@ -107,6 +110,20 @@ bool server_encode_prompt(const struct api_model *model, const struct prompt_inp
     enum error_code code = prompt->tokens
                                ? push_all(prompt->tokens, prompt->n_tokens, out, &cause)
                                : encode_with_bos(model->tokenizer, &prompt->text, out, &cause);
+    return server_encoded(out, code, &cause, err);
+}
+
+bool server_encode_shown(const struct api_model *model, const struct text *text,
+                         struct completion_shown *shown, struct token_list *out,
+                         struct api_error *err)
+{
+    struct error cause;
+    const struct sight_text marked = {text->data, text->size, CHAT_PICTURE_MARK};
+    out->max = generator_context(model->generator);
+    const enum error_code code = sight_encode(model->sight, model->tokenizer, &marked,
+                                              shown->pictures, shown->n, out, shown->at, &cause);
+    if (code == ERROR_INVALID && out->count < out->max)
+        return api_error_field(err, "messages", "%s", cause.text);
     return server_encoded(out, code, &cause, err);
 }
 

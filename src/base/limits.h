@@ -73,7 +73,6 @@ enum {
     LIMIT_TEMPLATE_PROCESS_MS = 60 * 1000,            /* one call of that, by a clock on the wall */
 
     /* pictures in prompts */
-    LIMIT_PICTURES = 64, /* of one request */
     LIMIT_PICTURE_BYTES = 20 * 1024 * 1024,
     LIMIT_PICTURE_PIXELS = 64 * 1024 * 1024,
     LIMIT_PICTURE_SIDE = 32768,                       /* pixels */

@@ -92,18 +92,22 @@ void chat_reset(struct chat *chat)
         yyjson_mut_arr_remove_last(chat->messages);
 }
 
-enum error_code chat_prompt(struct chat *chat, struct token_list *out, struct error *err)
+enum error_code chat_render(struct chat *chat, struct buffer *text, struct error *err)
 {
     size_t size = 0;
     char *json = yyjson_mut_write(chat->doc, 0, &size);
     if (!json)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for the conversation");
-    struct buffer text = {0};
-    enum error_code code = chat_template_render(chat->chat_template, json, size, &text, err);
+    enum error_code code = chat_template_render(chat->chat_template, json, size, text, err);
     free(json);
-    if (code)
-        error_wrap(err, "the model's chat template");
-    else
+    return code ? error_wrap(err, "the model's chat template") : ERROR_NONE;
+}
+
+enum error_code chat_prompt(struct chat *chat, struct token_list *out, struct error *err)
+{
+    struct buffer text = {0};
+    enum error_code code = chat_render(chat, &text, err);
+    if (!code)
         code = session_encode(chat->session, text.data ? text.data : "", text.size, out, err);
     buffer_deinit(&text);
     return code;

@@ -14,6 +14,8 @@ enum error_code chat_add(struct chat *chat, const char *role, const char *text, 
 void chat_drop_last(struct chat *chat);
 void chat_reset(struct chat *chat); /* back to the system message alone */
 enum error_code chat_prompt(struct chat *chat, struct token_list *out, struct error *err);
+/* The same as text; appends. */
+enum error_code chat_render(struct chat *chat, struct buffer *text, struct error *err);
 
 /* Reads lines from stdin, each a message, and answers until the end of input, /exit or two
  * Ctrl-C. */

@@ -102,6 +102,8 @@ static enum error_code reply_ask(const struct session *session, const struct tok
         .stop_tokens = session->stop_tokens.ids,
         .n_stop_tokens = (uint32_t)session->stop_tokens.count,
         .constraint = options->constraint,
+        .pictures = options->pictures,
+        .n_pictures = options->n_pictures,
     };
     struct generation generation;
     const unsigned interrupts_before = interrupts();

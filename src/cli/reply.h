@@ -15,6 +15,8 @@ struct reply_options {
      * answer ends there (FINISH_LENGTH). */
     bool context_shift;
     struct constraint *constraint; /* what the answer must follow; NULL: nothing. Without shifts */
+    const struct request_picture *pictures; /* in the prompt. Without shifts */
+    uint32_t n_pictures;
 };
 
 struct reply { /* a zeroed one is empty */

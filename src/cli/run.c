@@ -4,6 +4,7 @@
 #include "cli/options.h"
 #include "cli/remote.h"
 #include "cli/run_defaults.h"
+#include "cli/run_pictures.h"
 #include "gpu/gpu.h"
 #include "model/chat_template.h"
 #include "request/constraint.h"
@@ -28,7 +29,21 @@ struct run_flags {
     struct run_sampling sampling;
     const char *model, *prompt, *file, *system, *grammar, *json_schema;
     bool raw, json, no_defaults, has_predict;
+    struct run_pictures shown;
 };
+
+static bool cmd_run_take_image(const struct command *command, const struct option_row *row,
+                               const char *value, void *flags)
+{
+    struct run_pictures *shown = &((struct run_flags *)flags)->shown;
+    if (shown->n == LIMIT_PROMPT_PICTURES) {
+        command_misused(command, "%s: %d pictures at most", option_name(row),
+                        LIMIT_PROMPT_PICTURES);
+        return false;
+    }
+    shown->files[shown->n++] = value;
+    return true;
+}
 
 /* ---- words ---------------------------------------------------------------------------- */
 
@@ -44,6 +59,16 @@ static const struct option_row answer_options[] = {
      .value = "FILE",
      .help = "the same with the content of a file (- is stdin)",
      OPTION_TEXT(struct run_flags, file)},
+    {.name = "image",
+     .value = "FILE",
+     .help = "show the model this PNG, JPEG or WebP file before the prompt (may be given several\n"
+             "times); in this process, even if a node runs",
+     .take = cmd_run_take_image,
+     .mark = offsetof(struct run_flags, session.says_where)},
+    {.name = "projector",
+     .value = "FILE",
+     .help = "the model's projector, with which it sees (default: the mmproj file beside it)",
+     OPTION_TEXT(struct run_flags, session.projector)},
     {.name = "raw",
      .help = "take the prompt as the beginning of a text, even if there is a chat template",
      OPTION_TRUE(struct run_flags, raw)},
@@ -120,6 +145,21 @@ static const struct option_section sections[] = {
     {0},
 };
 
+static bool cmd_run_check_pictures(const struct command *command, struct run_flags *flags)
+{
+    const char *wrong = NULL;
+    if (flags->shown.n && !flags->prompt && !flags->file)
+        wrong = "--image needs a prompt (-p or -f)";
+    else if (flags->shown.n && flags->reply.context_shift)
+        wrong = "--context-shift drops the middle of what was read: it excludes --image";
+    else if (flags->session.projector && !flags->shown.n)
+        wrong = "--projector is for pictures: give one by --image FILE";
+    flags->session.takes_pictures = flags->shown.n > 0;
+    if (wrong)
+        command_misused(command, "%s", wrong);
+    return !wrong;
+}
+
 static bool cmd_run_parse(int argc, char **argv, struct run_flags *flags)
 {
     const struct command *command = &command_run;
@@ -135,6 +175,8 @@ static bool cmd_run_parse(int argc, char **argv, struct run_flags *flags)
         command_misused(command, "--raw, --json and --context-shift need a prompt (-p or -f)");
         return false;
     }
+    if (!cmd_run_check_pictures(command, flags))
+        return false;
     if (flags->grammar && flags->json_schema) {
         command_misused(command, "--grammar and --json-schema exclude each other");
         return false;
@@ -199,8 +241,16 @@ static enum error_code cmd_run_read_grammar(struct run_flags *flags, struct erro
     return code;
 }
 
+static enum error_code cmd_run_encode(struct session *session, struct run_flags *flags,
+                                      const char *text, size_t size, struct token_list *out,
+                                      struct error *err)
+{
+    return flags->shown.n ? run_pictures_encode(&flags->shown, session, text, size, out, err)
+                          : session_encode(session, text, size, out, err);
+}
+
 /* The prompt as tokens: through the chat template where there is one and it is wanted. */
-static enum error_code make_prompt(struct session *session, const struct run_flags *flags,
+static enum error_code make_prompt(struct session *session, struct run_flags *flags,
                                    const char *text, size_t size, struct token_list *out,
                                    struct error *err)
 {
@@ -210,13 +260,18 @@ static enum error_code make_prompt(struct session *session, const struct run_fla
     if (code)
         return code;
     if (flags->raw || chat_template_is_fallback(chat_template))
-        return session_encode(session, text, size, out, err);
+        return cmd_run_encode(session, flags, text, size, out, err);
+    struct buffer rendered = {0};
     struct chat *chat = NULL;
     code = chat_open(session, flags->system, &chat, err);
     if (!code)
         code = chat_add(chat, "user", text, size, err);
     if (!code)
-        code = chat_prompt(chat, out, err);
+        code = chat_render(chat, &rendered, err);
+    if (!code)
+        code = cmd_run_encode(session, flags, rendered.data ? rendered.data : "", rendered.size,
+                              out, err);
+    buffer_deinit(&rendered);
     chat_close(chat);
     return code;
 }
@@ -287,13 +342,20 @@ static enum error_code cmd_run_print_json(const struct session *session,
     return ERROR_NONE;
 }
 
-static enum error_code cmd_run_answer(struct session *session, const struct run_flags *flags,
+static enum error_code cmd_run_answer(struct session *session, struct run_flags *flags,
                                       const char *text, size_t size, struct error *err)
 {
     struct token_list prompt = {0};
     struct reply reply = {0};
+    struct buffer marked = {0};
     interrupts_catch();
-    enum error_code code = make_prompt(session, flags, text, size, &prompt, err);
+    run_pictures_mark(&flags->shown, text, size, &marked);
+    enum error_code code = marked.failed
+                               ? error_set(err, ERROR_NO_MEMORY, "not enough memory for the prompt")
+                               : make_prompt(session, flags, marked.data ? marked.data : "",
+                                             marked.size, &prompt, err);
+    flags->reply.pictures = flags->shown.at;
+    flags->reply.n_pictures = flags->shown.n;
     if (!code)
         code = reply_generate(session, &prompt, &flags->reply, &reply, err);
     if (!code && flags->json)
@@ -308,6 +370,7 @@ static enum error_code cmd_run_answer(struct session *session, const struct run_
                     reply.shifts, reply.n_dropped);
         reply_report(session, &reply);
     }
+    buffer_deinit(&marked);
     token_list_deinit(&prompt);
     reply_deinit(&reply);
     return code;
@@ -373,6 +436,7 @@ static int cmd_run_run(int argc, char **argv)
     else if (!code)
         status = cmd_run_talk(&session, &flags);
     run_defaults_deinit(&defaults);
+    run_pictures_deinit(&flags.shown);
     session_close(&session);
     constraint_release(flags.reply.constraint);
     buffer_deinit(&text);

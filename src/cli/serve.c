@@ -71,6 +71,11 @@ static const struct option_row own_options[] = {
      .value = "NAME",
      .help = "what the API calls the model (default: its own name; both are taken)",
      OPTION_TEXT(struct serving, alias)},
+    {.name = "projector",
+     .value = "FILE",
+     .help = "the model's projector, with which it sees pictures (default: the mmproj file\n"
+             "beside it, if there is one; none: no pictures)",
+     OPTION_TEXT(struct serving, flags.projector)},
     {.name = "tokens",
      .value = "FILE",
      .help = "the tokens that are good (default: serve-tokens.json in the state folder)",
@@ -254,6 +259,7 @@ static enum error_code cmd_serve_loop(struct serving *serving, struct error *err
     serving->model.model = serving->session.model;
     serving->model.tokenizer = serving->session.tokenizer;
     serving->model.generator = &serving->generator.base;
+    serving->model.sight = serving->session.sight;
     serving->model.created_s = (uint64_t)time(NULL);
     state_folder(serving->folder, sizeof serving->folder);
     serving->options.tls.state_folder = serving->folder;
@@ -272,7 +278,7 @@ static void serve_choose_slots(struct session_flags *flags)
 
 static int cmd_serve_run(int argc, char **argv)
 {
-    struct serving serving = {.flags.takes_defaults = true};
+    struct serving serving = {.flags = {.takes_defaults = true, .takes_pictures = true}};
     struct error err;
     if (!cmd_serve_parse(argc, argv, &serving))
         return EXIT_USAGE;

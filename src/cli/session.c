@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/remote.h"
 #include "cli/session_draft.h"
+#include "cli/session_sight.h"
 #include "engine/batch_shape.h"
 #include "gpu/gpu.h"
 #include "heat/heat.h"
@@ -259,6 +260,8 @@ enum error_code session_open(const char *path, const struct session_flags *flags
     notice_begin(&notice, "loading %s …", model_name(out->model));
     code = gpu_open(&options, &out->gpu, err);
     if (!code)
+        code = session_open_sight(out, file, flags, err);
+    if (!code)
         code = load_beside_vocabulary(out, flags, err);
     if (!code && !flags->is_measured && !flags->no_governor)
         code = session_govern(out, flags, err);
@@ -277,6 +280,7 @@ void session_close(struct session *session)
     for (uint32_t i = 0; session->driver && i < session->draft_plan.n_stages; i++)
         device_interrupt(session->draft_plan.stages[i].device);
     driver_close(session->driver);
+    sight_close(session->sight);
     remote_close(session->remote);
     plan_deinit(&session->plan);
     plan_deinit(&session->draft_plan);

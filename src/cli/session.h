@@ -26,6 +26,7 @@ struct gpu;
 struct heat;
 struct remote;
 struct chat_template;
+struct sight;
 
 struct session_flags {                /* all zero: every default */
     const char *devices;              /* list of ids; NULL: the machine's best */
@@ -35,7 +36,8 @@ struct session_flags {                /* all zero: every default */
     const char *backend;
     const char *sim_file; /* simulated devices; NULL: none */
     uint32_t n_threads;
-    const char *draft; /* a smaller model that guesses; NULL: none */
+    const char *draft;     /* a smaller model that guesses; NULL: none */
+    const char *projector; /* NULL: one beside the model; "none": no pictures */
     struct driver_options driver;
     struct rope_stretch rope;
     uint32_t slots_shared; /* not a flag: where slots can share the cells of driver.n_slots, so many
@@ -44,6 +46,7 @@ struct session_flags {                /* all zero: every default */
                               cluster */
     bool no_governor;      /* let the devices get as hot as they will */
     bool is_measured;      /* not a flag: the command measures speed, no governor may change it */
+    bool takes_pictures;   /* not a flag: the command shows the model pictures */
     bool no_tokenizer;     /* not a flag: the command works on token ids alone */
     bool takes_defaults; /* not a flag: what the model's maker wants counts (library/defaults.h) */
 };
@@ -64,6 +67,7 @@ struct session {
     struct tokenizer *tokenizer;         /* NULL with no_tokenizer */
     struct token_list stop_tokens;       /* those that end generation */
     struct chat_template *chat_template; /* see session_chat_template() */
+    struct sight *sight;                 /* NULL: it sees no pictures (session_sight.h) */
     struct generator *generator;         /* whoever answers requests: the driver, or the cluster */
     struct driver *driver;               /* NULL: the cluster has it, and what follows is empty */
     struct driver_generator of_driver;   /* so a session does not move once it is open */

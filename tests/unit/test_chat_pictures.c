@@ -99,12 +99,12 @@ static void test_pictures_have_limits(void **state)
     struct buffer body = {0}, large = {0};
     struct generation_request r;
     struct api_error err = {0};
-    picture_parts_append(&body, LIMIT_PICTURES);
+    picture_parts_append(&body, LIMIT_PROMPT_PICTURES);
     assert_true(generation_request_parse(GENERATION_CHAT, body.data, body.size, &r, &err));
-    assert_int_equal(r.n_pictures, LIMIT_PICTURES);
+    assert_int_equal(r.n_pictures, LIMIT_PROMPT_PICTURES);
     generation_request_deinit(&r);
     buffer_clear(&body);
-    picture_parts_append(&body, LIMIT_PICTURES + 1);
+    picture_parts_append(&body, LIMIT_PROMPT_PICTURES + 1);
     assert_false(generation_request_parse(GENERATION_CHAT, body.data, body.size, &r, &err));
     assert_string_equal(err.param, "messages[0].content[64]");
     buffer_text(&large, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
@@ -190,6 +190,36 @@ static void test_dialects_show_pictures(void **state)
     }
 }
 
+static bool bytes_of(const char *base64, struct buffer *out, struct api_error *err)
+{
+    const struct chat_picture picture = {.base64 = {base64, strlen(base64)}, .path = "here"};
+    buffer_clear(out);
+    return chat_picture_bytes(&picture, out, err);
+}
+
+/* RFC 4648's vectors, and what is none. */
+static void test_base64_is_read(void **state)
+{
+    (void)state;
+    static const char *const good[][2] = {
+        {"", ""},           {"Zg==", "f"},         {"Zm8=", "fo"},      {"Zm9v", "foo"},
+        {"Zm9vYg", "foob"}, {"Zm9vYmE=", "fooba"}, {"/+8=", "\xff\xef"}};
+    static const char *const bad[] = {"Z", "Zg=a", "Zm9v!", "Zm=8", "Zg===", "_-8="};
+    struct buffer out = {0};
+    struct api_error err = {0};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_true(bytes_of(good[i][0], &out, &err));
+        assert_int_equal(out.size, strlen(good[i][1]));
+        if (out.size)
+            assert_memory_equal(out.data, good[i][1], out.size);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_false(bytes_of(bad[i], &out, &err));
+        assert_string_equal(err.param, "here");
+    }
+    buffer_deinit(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +227,7 @@ int main(void)
         cmocka_unit_test(test_pictures_leave_marks),
         cmocka_unit_test(test_pictures_have_limits),
         cmocka_unit_test(test_dialects_show_pictures),
+        cmocka_unit_test(test_base64_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
