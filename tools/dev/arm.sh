@@ -41,12 +41,17 @@ arm_compare() { # WORDS
   say "the demo's text is the same as on this processor"
 }
 
+# What follows happens in a root of its own, also on Debian 13.
+arm_enter() { # [LIST...] of packages that it has besides
+  on_debian_13() { false; }
+  root_options=(--architectures=amd64,arm64)
+  root=$(root_for trixie "$repo/tools/arm-packages.txt" "$@")
+}
+
 verb_arm() { # [TEST...]
   local names=("$@") words=
   [ $# != 0 ] || words=$(arm_words_here)
-  on_debian_13() { false; } # there, too, what follows happens in its own root
-  root_options=(--architectures=amd64,arm64)
-  root=$(root_for trixie "$repo/tools/arm-packages.txt")
+  arm_enter
   npm_prepare
   build_targets=()
   build_in arm --cross-file tools/dev/aarch64.ini

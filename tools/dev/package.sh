@@ -18,12 +18,12 @@ package_units() {
   mkdir -p "$2"
   local whole program
   program=$(readlink -f "$1")
-  whole=$(inside "$1" service unit | sed -e "s#$program#/usr/bin/medley#" \
+  whole=$(release_run "$1" service unit | sed -e "s#$program#/usr/bin/medley#" \
     -e '/^SupplementaryGroups=/d' \
     -e 's/^AmbientCapabilities=.*/&\nSupplementaryGroups=render video/')
   printf '%s\n' "$whole" | sed '/^# medley.socket:/,$d' >"$2/medley.service"
   printf '%s\n' "$whole" | sed -n '/^# medley.socket:/,$p' | sed 1d >"$2/medley.socket"
-  inside "$1" service unit --user | sed "s#$program#/usr/bin/medley#" >"$2/user.service"
+  release_run "$1" service unit --user | sed "s#$program#/usr/bin/medley#" >"$2/user.service"
   grep -q '^ExecStart="/usr/bin/medley"' "$2/medley.service" &&
     grep -q '^ListenStream=' "$2/medley.socket"
 }
@@ -32,12 +32,39 @@ verb_package_deb() {
   release_bundle && package_make
 }
 
+# The packages whose libraries are in the bundle, for what the package depends on.
+package_libraries() {
+  inside python3 - "$release_files"/medley-*.spdx.json <<'PY'
+import json, sys
+for package in json.load(open(sys.argv[1]))["packages"]:
+    if package["name"] != "medley":
+        backport = "~bpo13" in package["versionInfo"]
+        print(package["name"] + ("/trixie-backports" if backport else ""))
+PY
+}
+
+# The root with Debian's tools and those libraries; that of another processor has both already.
+package_root() {
+  local list=$repo/build/deb-libraries.txt
+  if ! release_is_native; then printf '%s\n' "$root"; return; fi
+  package_libraries >"$list" && root_for trixie "$repo/tools/deb-packages.txt" "$list"
+}
+
+package_lintian() { # DEB_ROOT
+  say "lintian"
+  (
+    cd "$repo/build/deb"
+    root_enter "$1" sh -c 'lintian --fail-on error,warning --allow-root --info *.deb'
+  )
+}
+
 # From the bundle that is there.
 package_make() {
   local bundle work version deb_root
-  bundle=$(echo "$release_files"/medley-*-linux-"$(uname -m)")
+  local -A debian_arch=([x86_64]=amd64 [aarch64]=arm64)
+  bundle=$(echo "$release_files"/medley-*-linux-"$release_arch")
   version=$(basename "$bundle" | sed 's/^medley-\(.*\)-linux-.*/\1/')
-  deb_root=$(root_for trixie "$repo/tools/deb-packages.txt")
+  deb_root=$(package_root) || return 1
   work=$repo/build/deb/medley-$version
   rm -rf --one-file-system "$repo/build/deb"
   mkdir -p "$work"
@@ -52,7 +79,7 @@ package_make() {
   } >"$work/debian/changelog"
   (
     cd "$work"
-    root_enter "$deb_root" dpkg-buildpackage -b -us -uc -d
+    root_enter "$deb_root" dpkg-buildpackage -b -us -uc -d -a "${debian_arch[$release_arch]}"
   ) >"$repo/build/deb/log" 2>&1 || { tail -n 30 "$repo/build/deb/log" >&2; return 1; }
   ls -l "$repo"/build/deb/*.deb >&2
 }
@@ -60,12 +87,8 @@ package_make() {
 verb_package_check() {
   local deb_root status=0
   verb_package_deb || return 1
-  deb_root=$(root_for trixie "$repo/tools/deb-packages.txt")
-  say "lintian"
-  (
-    cd "$repo/build/deb"
-    root_enter "$deb_root" sh -c 'lintian --fail-on error,warning --allow-root --info *.deb'
-  ) || status=1
+  deb_root=$(package_root) || return 1
+  package_lintian "$deb_root" || status=1
   package_try || status=1
   package_piuparts || status=1
   return $status

@@ -24,7 +24,8 @@ usage: ./dev VERB [...]
   anchor [CMD...]          the same beside Debian sid's llama.cpp
   release [--check]        a bundle for other Linux systems and a .deb, in build/release-files;
                            --check installs it in bare roots of four Debians, --twice compares it
-                           with a second build, --sign KEY signs it (minutes)
+                           with a second build, --sign KEY signs it, --arch aarch64 makes it for
+                           that processor, by a cross compiler and an emulator (minutes)
   package-deb              the same as a package of Debian, in build/deb (docs/packages.md)
   package-check            makes it, runs lintian, installs, upgrades, removes and purges it; then
                            piuparts (root)

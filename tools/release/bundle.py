@@ -19,6 +19,8 @@ import tarfile
 
 GLIBC_FLOOR = (2, 38)  # what Debian 13's packages need; install.sh asks for it
 
+LINKER = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
+
 # The C library's own, and the loader of Vulkan, which must be the one of the machine's drivers.
 OF_THE_HOST = re.compile(
     r"^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl|mvec|nss_.*)|libvulkan)\.so(\.|$)")
@@ -32,10 +34,15 @@ def output(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def needed(path):
+def tool(arch, name):
+    """A tool of binutils for a processor that may be another than this machine's."""
+    return f"{arch}-linux-gnu-{name}"
+
+
+def needed(path, arch):
     """{soname: file} of what the dynamic linker would load with a file."""
     found = {}
-    for line in output("ldd", path).splitlines():
+    for line in output(LINKER[arch], "--list", path).splitlines():
         match = re.match(r"\s*(\S+) => (\S+)", line)
         if match and match[2] != "not":
             found[match[1]] = match[2]
@@ -44,21 +51,21 @@ def needed(path):
     return {name: file for name, file in found.items() if not OF_THE_HOST.match(name)}
 
 
-def plugins_folder():
-    folders = sorted(pathlib.Path("/usr/lib").glob("*-linux-gnu/ggml/backends*"))
+def plugins_folder(arch):
+    folders = sorted(pathlib.Path("/usr/lib").glob(f"{arch}-linux-gnu/ggml/backends*"))
     if len(folders) != 1:
         raise Flaw(f"ggml's plugins are in {len(folders)} folders: {folders}")
     return folders[0]
 
 
-def newest_glibc(path):
-    found = re.findall(r"GLIBC_(\d+)\.(\d+)", output("objdump", "-T", path))
+def newest_glibc(path, arch):
+    found = re.findall(r"GLIBC_(\d+)\.(\d+)", output(tool(arch, "objdump"), "-T", path))
     return max(((int(major), int(minor)) for major, minor in found), default=(0, 0))
 
 
-def check_no_debug_info(path):
+def check_no_debug_info(path, arch):
     """It names folders, and the build id that is left after stripping is a hash of it too."""
-    if ".debug_info" in output("objdump", "-h", path):
+    if ".debug_info" in output(tool(arch, "objdump"), "-h", path):
         raise Flaw(f"{path} has debug info: configure the build with -Ddebug=false")
 
 
@@ -80,30 +87,30 @@ def put_own(args, stage):
     program, = whole.glob("**/bin/medley")
     library, = whole.glob("**/libmedley.so.*.*.*")
     for file in (program, library):
-        check_no_debug_info(file)
+        check_no_debug_info(file, args.arch)
     copy(program, stage / "bin/medley", executable=True)
     copy(library, stage / "lib" / library.name)
     for link in (".".join(library.name.split(".")[:3]), "libmedley.so"):
         (stage / "lib" / link).symlink_to(library.name)
     for header in whole.glob("**/include/medley/*.h"):
         copy(header, stage / "include/medley" / header.name)
-    subprocess.run(["strip", "--strip-unneeded", stage / "bin/medley", stage / "lib" / library.name],
-                   check=True)
+    subprocess.run([tool(args.arch, "strip"), "--strip-unneeded", stage / "bin/medley",
+                    stage / "lib" / library.name], check=True)
     shutil.rmtree(whole)
 
 
-def put_libraries(stage):
+def put_libraries(stage, arch):
     """{file in the bundle: file it was copied from}"""
     origins = {}
-    plugins = plugins_folder()
+    plugins = plugins_folder(arch)
     to = stage / "lib/medley/ggml" / plugins.name
     for plugin in sorted(plugins.glob("libggml-*.so")):
         copy(plugin, to / plugin.name)
         origins[to / plugin.name] = plugin
-    event_library = next(pathlib.Path("/usr/lib").glob("*-linux-gnu/libwebsockets-evlib_uv.so"))
+    event_library = pathlib.Path(f"/usr/lib/{arch}-linux-gnu/libwebsockets-evlib_uv.so")
     origins[stage / "lib/medley" / event_library.name] = event_library
     for path in [stage / "bin/medley", stage / "lib/libmedley.so", *origins]:
-        for name, file in needed(origins.get(path, path)).items():
+        for name, file in needed(origins.get(path, path), arch).items():
             origins.setdefault(stage / "lib/medley" / name, pathlib.Path(file))
     for target, source in origins.items():
         if not target.exists():
@@ -132,11 +139,11 @@ def owner(file):
                  str(os.path.realpath(file)).removeprefix("/usr")):
         found = subprocess.run(["dpkg", "-S", path], capture_output=True, text=True)
         if found.returncode == 0:
-            package = found.stdout.split(":")[0].split(",")[0]
+            package = re.match(r"[^:,]+(:[a-z0-9]+)?(?=[:,])", found.stdout)[0]
             version, source = output(
                 "dpkg-query", "-W", "-f", "${Version}\t${source:Package}\n", package,
             ).splitlines()[0].split("\t")
-            return package, version, source
+            return package.split(":")[0], version, source
     raise Flaw(f"no package owns {file}")
 
 
@@ -178,12 +185,12 @@ def spdx(name, version, created, packages):
 
 # ---- the archive ---------------------------------------------------------------------------------
 
-def check_symbols(stage):
+def check_symbols(stage, arch):
     """The newest version of the C library that a file in the bundle asks for."""
     newest, by = (0, 0), None
     for path in sorted(p for p in stage.rglob("*") if p.is_file() and not p.is_symlink()):
         if path.parts[len(stage.parts)] in ("bin", "lib"):
-            found = newest_glibc(path)
+            found = newest_glibc(path, arch)
             newest, by = max((newest, by), (found, path.name), key=lambda pair: pair[0])
     if newest > GLIBC_FLOOR:
         raise Flaw(f"{by} needs glibc {newest[0]}.{newest[1]}, and the bundle promises "
@@ -208,24 +215,27 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--source", type=pathlib.Path, required=True)
     parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--arch", choices=sorted(LINKER), default=platform.machine(),
+                        help="of the build; where it is another than this machine's, its programs "
+                        "must start here all the same")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     args = parser.parse_args()
     epoch = int(os.environ["SOURCE_DATE_EPOCH"])
     created = output("date", "-u", "-d", f"@{epoch}", "+%Y-%m-%dT%H:%M:%SZ").strip()
     version = output("meson", "introspect", "--projectinfo", args.build)
     version = json.loads(version)["version"]
-    name = f"medley-{version}-linux-{platform.machine()}"
+    name = f"medley-{version}-linux-{args.arch}"
     stage = args.out / name
     shutil.rmtree(args.out, ignore_errors=True)
     stage.mkdir(parents=True)
     put_own(args, stage)
-    origins = put_libraries(stage)
+    origins = put_libraries(stage, args.arch)
     put_documents(args.source, stage)
     packages = put_licenses(origins, stage)
     list_of = json.dumps(spdx(name, version, created, packages), indent=1) + "\n"
     (stage / "share/doc/medley/medley.spdx.json").write_text(list_of)
     (args.out / f"{name}.spdx.json").write_text(list_of)
-    newest = check_symbols(stage)
+    newest = check_symbols(stage, args.arch)
     pack(stage, args.out / f"{name}.tar.gz", epoch)
     copy(args.source / "tools/release/install.sh", args.out / "install.sh", executable=True)
     size = (args.out / f"{name}.tar.gz").stat().st_size
