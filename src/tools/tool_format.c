@@ -334,8 +334,11 @@ struct template_traits template_traits_of(const char *text, size_t size)
 
 struct template_traits template_traits_with_tools(struct template_traits traits)
 {
-    const bool has_own =
-        traits.knows_tools || traits.format->told || traits.format->style == TOOL_STYLE_CHANNELS;
+    /* What is asked for where nothing is known is Hermes' form, whose marks may be special tokens.
+     */
+    const bool is_asked_for = traits.format == tool_format_named("hermes");
+    const bool has_own = traits.knows_tools || traits.format->told || is_asked_for ||
+                         traits.format->style == TOOL_STYLE_CHANNELS;
     if (!has_own)
         traits.format = tool_format_named("generic");
     return traits;

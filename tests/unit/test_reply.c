@@ -392,8 +392,10 @@ static void test_traits(void **state)
     assert_string_equal(traits.effort, "thinking_effort");
     assert_string_equal(traits.think->end, "<|close|>think<|sep|>");
     assert_true(template_traits_show(&traits, "<|sep|>", 7));
-    traits = template_traits_of("<tool_call>", 11);
+    traits = template_traits_of("[TOOL_CALLS]", 12);
     assert_string_equal(template_traits_with_tools(traits).format->name, "generic");
+    traits = template_traits_of("<tool_call>", 11);
+    assert_string_equal(template_traits_with_tools(traits).format->name, "hermes");
     traits = template_traits_of("<tool_call> tools", 17);
     assert_string_equal(template_traits_with_tools(traits).format->name, "hermes");
     traits = template_traits_of(deepseek, sizeof deepseek - 1);

@@ -26,7 +26,8 @@ static void a_template_in_a_file_is_rendered(void **state)
 {
     (void)state;
     assert_int_equal(system("printf '%s' '{{ bos_token }}{% for m in messages %}[{{ m.role }}]"
-                            "{{ m.content }}{% endfor %}{{ tools }}"
+                            "{{ m.content }}{% endfor %}"
+                            "{% if tools is not none %}{{ tools }}{% endif %}"
                             "{% if add_generation_prompt %}>{% endif %}' >template"),
                      0);
     expect_exactly(HELLO "\"$MEDLEY\" render --template template", "[user]Hello");
