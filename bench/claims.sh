@@ -4,7 +4,7 @@
 # medians and their ratio. Each side runs in its own Debian root: ours with the build, theirs with Debian
 # sid's llama.cpp. Results are also kept as JSON lines in build/bench/results.jsonl.
 
-bench_claims=(membw decode prefill streams spin split first_token memory devices forecast homes
+bench_claims=(membw decode prefill streams streams_64 spin split first_token memory devices forecast homes
   cluster_half cluster_prefill cluster_chain cluster_drafts cluster_join cluster_load cluster_rest cluster_unlike cluster_wire cluster_tls)
 bench_alone=" membw split devices forecast homes cluster_prefill cluster_join cluster_load cluster_rest cluster_unlike cluster_wire cluster_tls " # these need no llama.cpp
 
@@ -17,6 +17,7 @@ Compares Medley with llama.cpp (Debian sid) on synthetic 1.1-billion-weight mode
   decode       tg128, one sequence                 llama-bench
   prefill      pp512                               llama-bench
   streams      8 streams at once over HTTP         llama-server, 8 slots
+  streams_64   64 of them                          llama-server, 64 slots
   spin         decode while another process spins  llama-bench
   split        2 CPU stages against 1              (Medley alone)
   first_token  from start to first token           llama-completion
@@ -167,15 +168,18 @@ llama_server() {
   echo llama-server -m "$1" --host 127.0.0.1 --port @PORT@ -t "$bench_threads" -np "$2" -c $(($2 * $3)) --no-webui
 }
 
-claim_streams() {
-  local type model round
+claim_streams() { streams_turns streams 8; }
+claim_streams_64() { streams_turns streams_64 64; }
+
+streams_turns() { # CLAIM COUNT
+  local claim=$1 n=$2 type model round
   for type in $bench_types; do
     model=$(bench_model "$type")
     for ((round = 0; round < bench_rounds; round++)); do
-      theirs python3 bench/server.py streams -- $(llama_server "$model" 8 512) |
-        record streams "$type" llama.cpp
-      ours python3 bench/server.py streams -- $(medley_server "$model" 8 512) |
-        record streams "$type" medley
+      theirs python3 bench/server.py streams --count "$n" -- $(llama_server "$model" "$n" 512) |
+        record "$claim" "$type" llama.cpp
+      ours python3 bench/server.py streams --count "$n" -- $(medley_server "$model" "$n" 512) |
+        record "$claim" "$type" medley
     done
   done
 }

@@ -168,13 +168,11 @@ def chain(args):
         tell("chain_decode", args.side, run_llama(args, 3, 2000, model, 9, tests)[f"tg{args.tokens}"])
         return
     world = make_world(args, 3, 2000)
-    nodes = make_nodes(args, world, [sim_file(args, f"d{i}", m) for i, m in enumerate(args.chain_memory.split(","))], model)
-    ready = nodes[0].place(args.name, context=256, streams=1, goal="latency")
-    show(ready)
-    if len(ready["stages"]) != 3:
-        raise SystemExit("the layers did not fall on three nodes")
+    nodes = make_nodes(args, world, [sim_file(args, f"d{i}", "96MiB") for i in range(3)], model)
+    nodes[0].place(args.name, context=256, streams=1, goal="latency", speculate="off")
+    nodes[0].move(args.name, ",".join(f"m{i + 1}/sim:d{i}:{n}" for i, n in enumerate(args.layers.split(","))))
     args.words = 0
-    measure(args, first_machine(nodes, ready), nodes, "chain", "medley")
+    measure(args, world.machines[0], nodes, "chain", "medley")
     stop(args)
     world.close()
 
@@ -447,7 +445,6 @@ def main():
     parser.add_argument("--words", type=int, default=511, help="of the long prompt")
     parser.add_argument("--seconds", type=int, default=60, help="at rest")
     parser.add_argument("--memory", default="425MiB,425MiB", help="of the two devices that share the model in halves")
-    parser.add_argument("--chain-memory", default="24MiB,24MiB,24MiB")
     parser.add_argument("--more", default="", help="further options of medley up")
     args = parser.parse_args()
     args.more, args.running = args.more.split(), []

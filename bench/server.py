@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Starts an OpenAI-compatible server, drives it, prints one number, and stops it.
 
-  server.py streams -- COMMAND...   tokens a second, of 8 streams together, while all of them decode
+  server.py streams -- COMMAND...   tokens a second, of 8 streams (--count) together, while all of them decode
   server.py memory  -- COMMAND...   the server's peak resident memory in MiB after one long request
 
 @PORT@ in the command becomes a port that is free. The same client drives every server. Token id 2 ends a text in the synthetic models; a bias keeps it away, so
@@ -78,9 +78,9 @@ def run_streams(port, count, words, tokens, seed=0):
     return streams
 
 
-def aggregate_decode(port):
+def aggregate_decode(port, count):
     run_streams(port, 1, 8, 4, seed=1000)  # warm
-    streams = run_streams(port, 8, 24, 128)
+    streams = run_streams(port, count, 24, 128)
     begin = max(stream.times[0] for stream in streams)
     end = min(stream.times[-1] for stream in streams)
     total = 0.0
@@ -121,6 +121,7 @@ def free_port():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["streams", "memory"])
+    parser.add_argument("--count", type=int, default=8, help="streams")
     parser.add_argument("--log", default="/dev/null", help="where the server's own output goes")
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()
@@ -131,7 +132,7 @@ def main():
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         wait_until_healthy(port, process)
-        print(f"{aggregate_decode(port) if args.what == 'streams' else peak_memory(port, process.pid):.2f}")
+        print(f"{aggregate_decode(port, args.count) if args.what == 'streams' else peak_memory(port, process.pid):.2f}")
     finally:
         process.terminate()
         try:

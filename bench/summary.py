@@ -12,6 +12,7 @@ CLAIMS = {
     "decode": ("decode, tg128", "tok/s", "higher"),
     "prefill": ("prefill, pp512", "tok/s", "higher"),
     "streams": ("8 streams, aggregate decode", "tok/s", "higher"),
+    "streams_64": ("64 streams, aggregate decode", "tok/s", "higher"),
     "spin_idle": ("decode, tg32", "tok/s", "higher"),
     "spin_busy": ("decode, tg32, beside a spinning process", "tok/s", "higher"),
     "split": ("decode, two CPU stages against one", "tok/s", "higher"),
