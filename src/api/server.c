@@ -16,6 +16,7 @@
 #include "base/descriptors.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/this_process.h"
 
 #include <libwebsockets.h>
 
@@ -189,12 +190,12 @@ static bool server_bundle_folder(char folder[static PATH_MAX])
 static struct lws_context *server_create_context(const struct lws_context_creation_info *info)
 {
     static const char name[] = "LD_LIBRARY_PATH";
-    char folder[PATH_MAX], path[40];
+    char folder[PATH_MAX], path[DESCRIPTOR_PATH_BYTES];
     if (!server_bundle_folder(folder))
         return lws_create_context(info);
     /* By its descriptor: libwebsockets takes a path with a '+', as between releases, for two. */
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    descriptor_path(path, fd);
     const char *was = getenv(name);
     char *kept = was ? strdup(was) : NULL;
     setenv(name, fd < 0 ? folder : path, 1);

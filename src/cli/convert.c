@@ -4,6 +4,7 @@
 #include "base/durable_file.h"
 #include "base/mem.h"
 #include "base/size_text.h"
+#include "base/this_process.h"
 #include "cli/commands.h"
 #include "cli/model_given.h"
 #include "cli/notice.h"
@@ -95,8 +96,8 @@ static enum error_code cmd_convert_measure(const struct convert_flags *flags, in
 {
     struct buffer text = {0};
     struct measured_model original = {0}, changed = {0};
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    char path[DESCRIPTOR_PATH_BYTES];
+    descriptor_path(path, fd);
     enum error_code code = measure_read_text(flags->measure.text, &text, err);
     if (!code)
         code = measure_open(flags->model, &flags->measure, &text, &original, err);

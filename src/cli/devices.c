@@ -1,5 +1,6 @@
 /* medley devices: list what can compute here, and what is missing. */
 #include "base/mem.h"
+#include "base/this_process.h"
 #include "cli/commands.h"
 #include "cli/devices_calibration.h"
 #include "cli/devices_view.h"
@@ -43,7 +44,7 @@ static int cmd_devices_run(int argc, char **argv)
         {"sim", required_argument, NULL, 's'}, {NULL, 0, NULL, 0}};
     char registry[PATH_MAX];
     gpu_registry_path(registry, sizeof registry);
-    struct gpu_options wanted = {.registry = registry, .prober = "/proc/self/exe"};
+    struct gpu_options wanted = {.registry = registry, .prober = this_program()};
     bool json = false, calibrate = false;
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {

@@ -1,6 +1,7 @@
 /* medley doctor: what is wrong with this machine, and how to mend it. */
 #include "base/mem.h"
 #include "base/state_folder.h"
+#include "base/this_process.h"
 #include "base/version.h"
 #include "cli/commands.h"
 #include "cli/doctor_hardware.h"
@@ -121,7 +122,7 @@ static void doctor_open_devices(const struct machine_facts *facts, struct findin
 {
     char registry[PATH_MAX];
     gpu_registry_path(registry, sizeof registry);
-    const struct gpu_options wanted = {.registry = registry, .prober = "/proc/self/exe"};
+    const struct gpu_options wanted = {.registry = registry, .prober = this_program()};
     struct gpu *gpu;
     struct error err;
     struct notice notice;

@@ -3,6 +3,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/this_process.h"
 #include "base/version.h"
 #include "gpu/gpu.h"
 #include "gpu/operations.h"
@@ -244,7 +245,7 @@ int doctor_hardware_run(const struct command *command, uint32_t seconds, const c
     char registry[PATH_MAX];
     gpu_registry_path(registry, sizeof registry);
     const struct gpu_options wanted = {
-        .registry = registry, .prober = "/proc/self/exe", .verify = true};
+        .registry = registry, .prober = this_program(), .verify = true};
     struct gpu *gpu = NULL;
     struct error err = {0};
     if (path && access(path, F_OK) == 0) /* said before the minute, not after it */

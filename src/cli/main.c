@@ -1,5 +1,6 @@
 /* The medley binary: finds the command and runs it. */
 #include "base/buffer.h"
+#include "base/this_process.h"
 #include "base/version.h"
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -126,8 +127,8 @@ int main(int argc, char **argv)
     picture_decode_main(argc, argv);
     cpu_runtime_restart(argv);
     child_main(argc, argv);
-    chat_template_isolate("/proc/self/exe");
-    picture_isolate("/proc/self/exe", 0);
+    chat_template_isolate(this_program());
+    picture_isolate(this_program(), 0);
     if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
         strcmp(argv[1], "-h") == 0)
         return medley_help(argc > 2 ? argv[2] : NULL);

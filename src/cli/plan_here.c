@@ -1,5 +1,6 @@
 #include "cli/plan_here.h"
 
+#include "base/this_process.h"
 #include "cli/notice.h"
 #include "gpu/gpu.h"
 #include "plan/plan_devices.h"
@@ -31,7 +32,7 @@ enum error_code plan_here_init(struct plan_here *out, const char *sim_file,
     struct notice notice;
     gpu_registry_path(registry, sizeof registry);
     const struct gpu_options gpu_options = {.registry = registry,
-                                            .prober = "/proc/self/exe",
+                                            .prober = this_program(),
                                             .sim_file = sim_file,
                                             .skip_other = sim_file != NULL};
     *out = (struct plan_here){0};

@@ -2,11 +2,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/wakeup.h"
 #include "cli/stages.h"
 #include "request/request_wire.h"
 
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 static struct remote *remote_of(const struct generator *generator)
@@ -110,7 +110,7 @@ static void remote_cancel(struct generator *generator, uint64_t id)
         return;
     request_write_cancel(id, &run);
     remote_write(remote, &run);
-    eventfd_write(remote->wake, 1);
+    wakeup_ring(remote->wake);
 }
 
 static uint32_t remote_context(const struct generator *generator)
@@ -166,7 +166,7 @@ static enum error_code remote_read_answer(struct remote *remote, struct error *e
 
 static enum error_code remote_start_reading(struct remote *remote, struct error *err)
 {
-    remote->wake = eventfd(0, EFD_CLOEXEC);
+    remote->wake = wakeup_open();
     if (remote->wake < 0)
         return error_set(err, ERROR_IO, "no file descriptor is left");
     daemon_client_hurry(remote->client); /* from here on: in the middle of a message */
@@ -228,7 +228,7 @@ void remote_close(struct remote *remote)
     remote->is_closing = true;
     pthread_mutex_unlock(&remote->lock);
     if (remote->is_reading) {
-        eventfd_write(remote->wake, 1);
+        wakeup_ring(remote->wake);
         pthread_join(remote->reader, NULL);
     }
     if (remote->wake >= 0)

@@ -4,10 +4,10 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/wakeup.h"
 #include "request/request_wire.h"
 
 #include <string.h>
-#include <sys/eventfd.h>
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
@@ -59,8 +59,7 @@ static struct remote_request *first_cancelled(struct remote *remote)
 
 void remote_heed(struct remote *remote, bool *is_over)
 {
-    eventfd_t n;
-    eventfd_read(remote->wake, &n);
+    wakeup_heed(remote->wake);
     for (struct remote_request *request; (request = first_cancelled(remote));)
         finish_early(remote, request, FINISH_CANCELLED, NULL);
     pthread_mutex_lock(&remote->lock);

@@ -30,7 +30,7 @@ struct remote {
     char instance[LIMIT_CLUSTER_ID_BYTES + 1];
     struct buffer where;
     uint32_t context;
-    int wake; /* an eventfd: something was cancelled, or the end */
+    int wake; /* rung when something was cancelled, or the end */
     pthread_t reader;
     bool is_reading;    /* there is that thread */
     uint32_t n_returns; /* the reader's: of the node, one soon after another */

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/private_process.h"
 #include "base/state_folder.h"
+#include "base/this_process.h"
 #include "cli/commands.h"
 #include "cli/limit_option.h"
 #include "cli/session.h"
@@ -286,7 +287,7 @@ static int cmd_serve_run(int argc, char **argv)
     if (!serving.flags.driver.n_slots)
         serve_choose_slots(&serving.flags);
     private_process_begin();
-    gguf_trial_require("/proc/self/exe", 0);
+    gguf_trial_require(this_program(), 0);
     enum error_code code = cmd_serve_loop(&serving, &err);
     api_model_deinit(&serving.model);
     session_close(&serving.session);

@@ -1,6 +1,7 @@
 /* medley service: the machine's service manager runs `medley up`. */
 #include "api/address.h"
 #include "base/durable_file.h"
+#include "base/this_process.h"
 #include "cli/commands.h"
 #include "cli/service_unit.h"
 
@@ -158,8 +159,7 @@ static enum error_code service_find_folder(struct service_args *args, struct err
 
 static enum error_code service_describe(struct service_args *args, struct error *err)
 {
-    const ssize_t size = readlink("/proc/self/exe", args->program, sizeof args->program - 1);
-    if (size < 0)
+    if (!this_program_path(args->program))
         return error_set(err, ERROR_IO, "cannot find this program's path: %s", strerror(errno));
     args->unit.program = args->program;
     service_choose_socket(args);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size_text.h"
+#include "base/this_process.h"
 #include "cli/model_given.h"
 #include "cli/notice.h"
 #include "cli/options.h"
@@ -249,7 +250,7 @@ enum error_code session_open(const char *path, const struct session_flags *flags
     gpu_registry_path(registry, sizeof registry);
     struct gpu_options options = {
         .registry = registry,
-        .prober = "/proc/self/exe",
+        .prober = this_program(),
         .backend = flags->backend,
         .n_cpu_threads = flags->n_threads,
         .skip_other = flags->devices ? strcmp(flags->devices, "cpu") == 0 : flags->sim_file != NULL,

@@ -5,6 +5,8 @@
 #include "cli/top_screen.h"
 #include "cli/top_terminal.h"
 
+#include "base/this_process.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -159,8 +161,7 @@ static int cmd_top_run(int argc, char **argv)
 {
     char registry[PATH_MAX];
     gpu_registry_path(registry, sizeof registry);
-    struct top top = {.gpu = {.registry = registry, .prober = "/proc/self/exe"},
-                      .interval_ms = 500};
+    struct top top = {.gpu = {.registry = registry, .prober = this_program()}, .interval_ms = 500};
     if (!cmd_top_parse(argc, argv, &top))
         return EXIT_USAGE;
     if (top.cluster)

@@ -6,6 +6,7 @@
 #include "base/heap.h"
 #include "base/private_process.h"
 #include "base/state_folder.h"
+#include "base/this_process.h"
 #include "cli/commands.h"
 #include "cli/model_word.h"
 #include "cli/notice.h"
@@ -158,7 +159,7 @@ static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct erro
     up->flags.api_options.models = up_models_of(up->models);
     up->flags.api_options.live = daemon_live_feed(up->daemon);
     up->flags.api_options.tls.state_folder = up->folder;
-    up->flags.api_options.puller = "/proc/self/exe";
+    up->flags.api_options.puller = this_program();
     up->flags.api_options.tls.node_name = daemon_own_name(up->daemon);
     up->flags.api_options.tls.source = daemon_api_source(up->daemon);
     up->flags.api_options.access = up_access_of(up->daemon);
@@ -270,7 +271,7 @@ static enum error_code open_devices(struct up *up, struct error *err)
     struct notice notice;
     gpu_registry_path(registry, sizeof registry);
     up->flags.gpu_options.registry = registry;
-    up->flags.gpu_options.prober = "/proc/self/exe";
+    up->flags.gpu_options.prober = this_program();
     up->flags.gpu_options.prober_is_free = up->flags.no_sandbox;
     up->flags.gpu_options.skip_other = up->flags.gpu_options.sim_file;
     notice_begin(&notice, "looking at the devices …");
@@ -343,7 +344,7 @@ static int cmd_up_run(int argc, char **argv)
     if (!cmd_up_parse(argc, argv, &up))
         return EXIT_USAGE;
     private_process_begin();
-    gguf_trial_require("/proc/self/exe", 0);
+    gguf_trial_require(this_program(), 0);
     heap_return_large();
     enum error_code code = cmd_up_serve(&up, &err);
     children_close(up.children);

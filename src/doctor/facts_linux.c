@@ -12,11 +12,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
-
-#ifdef __linux__
 #include <sys/timex.h>
-#endif
+#include <unistd.h>
 
 /* ---- files ------------------------------------------------------------------------------- */
 
@@ -66,7 +63,6 @@ static void facts_glob(const char *root, const char *pattern,
 
 static void facts_read_clock(struct machine_facts *out)
 {
-#ifdef __linux__
     struct timex clock = {0};
     const int state = adjtimex(&clock);
     if (state < 0)
@@ -74,9 +70,6 @@ static void facts_read_clock(struct machine_facts *out)
     out->clock_synchronised =
         state == TIME_ERROR || (clock.status & STA_UNSYNC) ? FACT_NO : FACT_YES;
     out->clock_error_s = (double)clock.esterror * 1e-6;
-#else
-    (void)out;
-#endif
 }
 
 static void facts_read_disk(const char *state, struct machine_facts *out)

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/this_process.h"
 #include "gpu/host.h"
 #include "model/gguf_file.h"
 
@@ -23,8 +24,8 @@ enum { MEASURE_BYTES = 256 << 20, MEASURE_NS = 200 * 1000 * 1000 };
 static int open_direct(int descriptor)
 {
 #ifdef O_DIRECT
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+    char path[DESCRIPTOR_PATH_BYTES];
+    descriptor_path(path, descriptor);
     return open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
 #else
     (void)descriptor;

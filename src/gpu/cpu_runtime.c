@@ -1,5 +1,7 @@
 #include "gpu/cpu_runtime.h"
 
+#include "base/this_process.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -25,5 +27,5 @@ void cpu_runtime_restart(char **argv)
     if (cpu_runtime_is_set())
         return;
     cpu_runtime_prepare();
-    execv("/proc/self/exe", argv);
+    execv(this_program(), argv);
 }

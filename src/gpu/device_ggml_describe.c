@@ -81,19 +81,6 @@ static void describe_cpu(ggml_backend_dev_t dev, struct device_info *info)
 
 /* ---- GPUs ------------------------------------------------------------------------------ */
 
-/* The NVIDIA kernel driver's version, "" when there is none. */
-static void read_nvidia_driver(char *text, size_t size)
-{
-    FILE *file = fopen("/sys/module/nvidia/version", "re");
-    if (!file)
-        return;
-    if (fgets(text, (int)size, file))
-        text[strcspn(text, "\n")] = 0;
-    else
-        text[0] = 0;
-    fclose(file);
-}
-
 bool device_ggml_is_software(ggml_backend_dev_t dev)
 {
     const char *name = ggml_backend_dev_description(dev);
@@ -112,7 +99,7 @@ static void describe_gpu(const struct backend *backend, ggml_backend_dev_t dev, 
     snprintf(info->vendor, sizeof info->vendor, "%s", vendor_of(backend, name));
     snprintf(info->pci, sizeof info->pci, "%s", props.device_id ? props.device_id : "");
     if (strcmp(info->vendor, "NVIDIA") == 0)
-        read_nvidia_driver(info->driver, sizeof info->driver);
+        host_nvidia_driver(info->driver, sizeof info->driver);
     info->kind = props.type == GGML_BACKEND_DEVICE_TYPE_IGPU ? DEVICE_INTEGRATED_GPU : DEVICE_GPU;
     if (device_ggml_is_software(dev))
         info->kind = DEVICE_CPU;

@@ -41,7 +41,7 @@ struct gpu_options {
         *registry; /* the file that remembers devices, see gpu_registry_path(); NULL or "": none */
     bool registry_is_others; /* it is read, and not written */
     const char *
-        prober; /* a program whose main() begins with gpu_prober_main(): "/proc/self/exe" where that
+        prober; /* a program whose main() begins with gpu_prober_main(): this_program() where that
                    is this program. NULL: verified in this process, where a crash is not survived */
     bool prober_is_free; /* it runs in no sandbox; so does MEDLEY_NO_SANDBOX in the environment */
     bool verify;         /* verify every device anew, whatever the registry says */

@@ -1,6 +1,7 @@
 #include "gpu/plugins.h"
 
 #include "base/log.h"
+#include "base/this_process.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -58,10 +59,8 @@ static bool find_beside_libggml(char folder[static PATH_MAX])
 
 static bool find_beside_program(char folder[static PATH_MAX])
 {
-    ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
-    if (length <= 0)
+    if (!this_program_path(folder))
         return false;
-    folder[length] = 0;
     char *slash = strrchr(folder, '/');
     if (!slash)
         return false;

@@ -58,7 +58,7 @@ struct probe {
 };
 
 struct probe_options {
-    const char *program; /* "/proc/self/exe" */
+    const char *program; /* this_program() */
     uint64_t limit_ms;   /* of each child; one that is late is killed */
     bool is_free;        /* in no sandbox, and with the whole environment */
 };

@@ -7,6 +7,8 @@
 #include "gpu/verify.h"
 #include "sandbox/sandbox.h"
 
+#include "base/this_process.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,9 +16,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
 
 enum {
     ARGUMENTS = 9
@@ -30,11 +29,7 @@ static void probe_child_bind_to_parent(pid_t parent, unsigned limit_s)
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     fcntl(PROBE_DESCRIPTOR, F_SETFD, FD_CLOEXEC);
     alarm(limit_s);
-#ifdef __linux__
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-#endif
-    if (getppid() != parent) /* it died before the kernel was told */
-        _exit(1);
+    this_process_dies_with(parent);
 }
 
 /* Before the first byte of a driver is loaded. */
@@ -42,7 +37,7 @@ static enum error_code probe_child_enter_sandbox(const char *backend, const char
                                                  const char *folder, struct error *err)
 {
     static struct sandbox_rules rules;
-    const char *const files[] = {"/proc/self/exe", plugins_folder()};
+    const char *const files[] = {this_program(), plugins_folder()};
     const struct sandbox_need need = {.work = SANDBOX_DEVICE,
                                       .backend = backend,
                                       .folder = folder[0] ? folder : NULL,

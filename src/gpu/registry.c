@@ -3,6 +3,7 @@
 #include "base/fnv.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "gpu/host.h"
 
 #include <ggml.h>
 #include <glob.h>
@@ -48,19 +49,6 @@ static uint64_t vulkan_drivers_stamp(void)
     return hash;
 }
 
-/* In kHz, as the owner, the firmware or a power profile has set it; 0: the kernel does not say, as
- * in most virtual machines. */
-static unsigned long cpu_clock_limit_khz(void)
-{
-    unsigned long khz = 0;
-    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq", "re");
-    if (file && fscanf(file, "%lu", &khz) != 1)
-        khz = 0;
-    if (file)
-        fclose(file);
-    return khz;
-}
-
 static void describe_driver(char *text, size_t size, const struct device_info *info)
 {
     struct utsname system;
@@ -72,8 +60,8 @@ static void describe_driver(char *text, size_t size, const struct device_info *i
         snprintf(text, size, "%s", info->driver);
     else if (strcmp(info->backend, "cpu") != 0)
         snprintf(text, size, "kernel %.60s", release);
-    else if (cpu_clock_limit_khz()) /* it has no driver, but other figures with other clocks */
-        snprintf(text, size, "at most %lu MHz", cpu_clock_limit_khz() / 1000);
+    else if (host_clock_limit_khz()) /* it has no driver, but other figures with other clocks */
+        snprintf(text, size, "at most %" PRIu32 " MHz", host_clock_limit_khz() / 1000);
 }
 
 struct registry_key registry_key_of(const struct device_info *info, uint32_t index,

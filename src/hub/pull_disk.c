@@ -4,6 +4,7 @@
 #include "base/fnv.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "hub/boot_id.h"
 #include "hub/shelf.h"
 
 #include <assert.h>
@@ -16,11 +17,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PULL_BOOT = 40, PULL_READ_BYTES = 256 * 1024 };
+enum { PULL_READ_BYTES = 256 * 1024 };
 
 struct pull_live {
-    char boot[PULL_BOOT]; /* of the kernel that holds the pages */
-    uint64_t file;        /* which file: pull_live_id() */
+    char boot[BOOT_ID_BYTES]; /* of the kernel that holds the pages */
+    uint64_t file;            /* which file: pull_live_id() */
     uint64_t received;
     uint64_t have[PULL_PIECES];
 };
@@ -93,17 +94,6 @@ static void pull_disk_unlink(const struct pull_disk *disk, const char *extension
 
 /* ---- what kill -9 leaves --------------------------------------------------------------------- */
 
-static void pull_boot(char out[PULL_BOOT])
-{
-    memset(out, 0, PULL_BOOT);
-    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    if (read(fd, out, PULL_BOOT - 1) < 36)
-        memset(out, 0, PULL_BOOT);
-    close(fd);
-}
-
 static uint64_t pull_live_id(const struct pull_disk *disk, const struct pull_state *state)
 {
     struct stat part = {0};
@@ -135,9 +125,9 @@ static struct pull_live *pull_live_map(const struct pull_disk *disk)
 /* True: it says more than FILE.pull. */
 static bool pull_live_holds(const struct pull_disk *disk, const struct pull_state *state)
 {
-    char boot[PULL_BOOT];
+    char boot[BOOT_ID_BYTES];
     const struct pull_live *live = disk->live;
-    pull_boot(boot);
+    boot_id(boot);
     if (!live || !boot[0] || memcmp(live->boot, boot, sizeof boot) != 0 ||
         live->file != pull_live_id(disk, state))
         return false;
@@ -156,7 +146,7 @@ static void pull_live_begin(struct pull_disk *disk, const struct pull_state *sta
     disk->live->file = 0; /* not valid while it changes */
     memcpy(disk->live->have, state->have, sizeof state->have);
     disk->live->received = received;
-    pull_boot(disk->live->boot);
+    boot_id(disk->live->boot);
     disk->live->file = pull_live_id(disk, state);
 }
 

@@ -1,4 +1,4 @@
-/* What the kernel has counted on a TCP socket. Linux; elsewhere not valid. */
+/* What the kernel has counted on a TCP socket. Not valid where it does not say. */
 #pragma once
 
 #include "mesh/stream.h"

@@ -4,6 +4,7 @@
 
 #include "base/heap.h"
 #include "base/mem.h"
+#include "base/this_process.h"
 #include "gpu/plugins.h"
 #include "sandbox/sandbox.h"
 
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -136,7 +136,7 @@ static const char *argument_given(const char *text)
 static enum error_code child_enter_sandbox(char **argv, struct error *err)
 {
     static struct sandbox_rules rules;
-    const char *const files[] = {"/proc/self/exe", plugins_folder(), argument_given(argv[6]),
+    const char *const files[] = {this_program(), plugins_folder(), argument_given(argv[6]),
                                  argument_given(argv[7])};
     const struct sandbox_need need = {
         .work = SANDBOX_DEVICE,
@@ -183,9 +183,7 @@ static void child_bind_to_parent(pid_t parent)
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) /* it died before the kernel was told */
-        _exit(1);
+    this_process_dies_with(parent);
 }
 
 void child_main(int argc, char **argv)

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/wakeup.h"
 #include "model/model.h"
 
 #include <assert.h>
@@ -16,9 +17,7 @@ enum { BEAT_MS = 250, LATE_MS = 4 * BEAT_MS, MS = 1000000, WORDS_A_TURN = 64 };
 
 void child_wake(struct child *child)
 {
-    const uint64_t one = 1;
-    if (write(child->wake_fd, &one, sizeof one) < 0)
-        return; /* it is full of wake-ups already */
+    wakeup_ring(child->wake_fd);
 }
 
 void child_suspect(struct child *child, const struct error *why)
@@ -503,9 +502,8 @@ static void child_wait(struct child *child)
                             {.fd = child->socket, .events = POLLIN}};
     const bool idle = !child->pid && !child_is_needed(child);
     poll(fds, child->pid ? 2 : 1, idle ? -1 : child->pid ? BEAT_MS : 10);
-    uint64_t count;
-    if (fds[0].revents && read(child->wake_fd, &count, sizeof count) < 0)
-        return; /* somebody was faster: there is but this thread */
+    if (fds[0].revents)
+        wakeup_heed(child->wake_fd);
     if (child->pid && fds[1].revents)
         child_hear_all(child);
 }

@@ -3,13 +3,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/this_process.h"
 #include "base/timed_wait.h"
+#include "base/wakeup.h"
 #include "sandbox/sandbox.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 enum { UNWANTED_NS = 50 * 1000 * 1000 }; /* how often it is asked whether a lane is still wanted */
@@ -44,7 +45,7 @@ static struct child *child_new(struct children *children, const char *device, st
     pthread_mutex_init(&child->lock, NULL);
     pthread_mutex_init(&child->work.lock, NULL);
     timed_wait_init(&child->moved);
-    child->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    child->wake_fd = wakeup_open();
     if (child->wake_fd >= 0 && !pthread_create(&child->watcher, NULL, child_watch, child))
         return child;
     error_set(err, ERROR_IO, "cannot watch the process of device %s", device);
@@ -69,7 +70,7 @@ struct child *child_of(struct children *children, const char *device, bool makes
 static void children_set_defaults(struct children_options *options)
 {
     if (!options->program)
-        options->program = "/proc/self/exe";
+        options->program = this_program();
     if (!options->start_ms)
         options->start_ms = LIMIT_CHILD_START_MS;
     if (!options->silence_ms)

@@ -41,7 +41,7 @@ struct model;
 
 struct children_options {
     struct gpu *gpu;     /* the same devices, for their duty and readings; NULL: full duty */
-    const char *program; /* NULL: "/proc/self/exe" */
+    const char *program; /* NULL: this_program() */
     const char *backend, *sim_file, *registry; /* as in gpu_options; texts are copied */
     const char *folder; /* where drivers may keep compiled shaders; NULL: nowhere */
     bool no_sandbox;    /* for a driver that needs more than sandbox/sandbox.h leaves */

@@ -2,14 +2,12 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "pipeline/futex.h"
 
 #include <assert.h>
-#include <linux/futex.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 /* Each on a cache line of its own: they are written by different processes. */
 struct ring_shared {
@@ -194,7 +192,7 @@ enum error_code ring_read(struct ring *ring, uint32_t *kind, struct buffer *out,
 void ring_wake(struct ring *ring)
 {
     atomic_fetch_add_explicit(&ring->shared->bell, 1, memory_order_seq_cst);
-    syscall(SYS_futex, &ring->shared->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+    futex_wake(&ring->shared->bell);
 }
 
 static bool ring_spin(const struct ring *ring, uint64_t spin_ns)
@@ -222,12 +220,10 @@ uint32_t ring_bell(const struct ring *ring)
 void ring_wait(struct ring *ring, uint32_t bell, uint64_t spin_ns, uint32_t limit_ms)
 {
     struct ring_shared *shared = ring->shared;
-    const struct timespec limit = {.tv_sec = limit_ms / 1000,
-                                   .tv_nsec = (long)(limit_ms % 1000) * 1000000};
     if (ring_unread(ring) || ring_spin(ring, spin_ns))
         return;
     atomic_store_explicit(&shared->sleeps, 1, memory_order_seq_cst);
     if (!ring_unread(ring))
-        syscall(SYS_futex, &shared->bell, FUTEX_WAIT, bell, &limit, NULL, 0);
+        futex_wait(&shared->bell, bell, limit_ms);
     atomic_store_explicit(&shared->sleeps, 0, memory_order_seq_cst);
 }

@@ -2,6 +2,7 @@
 
 #include "base/durable_file.h"
 #include "base/size_text.h"
+#include "base/this_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -74,8 +75,8 @@ enum error_code output_file_begin(struct output_file *file, const char *path, ui
 
 enum error_code output_file_finish(struct output_file *file, struct error *err)
 {
-    char of_process[64];
-    snprintf(of_process, sizeof of_process, "/proc/self/fd/%d", file->fd);
+    char of_process[DESCRIPTOR_PATH_BYTES];
+    descriptor_path(of_process, file->fd);
     /* link() and not rename(): it fails where the name was taken meanwhile. */
     int failed = fsync(file->fd);
     if (!failed && file->hidden[0])

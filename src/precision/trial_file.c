@@ -2,6 +2,7 @@
 
 #include "base/durable_file.h"
 #include "base/mem.h"
+#include "base/this_process.h"
 #include "model/weight_type.h"
 #include "precision/convert.h"
 
@@ -40,7 +41,7 @@ enum error_code trial_file_open(struct trial_file *trial, const struct gguf_file
         code = output_file_begin(&trial->copy, name, trial->header.end, err);
     if (!code)
         code = trial_file_copy(trial, types, err);
-    snprintf(trial->path, sizeof trial->path, "/proc/self/fd/%d", trial->copy.fd);
+    descriptor_path(trial->path, trial->copy.fd);
     trial->copy.path = trial->path;
     mem_free(types);
     if (code)

@@ -1,6 +1,7 @@
 #include "trust/credentials.h"
 
 #include "base/mem.h"
+#include "base/processor.h"
 #include "trust/authority.h"
 #include "trust/credentials_impl.h"
 #include "trust/openssl_error.h"
@@ -11,9 +12,6 @@
 #include <openssl/x509v3.h>
 #include <string.h>
 #include <time.h>
-#if defined(__aarch64__) && defined(__linux__)
-#include <sys/auxv.h>
-#endif
 
 enum { CERTIFICATE_LIST_BYTES = 16 * 1024 };
 
@@ -28,24 +26,13 @@ static const SSL_METHOD *method_of(enum credentials_transport transport, enum cr
 
 /* AES is the faster cipher where the processor has instructions for it, and several times the
  * slower one elsewhere. */
-static bool has_aes(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    return __builtin_cpu_supports("aes");
-#elif defined(__aarch64__) && defined(__linux__)
-    return (getauxval(AT_HWCAP) & (1 << 3)) != 0; /* HWCAP_AES */
-#else
-    return true;
-#endif
-}
-
 static bool choose_algorithms(SSL_CTX *context)
 {
     static const char aes_first[] =
         "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
     static const char chacha_first[] =
         "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384";
-    return SSL_CTX_set_ciphersuites(context, has_aes() ? aes_first : chacha_first) == 1 &&
+    return SSL_CTX_set_ciphersuites(context, processor_has_aes() ? aes_first : chacha_first) == 1 &&
            SSL_CTX_set1_sigalgs_list(context, "ed25519") == 1 &&
            SSL_CTX_set1_groups_list(context, "?X25519MLKEM768:X25519") == 1;
 }

@@ -2,7 +2,6 @@
  * other, and the C library's lacks the number of packets sent. */
 #include "mesh/tcp_packets.h"
 
-#ifdef __linux__
 #include <linux/tcp.h>
 #include <netinet/in.h>
 
@@ -18,9 +17,3 @@ void tcp_packets(int fd, struct stream_packets *packets)
     *packets = (struct stream_packets){
         .sent = info.tcpi_segs_out, .lost = info.tcpi_total_retrans, .valid = true};
 }
-#else
-void tcp_packets(int fd, struct stream_packets *packets)
-{
-    *packets = (struct stream_packets){0};
-}
-#endif

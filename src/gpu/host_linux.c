@@ -72,6 +72,24 @@ struct host_cpu host_cpu_read(void)
     return cpu;
 }
 
+uint32_t host_clock_limit_khz(void)
+{
+    static const struct sysfs machine;
+    uint64_t khz;
+    return sysfs_u64(&machine, &khz, UINT32_MAX,
+                     "sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq")
+               ? 0
+               : (uint32_t)khz;
+}
+
+void host_nvidia_driver(char *text, size_t size)
+{
+    static const struct sysfs machine;
+    char version[64];
+    if (sysfs_text(&machine, version, sizeof version, "sys/module/nvidia/version") == SYSFS_OK)
+        snprintf(text, size, "%s", version);
+}
+
 /* cgroup v2, as seen from inside: "QUOTA PERIOD" or "max PERIOD". 0: no quota. */
 static uint32_t quota_threads(void)
 {
@@ -89,11 +107,9 @@ static uint32_t quota_threads(void)
 uint32_t host_thread_count(void)
 {
     long count = sysconf(_SC_NPROCESSORS_ONLN);
-#ifdef __linux__
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
         count = CPU_COUNT(&allowed);
-#endif
     uint32_t threads = count > 0 ? (uint32_t)count : 1;
     uint32_t quota = quota_threads();
     return quota && quota < threads ? quota : threads;
