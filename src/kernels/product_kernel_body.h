@@ -53,7 +53,7 @@ ALWAYS_INLINE float dmin_of(const struct form *form, const uint8_t *block)
 enum {
     LOT = 8, /* blocks whose sums are added up together */
     AHEAD =
-        2048, /* bytes that are fetched early: processors do not look ahead into the next page */
+        8192, /* bytes that are fetched early: processors do not look ahead into the next page */
 };
 
 ALWAYS_INLINE ints multiply_block(const struct unpacked *row, const struct product_block *x)

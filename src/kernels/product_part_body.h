@@ -37,7 +37,7 @@ struct part_form {        /* of a type's parts */
 };
 
 enum {
-    PART_AHEAD = 4096, /* bytes that are fetched early */
+    PART_AHEAD = 8192, /* bytes that are fetched early */
     PANEL = 32,        /* parts whose weights are unpacked together */
     SIDE = 4,          /* rows x that are multiplied together */
 };
@@ -115,13 +115,8 @@ ALWAYS_INLINE void part_multiply_each(const struct part_form *form, const uint8_
 
 ALWAYS_INLINE void part_prefetch(const struct part_form *form, const uint8_t *block)
 {
-#if defined(PRODUCT_OWN_BODIES)
-    (void)form;
-    __builtin_prefetch(block + 2048, 0, 2); /* as product_row_vnni.h */
-#else
     UNROLL for (uint32_t at = 0; at < form->block_bytes; at += 64)
         __builtin_prefetch(block + PART_AHEAD + at);
-#endif
 }
 
 /* Eight parts more, of which n are there. */
