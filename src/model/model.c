@@ -189,8 +189,15 @@ static const struct {
     {"gemma3n", "several hidden states a token, and embeddings of each layer"},
 };
 
+/* A projector's file (mmproj), see model/projector.h. */
+static const char projector_family[] = "clip";
+
 static enum error_code refuse_architecture(const char *name, struct error *err)
 {
+    if (strcmp(name, projector_family) == 0)
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "this file is a projector: what a language model sees pictures with. Give "
+                         "it beside that model, by --projector FILE");
     for (size_t i = 0; i < sizeof families_refused / sizeof *families_refused; i++) {
         if (strcmp(name, families_refused[i].name) == 0)
             return error_set(err, ERROR_UNSUPPORTED,
@@ -248,6 +255,9 @@ enum error_code model_open_file(struct gguf_file *file, struct model **out, stru
         code = hyperparameters_read(model->architecture, file, &model->hyperparameters, err);
     if (!code)
         code = find_tensors(model, err);
+    /* A file with long and short factors need not say so otherwise. */
+    if (model->outside[TENSOR_ROPE_FACTORS_LONG] || model->outside[TENSOR_ROPE_FACTORS_SHORT])
+        model->hyperparameters.rope_scaling = ROPE_SCALING_LONGROPE;
     if (code) {
         error_wrap(err, "%s", gguf_file_path(file));
         model_close(model);
@@ -268,11 +278,7 @@ enum error_code model_open(const char *path, struct model **out, struct error *e
 enum error_code model_stretch(struct model *model, const struct rope_stretch *stretch,
                               struct error *err)
 {
-    struct hyperparameters *h = &model->hyperparameters;
-    /* A file with long and short factors need not say so otherwise. */
-    if (model->outside[TENSOR_ROPE_FACTORS_LONG] || model->outside[TENSOR_ROPE_FACTORS_SHORT])
-        h->rope_scaling = ROPE_SCALING_LONGROPE;
-    return rope_stretch_apply(stretch, model->architecture, h, err);
+    return rope_stretch_apply(stretch, model->architecture, &model->hyperparameters, err);
 }
 
 enum error_code model_stretch_copy(const struct model *model, const struct rope_stretch *stretch,

@@ -108,6 +108,21 @@ static void test_text_of_a_model(void **state)
     free(text);
 }
 
+/* Its file has long and short factors, and no key that names the scaling. */
+static void test_factors_without_their_key(void **state)
+{
+    (void)state;
+    char *text = inspect(EXIT_OK, golden("models/phi3-longrope.gguf"), "--keys", NULL);
+    assert_null(strstr(text, "rope.scaling.type"));
+    assert_has(text, "rope scaling      longrope, from ");
+    free(text);
+    text = inspect(EXIT_OK, golden("models/phi3-longrope.gguf"), "--json", NULL);
+    yyjson_doc *doc = yyjson_read(text, strlen(text), 0);
+    assert_string_equal(string_at(doc, "/rope/scaling"), "longrope");
+    yyjson_doc_free(doc);
+    free(text);
+}
+
 static void test_json_of_a_model(void **state)
 {
     (void)state;
@@ -185,6 +200,8 @@ static void test_refused_families_say_why(void **state)
     (void)state;
     static const char *const families[][2] = {
         {"gemma3n", "embeddings of each layer"},
+        {"clip", "this file is a projector: what a language model sees pictures with. Give it "
+                 "beside that model, by --projector FILE"},
         {"nobody", "does not know the architecture 'nobody'"},
     };
     const char *path = "inspect-refused.gguf";
@@ -246,6 +263,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text_of_a_model),
+        cmocka_unit_test(test_factors_without_their_key),
         cmocka_unit_test(test_json_of_a_model),
         cmocka_unit_test(test_vocabulary_alone_is_shown),
         cmocka_unit_test(test_foreign_text_is_harmless),
