@@ -63,14 +63,22 @@ bench_model() { # type -> path, made if need be
   printf '%s\n' "$model"
 }
 
-# record CLAIM MODEL SIDE: reads numbers, one a line, and keeps them.
+# record CLAIM MODEL SIDE: reads numbers, one a line, and keeps them. None is a failure, which
+# verb_bench tells at the end: it runs in a pipe, and the claim goes on with the next round.
 record() {
-  local value
+  local value n=0
   while read -r value; do
+    n=$((n + 1))
     printf '{"claim": "%s", "model": "%s", "side": "%s", "value": %s}\n' "$1" "$2" "$3" "$value" |
       tee -a "$bench_dir/run.jsonl" >>"$bench_dir/results.jsonl"
     say "  $1 $2 $3: $value"
   done
+  [ $n != 0 ] || without_figure "$1 ($2, $3)"
+}
+
+without_figure() {
+  say "  $1: NO FIGURE"
+  printf '%s\n' "$1" >>"$bench_dir/without.txt"
 }
 
 tokens_per_second() { # reads the JSON of `medley bench --json` or `llama-bench -o json`
@@ -114,8 +122,8 @@ claim_forecast() {
   ours python3 bench/forecast.py --medley "$release_dir/src/cli/medley" --json "$bench_dir/forecast.jsonl"
 }
 claim_homes() {
-  ours "$release_dir/bench/homes" --csv "$bench_dir/homes.csv"
-  ours python3 bench/plots/homes.py "$bench_dir/homes.csv" "$bench_dir/homes.png"
+  ours "$release_dir/bench/homes" --csv "$bench_dir/homes.csv" || return
+  ours python3 bench/plots/homes.py "$bench_dir/homes.csv" "$bench_dir/homes.png" || return
   say "each home is in build/bench/homes.csv, the plot in build/bench/homes.png"
 }
 claim_decode() { alternate decode -p 0 -n 128; }
@@ -196,11 +204,13 @@ claim_memory() {
 # ---- a cluster: cluster.py makes networks, starts nodes and prints `CLAIM SIDE VALUE` ----------------------------
 
 record_lines() { # MODEL
-  local claim value line
+  local claim value line n=0
   while read -r line; do
+    n=$((n + 1))
     claim=${line%% *} value=${line##* } line=${line#* }
     record "$claim" "$1" "${line% *}" <<<"$value"
   done
+  [ $n != 0 ] || without_figure "$claim_now ($1)"
 }
 
 cluster_turns() { # PART MODEL SIDE...: each side in turn, round after round; llama.cpp in its own root
@@ -301,10 +311,13 @@ verb_bench() {
   done
   mkdir -p "$bench_dir"
   : >"$bench_dir/run.jsonl"
+  : >"$bench_dir/without.txt"
   for claim in "${claims[@]}"; do
     say "$claim"
+    claim_now=$claim
     "claim_$claim" || failed+=("$claim")
   done
   inside python3 bench/summary.py "$bench_dir/run.jsonl"
-  [ ${#failed[@]} = 0 ] || die "could not be measured: ${failed[*]}"
+  mapfile -t -O ${#failed[@]} failed < <(sort -u "$bench_dir/without.txt")
+  [ ${#failed[@]} = 0 ] || die "could not be measured:" "${failed[@]/%/;}"
 }

@@ -16,10 +16,8 @@
 #include "replies.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-enum { TURNS_MAX = 99, OPENING = 24, SEED = 11 };
+enum { OPENING = 24, SEED = 11 };
 
 static uint32_t n_right = 70, n_tokens = 100, n_turns = 5, n_threads = 1;
 static int32_t prompt[OPENING];
@@ -44,7 +42,8 @@ static int32_t guess_instead(void *arg, uint32_t position, int32_t guess)
 static void measure(const char *name, struct driver *const drivers[2], struct truth *truth)
 {
     static struct reply replies[2];
-    double clock[2][TURNS_MAX], processor[2][TURNS_MAX], ratio[TURNS_MAX], by_processor[TURNS_MAX];
+    double clock[2][REPLIES_TURNS_MAX], processor[2][REPLIES_TURNS_MAX], ratio[REPLIES_TURNS_MAX],
+        by_processor[REPLIES_TURNS_MAX];
     uint64_t n_drafted = 0, n_accepted = 0;
     for (uint32_t turn = 0; turn < n_turns; turn++) {
         for (uint32_t i = 0; i < 2; i++) {
@@ -72,22 +71,15 @@ static void measure(const char *name, struct driver *const drivers[2], struct tr
 
 static void read_options(int argc, char **argv)
 {
-    if (argc < 3 || argc % 2 == 0)
-        replies_fail("usage", "draft MODEL.gguf DRAFT.gguf [--right PERCENT] [--tokens N] "
-                              "[--turns N] [--threads N]");
-    for (int i = 3; i < argc; i += 2) {
-        const uint32_t n = (uint32_t)strtoul(argv[i + 1], NULL, 10);
-        if (strcmp(argv[i], "--tokens") == 0 && n > 1 && n < REPLY_CONTEXT / 2)
-            n_tokens = n;
-        else if (strcmp(argv[i], "--turns") == 0 && n && n <= TURNS_MAX)
-            n_turns = n;
-        else if (strcmp(argv[i], "--threads") == 0 && n)
-            n_threads = n;
-        else if (strcmp(argv[i], "--right") == 0 && n <= 100)
-            n_right = n;
-        else
-            replies_fail(argv[i], "no such option, or its value is out of range");
-    }
+    const struct replies_option options[] = {
+        {"--right", 0, 100, &n_right},
+        {"--tokens", 2, REPLY_CONTEXT / 2 - 1, &n_tokens},
+        {"--turns", 1, REPLIES_TURNS_MAX, &n_turns},
+        {"--threads", 1, UINT32_MAX, &n_threads},
+    };
+    replies_read_options(argc, argv, 3, options, sizeof options / sizeof *options,
+                         "draft MODEL.gguf DRAFT.gguf [--right PERCENT] [--tokens N] "
+                         "[--turns N] [--threads N]");
 }
 
 int main(int argc, char **argv)

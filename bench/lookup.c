@@ -18,14 +18,13 @@
 #include "replies.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { TURNS_MAX = 99, KINDS = 4, PASSAGE = 160, OPENING = 24 };
+enum { KINDS = 4, PASSAGE = 160, OPENING = 24 };
 
 struct figures {
-    double by_clock[2][TURNS_MAX], by_processor[2][TURNS_MAX], ratio[TURNS_MAX],
-        processor_ratio[TURNS_MAX];
+    double by_clock[2][REPLIES_TURNS_MAX], by_processor[2][REPLIES_TURNS_MAX],
+        ratio[REPLIES_TURNS_MAX], processor_ratio[REPLIES_TURNS_MAX];
     uint64_t n_drafted, n_accepted;
     uint32_t n_turns;
 };
@@ -102,22 +101,15 @@ static void show(const char *kind, struct figures *f)
 
 static void read_options(int argc, char **argv)
 {
-    if (argc < 2 || argc % 2)
-        replies_fail("usage",
-                     "lookup MODEL.gguf [--tokens N] [--turns N] [--threads N] [--seconds N]");
-    for (int i = 2; i < argc; i += 2) {
-        const uint32_t n = (uint32_t)strtoul(argv[i + 1], NULL, 10);
-        if (strcmp(argv[i], "--tokens") == 0 && n > 1 && n < REPLY_CONTEXT / 2)
-            n_tokens = n;
-        else if (strcmp(argv[i], "--turns") == 0 && n && n <= TURNS_MAX)
-            n_turns = n;
-        else if (strcmp(argv[i], "--threads") == 0 && n)
-            n_threads = n;
-        else if (strcmp(argv[i], "--seconds") == 0 && n)
-            seconds = n;
-        else
-            replies_fail(argv[i], "no such option, or its value is out of range");
-    }
+    const struct replies_option options[] = {
+        {"--tokens", 2, REPLY_CONTEXT / 2 - 1, &n_tokens},
+        {"--turns", 1, REPLIES_TURNS_MAX, &n_turns},
+        {"--threads", 1, UINT32_MAX, &n_threads},
+        {"--seconds", 1, UINT32_MAX, &seconds},
+    };
+    replies_read_options(argc, argv, 2, options, sizeof options / sizeof *options,
+                         "lookup MODEL.gguf [--tokens N] [--turns N] [--threads N] "
+                         "[--seconds N]");
 }
 
 int main(int argc, char **argv)

@@ -13,6 +13,22 @@ void replies_fail(const char *what, const char *why)
     exit(1);
 }
 
+void replies_read_options(int argc, char **argv, int first, const struct replies_option *options,
+                          uint32_t n_options, const char *usage)
+{
+    if (argc < first || (argc - first) % 2)
+        replies_fail("usage", usage);
+    for (int i = first; i < argc; i += 2) {
+        const unsigned long n = strtoul(argv[i + 1], NULL, 10);
+        uint32_t k = 0;
+        while (k < n_options && strcmp(argv[i], options[k].name) != 0)
+            k++;
+        if (k == n_options || n < options[k].least || n > options[k].most)
+            replies_fail(argv[i], "no such option, or its value is out of range");
+        *options[k].value = (uint32_t)n;
+    }
+}
+
 static double processor_s(void)
 {
     struct timespec now;

@@ -21,6 +21,16 @@ struct reply {
 
 void replies_fail(const char *what, const char *why) __attribute__((noreturn));
 
+/* One option of a program, a number from `least` to `most`. */
+struct replies_option {
+    const char *name;
+    uint32_t least, most, *value;
+};
+enum { REPLIES_TURNS_MAX = 99 };
+/* Reads the pairs of words from argv[first] on; `usage` is what is said of an odd one. */
+void replies_read_options(int argc, char **argv, int first, const struct replies_option *options,
+                          uint32_t n_options, const char *usage);
+
 /* Waits for it. Above a temperature of 1 of all tokens. */
 void replies_answer(struct driver *driver, const int32_t *prompt, uint32_t n_prompt,
                     uint32_t n_predict, float temperature, uint64_t seed, struct reply *reply);
