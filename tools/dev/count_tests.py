@@ -5,7 +5,7 @@ ran.
 A test that speaks TAP counts with each of its points, any other as one. `--broken N` adds N
 failures for builds that did not come about. `--again LOG...` are logs of failed tests that ran
 once more, alone: each counts as it did then, and is named. `--failed LOG` only lists the names of
-the tests that failed.
+the tests that failed, `--names LOG...` those of all that ran.
 """
 import argparse
 import json
@@ -90,11 +90,13 @@ def main():
     parser.add_argument("--broken", type=int, default=0)
     parser.add_argument("--again", nargs="*", type=pathlib.Path, default=[])
     parser.add_argument("--failed", type=pathlib.Path)
+    parser.add_argument("--names", nargs="*", type=pathlib.Path, default=[])
     args = parser.parse_args()
-    if args.failed:
-        for test in tests_of(args.failed) if args.failed.exists() else []:
-            if test["result"] not in GOOD:
+    for log in filter(None, [args.failed, *args.names]):
+        for test in tests_of(log) if log.exists() else []:
+            if not args.failed or test["result"] not in GOOD:
                 print(test["name"].split(" / ")[-1])
+    if args.failed or args.names:
         return
     sys.exit(not report(args.logs, args.again, args.broken))
 

@@ -99,30 +99,56 @@ coverage_build() {
     "-Dc_link_args=$counters"
 }
 
-# Of the objects, not only of a program: which lacks what nothing in it calls.
-coverage_report() { # FOLDER -> summary.json, index.html
-  local build=build/coverage counted
-  mapfile -t counted < <(find $build/src/cli/medley.p $build/libmedley.a.p $build/src/kernels \
-    -name '*.o' -printf '-object\n%p\n')
-  find $build/counts -name '*.profraw' >"$1/counts.txt"
-  inside llvm-profdata merge --sparse -f "$1/counts.txt" -o "$1/all.profdata" &&
-    inside llvm-cov export -summary-only -instr-profile "$1/all.profdata" "${counted[@]:1}" \
-      >"$1/summary.json" &&
-    inside llvm-cov show -format=html -output-dir "$1" -instr-profile "$1/all.profdata" \
-      "${counted[@]:1}" -sources "$repo/src"
+# What runs have counted, together: kept/all.profdata, and the names of their tests in
+# kept/tests.txt. Counts of a function that has changed since are left out by llvm-cov.
+coverage_keep() { # LOG...
+  local build=build/coverage kept=build/coverage/kept more=()
+  mkdir -p $kept
+  find $build/counts -name '*.profraw' >$kept/counts.txt 2>/dev/null
+  [ -s $kept/counts.txt ] || return 0
+  [ ! -f $kept/all.profdata ] || more=($kept/all.profdata)
+  inside llvm-profdata merge --sparse --failure-mode=all -f $kept/counts.txt "${more[@]}" \
+    -o $kept/new.profdata || return 1
+  inside python3 tools/dev/count_tests.py --names "$@" >>$kept/tests.txt
+  mv $kept/new.profdata $kept/all.profdata
+  rm -rf $build/counts
 }
 
+# Of the objects, not only of a program: which lacks what nothing in it calls.
+coverage_report() { # FOLDER -> summary.json, index.html, not-run.txt
+  local build=build/coverage counted
+  mkdir -p "$1"
+  mapfile -t counted < <(find $build/src/cli/medley.p $build/libmedley.a.p $build/src/kernels \
+    -name '*.o' -printf '-object\n%p\n')
+  inside llvm-cov export -summary-only -instr-profile $build/kept/all.profdata "${counted[@]:1}" \
+    >"$1/summary.json" &&
+    inside llvm-cov show -format=html -output-dir "$1" -instr-profile $build/kept/all.profdata \
+      "${counted[@]:1}" -sources "$repo/src" || return 1
+  inside meson test -C $build --no-suite style --list 2>/dev/null | sed -n 's|.* / ||p' |
+    grep -vxFf $build/kept/tests.txt | sort -u >"$1/not-run.txt" || true
+}
+
+# ./dev coverage [--fresh] [TEST...]: what is named adds to what earlier runs counted; all tests
+# begin anew. `--report` runs nothing.
 verb_coverage() {
+  local test_logs=() again_logs=() report=build/coverage/report fresh= only_report= floors=()
+  case ${1:-} in
+    '' | --fresh) fresh=yes ;;
+    --report) only_report=yes ;;
+  esac
+  [ -z "$fresh$only_report" ] || [ $# = 0 ] || shift
   env_prepare
   npm_prepare
-  coverage_build || return 1
-  local test_logs=() again_logs=() report=build/coverage/report floors=()
-  rm -rf build/coverage/counts # what earlier runs counted
-  run_tests coverage "$@" || say "some tests failed; the report counts what they reached"
-  mkdir -p $report
-  coverage_report $report
+  if [ -z "$only_report" ]; then
+    coverage_build || return 1
+    [ -z "$fresh" ] || rm -rf build/coverage/counts build/coverage/kept
+    run_tests coverage "$@" || say "some tests failed; the report counts what they reached"
+    coverage_keep "${test_logs[@]}" || return 1
+  fi
+  coverage_report $report || return 1
   say "the lines themselves: $report/index.html"
-  say "room by room (with all tests: against tools/coverage-floors.txt)"
+  say "not in it: $(wc -l <$report/not-run.txt) tests, $report/not-run.txt"
+  say "room by room (with all tests, and with --report: against tools/coverage-floors.txt)"
   [ $# != 0 ] || floors=(--floors tools/coverage-floors.txt) # floors are the whole suite's
   inside python3 tools/dev/coverage_rooms.py $report/summary.json "${floors[@]}"
 }

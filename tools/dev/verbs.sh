@@ -18,7 +18,8 @@ usage: ./dev VERB [...]
   musl [FILE...]           compile all sources against another C library's headers (minutes)
   macos [FILE...]          compile them for macOS, as far as that goes without Apple's headers
   fuzz [TARGET] [SECONDS]  run one fuzz target, or list them
-  coverage                 run the tests and report which lines they reach
+  coverage [TEST...]       run all tests and report which lines they reach; or add these tests to
+                           what was counted before (--fresh: forget that first; --report: run none)
   format                   clang-format every C file
   shell [CMD...]           a shell, or CMD, inside the environment
   anchor [CMD...]          the same beside Debian sid's llama.cpp
