@@ -4,6 +4,7 @@
 
 #include "agreement/agreement.h"
 #include "base/mem.h"
+#include "node/history.h"
 #include "node/peers.h"
 #include "request/generator.h"
 #include "request/request_wire.h"
@@ -487,6 +488,68 @@ static void test_stop_generating(void **state)
     }
 }
 
+/* ---- the last minute of a device ---- */
+
+struct minute {
+    uint32_t n_told;
+    struct error why;
+};
+
+static void on_minute(void *arg, const char *text, size_t size, const struct error *why)
+{
+    struct minute *minute = arg;
+    assert_non_null(why); /* no sensors here */
+    assert_null(text);
+    minute->n_told++;
+    minute->why = *why;
+}
+
+static bool is_told(void *arg)
+{
+    return ((struct minute *)arg)->n_told > 0;
+}
+
+static void expect_minute(const char *node, const char *device, enum error_code code,
+                          const char *words)
+{
+    struct minute minute = {0};
+    history_ask(w->nodes[0].daemon, node, device, on_minute, &minute);
+    assert_true(daemon_world_run(w, is_told, &minute, 5000));
+    assert_int_equal(minute.n_told, 1);
+    assert_int_equal(minute.why.code, code);
+    if (!strstr(minute.why.text, words))
+        fail_msg("'%s' is not in: %s", words, minute.why.text);
+}
+
+/* Whoever asks is told why there is none, once; or nothing, if he no longer waits. */
+static void test_minutes_of_devices(void **state)
+{
+    struct minute many = {0}, last = {0}, broken = {0};
+    start_cluster(2);
+    struct daemon *daemon = w->nodes[0].daemon;
+    const char *other = w->nodes[1].daemon->id;
+    expect_minute("no id", "sim:chip", ERROR_NOT_FOUND, "no node of that id");
+    expect_minute(daemon->id, "sim:chip", ERROR_NOT_FOUND, "has no such device");
+    expect_minute(other, "none", ERROR_NOT_FOUND, "node1 has no such device");
+    expect_minute(other, "sim:chip", ERROR_NOT_FOUND, "that machine has no such device");
+
+    for (int i = 0; i < HISTORY_ASKED_MAX; i++)
+        history_ask(daemon, other, "sim:chip", on_minute, &many);
+    history_ask(daemon, other, "sim:chip", on_minute, &last);
+    assert_int_equal(last.why.code, ERROR_BUSY);
+    assert_int_equal(last.n_told, 1);
+    history_cancel(daemon, &many);
+    daemon_world_pass(w, 200);
+    assert_int_equal(many.n_told, 0);
+
+    history_ask(daemon, other, "sim:chip", on_minute, &broken);
+    link_abort(daemon_peer(daemon, other)->link, &(struct error){ERROR_IO, "a test"});
+    assert_true(daemon_world_run(w, is_told, &broken, 5000));
+    assert_string_equal(broken.why.text, "the link to the machine broke");
+    daemon_world_stop(w, 1);
+    expect_minute(other, "sim:chip", ERROR_IO, "node1 cannot be reached");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -500,6 +563,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stop_joining, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop_loading, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop_generating, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_minutes_of_devices, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
