@@ -5,7 +5,7 @@
 #include "engine/kv_away.h"
 #include "engine/stage_inputs.h"
 #include "engine/stage_state.h"
-#include "gpu/gpu.h"
+#include "gpu/device_ggml.h"
 #include "model/picture.h"
 
 /* Makes stage->graph the graph for `shape`. */
@@ -35,6 +35,8 @@ static enum error_code tell_work(const struct stage *stage, const struct batch *
 {
     struct device_work work;
     stage_work_count(&stage->cost, batch, &work);
+    work.stops = batch->stops;
+    work.arg = batch->stops_arg;
     if (stage->graph.result && out) {
         work.out = out;
         work.n_out = ggml_nbytes(stage->graph.result) / sizeof *out;
@@ -105,16 +107,43 @@ static void clear_new_states(struct stage *stage, const struct batch *batch)
     }
 }
 
+enum error_code stage_refuse_stopped(const struct stage *stage, const struct batch *batch,
+                                     struct error *err)
+{
+    return error_set(err, ERROR_CANCELLED, "%s: a batch of %u rows was cancelled",
+                     device_info(stage->device)->id, batch->n_rows);
+}
+
+static bool stage_asks_batch(void *stage)
+{
+    return batch_stops(((const struct stage *)stage)->batch);
+}
+
+/* One that is stopped keeps its graph, which the next batch computes from its beginning. */
+static enum ggml_status stage_compute_graph(struct stage *stage)
+{
+    if (stage->batch->stops)
+        device_ggml_ask(stage->device, stage_asks_batch, stage);
+    const enum ggml_status status =
+        ggml_backend_sched_graph_compute(stage->sched, stage->graph.cgraph);
+    if (stage->batch->stops)
+        device_ggml_ask(stage->device, NULL, NULL);
+    return status;
+}
+
 static enum error_code stage_run_graph(struct stage *stage, const struct batch *batch, float *out,
                                        struct error *err)
 {
+    stage->batch = batch;
     enum error_code code = stage_stream_begin(stage, err);
     if (code)
         return code;
-    enum ggml_status status = ggml_backend_sched_graph_compute(stage->sched, stage->graph.cgraph);
+    const enum ggml_status status = stage_compute_graph(stage);
     code = stage_stream_end(stage, status == GGML_STATUS_SUCCESS, err);
     if (code)
         return code;
+    if (status == GGML_STATUS_ABORTED)
+        return stage_refuse_stopped(stage, batch, err);
     if (status != GGML_STATUS_SUCCESS)
         return error_set(err, status == GGML_STATUS_ALLOC_FAILED ? ERROR_NO_MEMORY : ERROR_DEVICE,
                          "%s: computing a batch of %u rows failed (%s)",
@@ -145,6 +174,8 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
                               float *out, struct error *err)
 {
     struct batch_shape shape;
+    if (batch_stops(batch))
+        return stage_refuse_stopped(stage, batch, err);
     enum error_code code = batch_shape_read(batch, &stage->options, stage->kv.lengths, &shape, err);
     if (!code)
         code = check_tokens(stage, batch, err);

@@ -136,7 +136,17 @@ struct batch {
      * stage_given_width() each, in the order of the rows. NULL for a stage that takes none. */
     const float *given;
     const struct row_place *places; /* [n_rows]; NULL: all is text */
+    /* Optional: whether the batch is wanted no more. Asked before it begins, and then at each safe
+     * point: between two operations on the CPU, a hundredth or less of a long batch; where layers
+     * are streamed, between two layers; what a GPU has begun goes to the end of its graph. On the
+     * thread of stage_forward(). */
+    bool (*stops)(void *arg);
+    void *stops_arg;
 };
+static inline bool batch_stops(const struct batch *batch)
+{
+    return batch->stops && batch->stops(batch->stops_arg);
+}
 /* Its rows that are a picture's. */
 static inline uint32_t batch_given_count(const struct batch *batch)
 {
@@ -150,8 +160,10 @@ uint32_t batch_output_count(const struct batch *batch);
 /* Computes the batch. `in`: hidden rows, NULL for the first stage. `out`: room for n_rows x
  * stage_width() floats, or on the last stage batch_output_count() x stage_output_width()
  * (x stage_vector_width() for embeddings); NULL when there is nothing to give. On failure the slots
- * keep their length; those of a stage with recurrent layers are empty then. ERROR_NO_MEMORY also
- * when a pool has no cells left. */
+ * keep their length; those of a stage with recurrent layers are empty then, unless nothing was
+ * computed yet (stage_kv_length() tells). Cells beyond the length may hold anything, and are
+ * written before they are read. ERROR_NO_MEMORY also when a pool has no cells left.
+ * ERROR_CANCELLED: `stops` said so. */
 enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in,
                               float *out, struct error *err);
 

@@ -27,7 +27,8 @@ struct stage {
     struct graph graph; /* of the last batch; reused while the shape stays */
     struct stage_memory memory;
     uint64_t reserved_bytes;
-    struct stage_stream_run run; /* of the batch that is computed */
+    struct stage_stream_run run; /* of the batch that is computed, … */
+    const struct batch *batch;   /* … which is this one */
     struct stage_cost cost;
     bool has_stable_bits;
 };
@@ -38,6 +39,10 @@ bool stage_find_stable_bits(const struct stage *stage);
 /* Before a graph is allocated: which of its operations are not computed where the scheduler would
  * put them. */
 void stage_assign(const struct stage *stage, struct ggml_cgraph *graph);
+
+/* What a batch that stops is answered: ERROR_CANCELLED. */
+enum error_code stage_refuse_stopped(const struct stage *stage, const struct batch *batch,
+                                     struct error *err);
 
 /* Its layers take what pictures give: the first, and those after which parts are added. */
 bool stage_takes_given(const struct stage *stage);

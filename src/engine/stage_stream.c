@@ -11,10 +11,12 @@ static bool is_streamed(const struct stage *stage, uint32_t layer)
     return layer < stage->weights.n_layers && stage->weights.units[layer]->is_streamed;
 }
 
-/* Waits for the layer that is next, where it is streamed. */
+/* Waits for the layer that is next, where it is streamed and still wanted. */
 static void run_take(struct stage *stage)
 {
     struct stage_stream_run *run = &stage->run;
+    if (!run->code && batch_stops(stage->batch))
+        run->code = stage_refuse_stopped(stage, stage->batch, &run->error);
     if (run->code || !is_streamed(stage, run->next))
         return;
     run->code = weight_stream_take(stage->weights.stream, &run->error);

@@ -443,6 +443,15 @@ const struct product_kernel *device_ggml_products(struct device *device)
     return self->is_cpu && !self->n_accelerators ? product_kernel_best() : NULL;
 }
 
+void device_ggml_ask(struct device *device, ggml_abort_callback stops, void *arg)
+{
+    ggml_backend_t cpu = ggml_of(device)->fallback;
+    ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(ggml_backend_get_device(cpu));
+    void *symbol = ggml_backend_reg_get_proc_address(reg, "ggml_backend_set_abort_callback");
+    if (symbol)
+        ((ggml_backend_set_abort_callback_t)(uintptr_t)symbol)(cpu, stops, arg);
+}
+
 void device_set_threads(struct device *device, uint32_t n_threads)
 {
     struct ggml_device *self = ggml_of(device);

@@ -26,6 +26,11 @@ const struct product_kernel *device_ggml_products(struct device *device);
  * elsewhere. */
 uint32_t device_ggml_accelerators(struct device *device, ggml_backend_t *out, uint32_t max);
 
+/* Asked between two operations that the CPU computes, a CPU device's or what falls back to it, on
+ * the thread that computes: true ends the graph with GGML_STATUS_ABORTED. Until it is NULL again.
+ */
+void device_ggml_ask(struct device *device, ggml_abort_callback stops, void *arg);
+
 /* Makes `n_threads` the thread count of a CPU device; no-op elsewhere. */
 void device_set_threads(struct device *device, uint32_t n_threads);
 uint32_t device_threads(const struct device *device); /* 0 where it has no meaning */

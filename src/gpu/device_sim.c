@@ -242,7 +242,8 @@ static enum error_code impl_worked(void *device, const struct device_work *work,
     if (code)
         return code;
     bool lies = sim_lies(self);
-    sim_worked(self, work);
+    if (!sim_worked(self, work))
+        return error_set(err, ERROR_CANCELLED, "the batch was stopped");
     if (lies)
         flip_signs(work->out, work->n_out);
     return sim_check_alive(self, err); /* it may have died meanwhile */

@@ -50,7 +50,8 @@ struct device_memory sim_memory(struct sim_device *self);
 
 void sim_time_start(struct sim_device *self);
 void sim_copied(struct sim_device *self, uint64_t bytes, uint64_t elapsed_ns);
-void sim_worked(struct sim_device *self, const struct device_work *work);
+/* False: it was stopped before its time was over. */
+bool sim_worked(struct sim_device *self, const struct device_work *work);
 void sim_tell_if_late(
     struct sim_device *self); /* at the end; it may not have worked long enough to tell before */
 

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { LATENESS_BATCHES = 16 };
+enum { LATENESS_BATCHES = 16, STOP_LOOK_NS = 10 * 1000 * 1000 };
 
 static double device_sim_time_seconds_between(uint64_t from_ns, uint64_t to_ns)
 {
@@ -29,6 +29,28 @@ static double sleep_for(struct sim_device *self, double seconds)
     while (!self->interrupted && timed_wait(&self->wake, &self->lock, until_ns)) {
     }
     return device_sim_time_seconds_between(start_ns, clock_now_ns());
+}
+
+static bool sim_work_stops(const struct device_work *work)
+{
+    return work->stops && work->stops(work->arg);
+}
+
+/* The same, as long as the work is wanted. False: it no longer was. */
+static bool sim_sleep_for_work(struct sim_device *self, const struct device_work *work,
+                               double seconds)
+{
+    const uint64_t start_ns = clock_now_ns(), until_ns = start_ns + (uint64_t)(seconds * 1e9);
+    bool stops = false;
+    for (uint64_t now_ns = start_ns; now_ns < until_ns && !self->interrupted && !stops;
+         now_ns = clock_now_ns()) {
+        const uint64_t look_ns = now_ns + STOP_LOOK_NS;
+        timed_wait(&self->wake, &self->lock,
+                   work->stops && look_ns < until_ns ? look_ns : until_ns);
+        stops = sim_work_stops(work);
+    }
+    pace_slept(&self->work_pace, device_sim_time_seconds_between(start_ns, clock_now_ns()));
+    return !stops;
 }
 
 void sim_copied(struct sim_device *self, uint64_t bytes, uint64_t elapsed_ns)
@@ -89,7 +111,7 @@ static void device_sim_time_advance(struct sim_device *self, uint64_t to_ns)
         self->plant_ns = to_ns;
 }
 
-void sim_worked(struct sim_device *self, const struct device_work *work)
+bool sim_worked(struct sim_device *self, const struct device_work *work)
 {
     const struct sim_spec *spec = &self->spec;
     uint64_t now_ns = clock_now_ns();
@@ -110,15 +132,22 @@ void sim_worked(struct sim_device *self, const struct device_work *work)
     double asked_s = compute_s + fixed_s;
     note_lateness(self, asked_s, took_s);
     double sleep_s = pace_owe(&self->work_pace, asked_s, took_s);
-    if (sleep_s > 0)
-        pace_slept(&self->work_pace, sleep_for(self, fmin(sleep_s, sim_seconds_to_live(self))));
-    self->plant = after;
-    self->plant_ns = start_ns + (uint64_t)(asked_s * 1e9);
+    sleep_s = fmin(fmin(sleep_s, sim_seconds_to_live(self)), 1e6);
+    const bool is_whole = sleep_s <= 0 || sim_sleep_for_work(self, work, sleep_s);
+    if (is_whole) {
+        self->plant = after;
+        self->plant_ns = start_ns + (uint64_t)(asked_s * 1e9);
+    }
     if (took_s > asked_s) /* it was busy for as long as the CPU was */
         device_sim_time_advance(self, now_ns);
+    if (!is_whole) {
+        self->work_pace = (struct pace){0}; /* what it has not computed it need not wait for */
+        device_sim_time_advance(self, clock_now_ns());
+    }
     self->busy = false;
     self->n_batches++;
     pthread_mutex_unlock(&self->lock);
+    return is_whole;
 }
 
 bool sim_heat_now(struct sim_device *self, struct plant *plant, bool *busy)

@@ -308,10 +308,12 @@ struct device_work {     /* one batch */
     uint32_t n_rows;
     float *out; /* the results, n_out of them */
     uint64_t n_out;
+    bool (*stops)(void *arg); /* optional: its time need not be waited for once this is true */
+    void *arg;
 };
 
-/* A batch has been computed. Blocks for the rest of its time. ERROR_DEVICE: the device has died. On
- * the device's thread. */
+/* A batch has been computed. Blocks for the rest of its time. ERROR_DEVICE: the device has died.
+ * ERROR_CANCELLED: `stops` was true before that time was over. On the device's thread. */
 bool device_wants_work(const struct device *device); /* false: device_worked() does nothing */
 enum error_code device_worked(struct device *device, const struct device_work *work,
                               struct error *err);
