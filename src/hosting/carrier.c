@@ -1,5 +1,6 @@
 #include "hosting/carrier.h"
 
+#include "base/bytes.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -125,14 +126,17 @@ static void carrier_send_parcel(struct carrier *carrier, struct parcel *parcel)
     if (link && parcel->type == FRAME_PIPELINE)
         carrier_fit_times(link, &parcel->message);
     parcel->send.pieces[0] = (struct link_piece){parcel->message.data, parcel->message.size};
-    enum error_code code = link ? link_send(link, LINK_DATA, &parcel->send, &err)
-                                : error_set(&err, ERROR_IO, "there is no link to it");
+    const bool is_halt = parcel->type == FRAME_HALT;
+    enum error_code code =
+        link ? link_send(link, is_halt ? LINK_CONTROL : LINK_DATA, &parcel->send, &err)
+             : error_set(&err, ERROR_IO, "there is no link to it");
     if (!code)
         return;
     uint8_t node_id[NODE_ID_BYTES];
     memcpy(node_id, parcel->node_id, sizeof node_id);
     carrier_give_back(parcel);
-    carrier->handlers.lost(carrier->handlers.arg, node_id, &err);
+    if (!is_halt)
+        carrier->handlers.lost(carrier->handlers.arg, node_id, &err);
 }
 
 static void carrier_on_wake(uv_async_t *wake)
@@ -163,6 +167,8 @@ static void carrier_queue(struct carrier *carrier, const uint8_t node_id[NODE_ID
                           uint16_t type, struct buffer *message)
 {
     struct parcel *parcel = carrier_take_parcel(carrier);
+    if (!parcel && type == FRAME_HALT)
+        return;
     if (!parcel) {
         pthread_mutex_lock(&carrier->lock);
         carrier->starved = true;
@@ -195,6 +201,18 @@ void carrier_send_cache(struct carrier *carrier, const uint8_t node_id[NODE_ID_B
                         struct buffer *message)
 {
     carrier_queue(carrier, node_id, FRAME_CACHE, message);
+}
+
+void carrier_send_halt(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],
+                       const struct wire_route *route)
+{
+    struct buffer message = {0};
+    bytes_put(&message, route->instance, 8);
+    bytes_put(&message, route->epoch, 8);
+    bytes_put(&message, route->number, 8);
+    if (!message.failed)
+        carrier_queue(carrier, node_id, FRAME_HALT, &message);
+    buffer_deinit(&message);
 }
 
 /* ---- receiving ------------------------------------------------------------------------ */
@@ -230,11 +248,32 @@ static void carrier_break_off(struct link *link, const struct error *why)
     link_abort(link, why);
 }
 
+/* What a newer version may say behind it is passed over. */
+static void carrier_take_halt(struct carrier *carrier, struct link *link, const uint8_t *payload,
+                              size_t size)
+{
+    struct bytes_reader reader = {payload, size, false};
+    const struct wire_route route = {.instance = bytes_get(&reader, 8),
+                                     .epoch = bytes_get(&reader, 8),
+                                     .number = bytes_get(&reader, 8)};
+    struct error err = {0};
+    if (reader.short_) {
+        error_set(&err, ERROR_INVALID, "malformed HALT (%zu bytes)", size);
+        carrier_break_off(link, &err);
+    } else if (carrier->handlers.halt) {
+        carrier->handlers.halt(carrier->handlers.arg, link_peer(link), &route);
+    }
+}
+
 void carrier_frame(struct carrier *carrier, struct link *link, const struct frame_header *header,
                    const uint8_t *payload)
 {
     struct wire_route route;
     struct error err = {0};
+    if (header->type == FRAME_HALT) {
+        carrier_take_halt(carrier, link, payload, header->length);
+        return;
+    }
     if (header->type == FRAME_CACHE) {
         if (carrier->handlers.cache &&
             carrier->handlers.cache(carrier->handlers.arg, link_peer(link), payload, header->length,

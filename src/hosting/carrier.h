@@ -31,6 +31,8 @@ struct carrier_handlers {
      * returns. An error: the sender broke the rules. */
     enum error_code (*cache)(void *arg, const uint8_t node_id[NODE_ID_BYTES], const void *bytes,
                              size_t size, struct error *err);
+    /* Optional. The micro-batch is wanted no more, says that node. */
+    void (*halt)(void *arg, const uint8_t node_id[NODE_ID_BYTES], const struct wire_route *route);
 };
 
 enum error_code carrier_open(uv_loop_t *loop, struct mesh *mesh,
@@ -53,6 +55,11 @@ bool carrier_takes_rope(const struct carrier *carrier, const uint8_t node_id[NOD
 void carrier_send_cache(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],
                         struct buffer *message);
 
+/* A micro-batch is wanted no more: goes on the control channel, past messages that wait there. Lost
+ * where there is no link or no memory, and nobody is told. */
+void carrier_send_halt(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],
+                       const struct wire_route *route);
+
 /* A message for an instance here. ERROR_NOT_FOUND: not for this placement of it. All else but
  * ERROR_NONE means that the sender broke the rules: its link is aborted. */
 typedef enum error_code (*carrier_receive_fn)(void *arg, const void *bytes, size_t size,
@@ -64,7 +71,7 @@ enum error_code carrier_attach(struct carrier *carrier, uint64_t instance,
                                carrier_receive_fn receive, void *arg, struct error *err);
 
 /* ---- the mesh's events ---- */
-/* FRAME_PIPELINE and FRAME_CACHE. */
+/* FRAME_PIPELINE, FRAME_CACHE and FRAME_HALT. */
 void carrier_frame(struct carrier *carrier, struct link *link, const struct frame_header *header,
                    const uint8_t *payload);
 void carrier_down(struct carrier *carrier, struct link *link, const struct error *why);

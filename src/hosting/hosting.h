@@ -125,6 +125,9 @@ void hosting_lost(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
                   const struct error *why);
 void hosting_stray(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
                    const struct wire_route *route);
+/* Heard of the node that has the driver alone. */
+void hosting_halt(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
+                  const struct wire_route *route);
 
 enum error_code hosting_cache(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
                               const void *bytes, size_t size, struct error *err);

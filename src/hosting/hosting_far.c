@@ -17,6 +17,18 @@ void part_send(void *arg, uint32_t stage, struct buffer *message)
     carrier_send(part->hosting->options.carrier, to->node_id, message);
 }
 
+void part_halt(void *arg, uint32_t stage, uint64_t number)
+{
+    const struct part *part = arg;
+    const struct part_stage *to = &part->life.stages[stage];
+    const struct wire_route route = {part->key, part->life.epoch, number};
+    for (uint32_t i = 0; i < stage; i++) { /* once to each node */
+        if (memcmp(part->life.stages[i].node_id, to->node_id, sizeof to->node_id) == 0)
+            return;
+    }
+    carrier_send_halt(part->hosting->options.carrier, to->node_id, &route);
+}
+
 /* A stage that does not know the rotations would compute something else. */
 static bool part_knows_rope(const struct part *part, struct error *err)
 {
@@ -75,6 +87,18 @@ enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struc
               "messages between other nodes were lost, or one of them has not loaded its stages");
     part_meet(part, reach_notice(&part->reach, uv_now(hosting->options.loop)), &why);
     return ERROR_NONE;
+}
+
+void hosting_halt(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
+                  const struct wire_route *route)
+{
+    struct part *part = hosting_first(hosting);
+    while (part && (part->key != route->instance || part->life.epoch != route->epoch))
+        part = part_next(part);
+    const bool is_drivers = part && part->attached && part->runner &&
+                            memcmp(part->life.stages[0].node_id, node_id, NODE_ID_BYTES) == 0;
+    if (is_drivers)
+        runner_halt(part->runner, route->number);
 }
 
 void hosting_stray(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],

@@ -143,6 +143,7 @@ void part_failed(struct part *part);            /* PARTS_FAILED */
 
 /* ---- hosting_far.c ---- */
 void part_send(void *arg, uint32_t stage, struct buffer *message); /* far.send */
+void part_halt(void *arg, uint32_t stage, uint64_t number);        /* far.halt */
 void part_lanes_changed(void *arg);                                /* far.lanes.changed */
 void hosting_mind(struct hosting *hosting); /* what processes have died, and which were given up */
 enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struct error *err);

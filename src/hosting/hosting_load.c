@@ -195,6 +195,7 @@ void part_open(struct part *part)
                              .type = options->wire,
                              .numbers_after = hosting->wall_ms * 1000000,
                              .send = part_send,
+                             .halt = part_halt,
                              .arg = part,
                              .lanes = {.impl = &pipeline_in_lane,
                                        .children = options->children,

@@ -17,6 +17,7 @@ enum node_frame {
     FRAME_HISTORY = 41,     /* node.HistoryAnswer, back */
     FRAME_GATHER = 42,      /* node.Gather: fetch parts of a model from its hub */
     FRAME_GATHERED = 43,    /* node.Gathered, back */
+    FRAME_HALT = 46, /* a micro-batch is wanted no more (hosting/carrier.h); passes those on data */
     /* data: the pipeline */
     FRAME_PIPELINE = 64, /* a micro-batch (pipeline/wire.h) */
     FRAME_REQUEST =

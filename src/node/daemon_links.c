@@ -528,7 +528,8 @@ static void on_frame(void *self, struct link *link, uint32_t channel,
         return;
     peer->heard_ms = daemon_now_ms(daemon);
     peer->is_silent = false;
-    if (header->type == FRAME_PIPELINE || header->type == FRAME_CACHE) {
+    if (header->type == FRAME_PIPELINE || header->type == FRAME_CACHE ||
+        header->type == FRAME_HALT) {
         if (daemon->carrier)
             carrier_frame(daemon->carrier, link, header, payload);
     } else if (header->type == FRAME_REQUEST) {

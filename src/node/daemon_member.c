@@ -221,6 +221,14 @@ static enum error_code on_carrier_cache(void *arg, const uint8_t node_id[NODE_ID
                : ERROR_NONE;
 }
 
+static void on_carrier_halt(void *arg, const uint8_t node_id[NODE_ID_BYTES],
+                            const struct wire_route *route)
+{
+    struct daemon *daemon = arg;
+    if (daemon->hosting && !daemon->stopping)
+        hosting_halt(daemon->hosting, node_id, route);
+}
+
 static enum error_code open_parts(struct daemon *daemon, struct error *err)
 {
     const struct admission_options admission = {.loop = daemon->loop,
@@ -231,6 +239,7 @@ static enum error_code open_parts(struct daemon *daemon, struct error *err)
     const struct carrier_handlers carrier = {.lost = on_carrier_lost,
                                              .stray = on_carrier_stray,
                                              .cache = on_carrier_cache,
+                                             .halt = on_carrier_halt,
                                              .arg = daemon};
     enum error_code code = admission_open(&admission, &daemon->admission, err);
     if (!code)

@@ -204,6 +204,16 @@ enum error_code lane_send(struct lane *lane, const void *bytes, size_t size)
     return is_put ? ERROR_NONE : ERROR_BUSY;
 }
 
+void lane_halt(struct lane *lane, uint64_t number)
+{
+    unsigned char bytes[RECORD_HALT_BYTES];
+    bytes_store(bytes, sizeof bytes, number);
+    pthread_mutex_lock(&lane->write_lock);
+    if (lane->is_up) /* where there is no room for it, the micro-batch goes to its end */
+        lane_put(lane, RECORD_HALT, bytes, sizeof bytes);
+    pthread_mutex_unlock(&lane->write_lock);
+}
+
 /* ---- receiving --------------------------------------------------------------------------- */
 
 /* Behind a stage that is there; or it is over. */

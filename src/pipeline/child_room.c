@@ -175,6 +175,11 @@ static void room_take_record(struct room *room, uint32_t kind)
         room_take_cache(room);
         return;
     }
+    if (kind == RECORD_HALT && room->message.size == RECORD_HALT_BYTES) {
+        runner_halt(room->runner,
+                    bytes_load((const unsigned char *)room->message.data, RECORD_HALT_BYTES));
+        return;
+    }
     enum error_code code =
         kind == RECORD_MESSAGE
             ? runner_receive(room->runner, room->message.data, room->message.size, &err)

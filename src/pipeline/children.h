@@ -95,6 +95,8 @@ void lane_close(struct lane *lane); /* NULL is fine */
 /* To the stages there; does not wait. What cannot be sent (ERROR_BUSY) is lost, and that is said.
  * ERROR_INVALID: it is no message, or longer than any. */
 enum error_code lane_send(struct lane *lane, const void *bytes, size_t size);
+/* runner_halt() in the child, behind what was sent before. Any thread. */
+void lane_halt(struct lane *lane, uint64_t number);
 
 /* Whether messages, and what the slots held, were lost since this was last asked. Not what a change
  * of form takes: the process answers for that with rows that are dropped, and come again. */

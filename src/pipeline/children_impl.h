@@ -17,8 +17,10 @@ enum { CHILD_ARGUMENTS = 10 };
 #define CHILD_FREE "without-a-sandbox"
 
 /* Kinds of a ring's records. REFUSED: a code (2 bytes) and a text, in the place of a message that
- * came back. CACHE and its ANSWER: child_cache.h. */
-enum { RECORD_MESSAGE = 1, RECORD_REFUSED, RECORD_CACHE, RECORD_ANSWER };
+ * came back. CACHE and its ANSWER: child_cache.h. HALT: a micro-batch's number (8 bytes), for
+ * runner_halt(). */
+enum { RECORD_MESSAGE = 1, RECORD_REFUSED, RECORD_CACHE, RECORD_ANSWER, RECORD_HALT };
+enum { RECORD_HALT_BYTES = 8 };
 
 enum lane_state {
     LANE_WANTED, /* to be opened when the child is there */

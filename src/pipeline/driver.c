@@ -39,6 +39,7 @@ static void driver_take_wishes(struct driver *driver, struct driver_wishes *out)
     driver->to_cancel = NULL;
     driver->has_guesses = false;
     out->quiesces = driver->quiesces;
+    out->closes = driver->closing;
     out->waits = driver->found && driver->n_in_flight;
     if (out->waits)
         return;
@@ -269,6 +270,17 @@ static void driver_leave(void *arg, struct microbatch *microbatch)
             return;
     }
     driver_end_early(driver, microbatch, &lost);
+}
+
+void driver_halt(struct driver *driver, struct microbatch *microbatch)
+{
+    pthread_mutex_lock(&driver->lock);
+    assert(driver->active && microbatch->is_under_way); /* by the baton holder */
+    atomic_store(&microbatch->is_halted, true);         /* before it leaves (pipeline_post()) … */
+    const uint64_t number = microbatch->away ? microbatch->number : 0; /* … or it is told there */
+    pthread_mutex_unlock(&driver->lock);
+    if (number)
+        pipeline_halt(&driver->pipeline, number);
 }
 
 /* The micro-batch with this number, which is then away no more. `was_sent`: there was one. */

@@ -41,6 +41,7 @@ struct driver_wishes {
     bool waits;                 /* stages are back, but what was under way has to end first */
     struct error found;         /* they are back: why they were lost. Code 0: nothing of that */
     bool quiesces;              /* nothing more is to be begun */
+    bool closes;                /* nor is anything kept */
     struct driver_seeds *seeds; /* NULL: none */
 };
 
@@ -136,6 +137,14 @@ void step_begin_over(struct driver *driver);
 void step_end_all(struct driver *driver, const struct error *why);
 
 /* ---- step*.c, for each other ---- */
+
+/* Micro-batches whose requests have all been ended are not computed to their end (step_halt.c). Not
+ * where that would empty a slot with a state, unless `closes`: what came before is worth more. */
+void step_halt(struct driver *driver, bool closes);
+/* A share of one that was halted has come back: its slot goes on from where its rows began. */
+void step_settle_halted(struct driver *driver, const struct share *share);
+/* The sequence is computed anew from its first token. */
+void step_start_over(struct driver *driver, struct sequence *sequence);
 
 void step_finish(struct driver *driver, struct sequence *sequence, enum finish_reason reason,
                  const struct error *err);
@@ -240,3 +249,5 @@ void driver_on_guesses(void *driver);  /* drafter.h */
 
 /* Takes the sequence off the live list and into the statistics. */
 void driver_retire(struct driver *driver, struct sequence *sequence);
+/* The micro-batch, which is under way, ends at the next safe point. */
+void driver_halt(struct driver *driver, struct microbatch *microbatch);

@@ -37,6 +37,10 @@ struct far {
      * done with) in their place. Whether they arrive is not its caller's business: who loses a
      * connection says so. NULL: all stages are on this machine, and so is the driver. */
     void (*send)(void *arg, uint32_t stage, struct buffer *message);
+    /* Optional: tells the machine of `stage` that a micro-batch is wanted no more (runner_halt()
+     * there). It may come before the micro-batch, or never. A driver's; any thread; must not block.
+     */
+    void (*halt)(void *arg, uint32_t stage, uint64_t number);
     void *arg;
     struct lane_source lanes;
 };

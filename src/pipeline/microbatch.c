@@ -70,6 +70,7 @@ void microbatch_clear(struct microbatch *microbatch)
     microbatch->times = (struct request_times){0};
     microbatch->since_ns = 0;
     microbatch->was_short = microbatch->is_ahead = microbatch->is_crowded = false;
+    atomic_store_explicit(&microbatch->is_halted, false, memory_order_relaxed);
     microbatch->error = (struct error){0};
 }
 
@@ -78,6 +79,13 @@ void microbatch_fail(struct microbatch *microbatch)
     for (uint32_t i = 0; i < microbatch->n_shares; i++)
         microbatch->shares[i].failed |= !microbatch->shares[i].dropped;
     microbatch->n_rows = microbatch->n_given = 0;
+}
+
+void microbatch_end_halted(struct microbatch *microbatch)
+{
+    microbatch_fail(microbatch);
+    if (!microbatch->error.code)
+        error_set(&microbatch->error, ERROR_CANCELLED, "a micro-batch was cancelled");
 }
 
 void microbatch_go_on(struct microbatch *microbatch)

@@ -12,7 +12,11 @@
  * Failure: a stage that fails on a micro-batch, or that is behind one which failed, marks the
  * slots concerned as poisoned, in a table of its own. Rows of a poisoned slot are dropped from
  * the micro-batches that were already under way, so that a stage never sees a gap. Emptying
- * the slot (truncate to 0, which comes down the same way) heals it. */
+ * the slot (truncate to 0, which comes down the same way) heals it.
+ *
+ * Halting: one that nobody wants any more ends at the next safe point (batch.stops), wherever it
+ * is. It comes back with all its shares failed and ERROR_CANCELLED. Its slots are sound up to its
+ * rows: a cut to there, or further back, heals them, so what came before is not computed again. */
 #pragma once
 
 #include "base/buffer.h"
@@ -21,6 +25,8 @@
 #include "gpu/gpu.h"
 #include "pipeline/picker.h"
 #include "request/request.h"
+
+#include <stdatomic.h>
 
 struct pipeline; /* pipeline.h */
 
@@ -117,10 +123,12 @@ struct microbatch {
     /* Of its way, while a stage here had no processor: other programs had it. CPUs only, so it says
      * nothing of others. What is left is what the same micro-batch takes next time. */
     uint64_t held_up_ns;
-    bool is_ahead;      /* the driver's: nothing but guesses, behind another … */
-    bool is_crowded;    /* … and such were under way beside it */
-    uint64_t sent_ns;   /* by the driver */
-    uint64_t since_ns;  /* it has been where it is since then, by this machine's clock */
+    bool is_ahead;          /* the driver's: nothing but guesses, behind another … */
+    bool is_crowded;        /* … and such were under way beside it */
+    uint64_t sent_ns;       /* by the driver */
+    uint64_t since_ns;      /* it has been where it is since then, by this machine's clock */
+    _Atomic bool is_halted; /* nobody wants it any more. Any thread */
+    bool is_under_way;  /* the driver's: between microbatch_send() and the step that has it back */
     struct error error; /* when a share failed */
     bool was_short;     /* of memory: a stage here computed it in parts, or not at all */
 };
@@ -143,6 +151,13 @@ void microbatch_clear(struct microbatch *microbatch);
 /* Nothing more of it is computed: every share that was not dropped has failed. The caller sets
  * `error`. */
 void microbatch_fail(struct microbatch *microbatch);
+
+/* The same for one that was halted. */
+void microbatch_end_halted(struct microbatch *microbatch);
+static inline bool microbatch_was_halted(const struct microbatch *microbatch)
+{
+    return microbatch->error.code == ERROR_CANCELLED;
+}
 
 /* Sends it down the stages; the owner's `done` follows. */
 void microbatch_send(struct microbatch *microbatch);

@@ -13,10 +13,12 @@ bool pipeline_post(struct pipeline *pipeline, struct microbatch *microbatch, uin
     struct microbatch_message message = {
         .route = {.instance = far->instance, .epoch = far->epoch, .number = number},
         .at = at,
-        .n_rows = microbatch->n_rows,
         .own = bytes,
     };
     assert(at <= pipeline->n_stages);
+    if (!behind && atomic_load(&microbatch->is_halted))
+        microbatch_end_halted(microbatch);
+    message.n_rows = microbatch->n_rows;
     buffer_clear(bytes);
     wire_write(microbatch, &message.route, behind ? far->type : pipeline->stages[at].type,
                &pipeline->shape, microbatch->scratch, bytes);
@@ -47,6 +49,16 @@ enum error_code pipeline_receive(struct pipeline *pipeline,
     if (message->at == pipeline->n_stages)
         return pipeline->owner->arrive(pipeline->arg, message, err);
     return pipeline->stages[message->at].impl->pass(pipeline, message, err);
+}
+
+void pipeline_halt(struct pipeline *pipeline, uint64_t number)
+{
+    assert(number);
+    for (uint32_t i = 0; i < pipeline->n_stages; i++) {
+        const struct pipeline_impl *impl = pipeline->stages[i].impl;
+        if (impl && impl->halt)
+            impl->halt(pipeline, i, number);
+    }
 }
 
 /* ---- questions ------------------------------------------------------------------------ */

@@ -32,8 +32,10 @@ struct pipeline_stage {
     struct lane *lane;                /* in a lane; the same one for all stages of a device */
     uint32_t n_layers;
     enum activation_type type;      /* of messages to it */
-    bool poisoned[LIMIT_SEQUENCES]; /* the device thread's */
-    _Atomic uint64_t busy_ns;       /* spent in stage_forward() so far */
+    bool poisoned[LIMIT_SEQUENCES]; /* the device thread's … */
+    /* … and so many tokens of such a slot can be relied on: a cut to them, or less, heals it */
+    uint32_t sound[LIMIT_SEQUENCES];
+    _Atomic uint64_t busy_ns; /* spent in stage_forward() so far */
 };
 
 /* What the driver and the runner do for their pipeline; on a device's or lane's thread, or that of
@@ -86,6 +88,10 @@ bool pipeline_post(struct pipeline *pipeline, struct microbatch *microbatch, uin
  * right. ERROR_BUSY: there was no room for it; it is lost. */
 enum error_code pipeline_receive(struct pipeline *pipeline,
                                  const struct microbatch_message *message, struct error *err);
+
+/* A micro-batch with this number, on its way or to come, is wanted no more: stages in lanes and on
+ * other machines are told. Where it is behind them already, nothing happens. Any thread. */
+void pipeline_halt(struct pipeline *pipeline, uint64_t number);
 
 /* ---- questions ---- */
 

@@ -37,6 +37,8 @@ struct pipeline_impl {
     /* The same for one that is a message. */
     enum error_code (*pass)(struct pipeline *pipeline, const struct microbatch_message *message,
                             struct error *err);
+    /* Optional: what is in this process its owner halts. pipeline_halt() for this stage. */
+    void (*halt)(struct pipeline *pipeline, uint32_t at, uint64_t number);
     /* Optional: what is never lost without somebody else saying so has none. */
     bool (*take_loss)(struct pipeline *pipeline, uint32_t at, struct error *why);
     enum pipeline_look (*look)(struct pipeline *pipeline, uint32_t at, struct error *why);

@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <string.h>
 
+enum { HALTED_NUMBERS = 16 }; /* that are remembered: a message may come behind its halt */
+
 struct runner {
     struct pipeline pipeline;
     struct microbatch *microbatches;
@@ -27,6 +29,8 @@ struct runner {
     pthread_cond_t returned;
     struct microbatch *unused;
     uint32_t n_in_flight;
+    uint64_t halted[HALTED_NUMBERS];
+    uint32_t n_halted;
 };
 
 static struct microbatch *runner_take_microbatch(struct runner *runner)
@@ -47,6 +51,7 @@ static void runner_give_back(struct runner *runner, struct microbatch *microbatc
     pthread_mutex_lock(&runner->lock);
     assert(runner->n_in_flight);
     microbatch->next = runner->unused;
+    microbatch->number = 0; /* nobody halts it any more */
     runner->unused = microbatch;
     runner->n_in_flight--;
     pthread_cond_signal(&runner->returned);
@@ -148,6 +153,33 @@ static void runner_send_on(void *arg, struct microbatch *microbatch)
     runner_give_back(runner, microbatch);
 }
 
+/* From now on it can be halted; it may have been already. */
+static void runner_enter(struct runner *runner, struct microbatch *microbatch, uint64_t number)
+{
+    pthread_mutex_lock(&runner->lock);
+    assert(!microbatch->number);
+    microbatch->number = number;
+    for (uint32_t i = 0; number && i < HALTED_NUMBERS; i++) {
+        if (runner->halted[i] == number)
+            atomic_store(&microbatch->is_halted, true);
+    }
+    pthread_mutex_unlock(&runner->lock);
+}
+
+void runner_halt(struct runner *runner, uint64_t number)
+{
+    if (!number)
+        return;
+    pthread_mutex_lock(&runner->lock);
+    runner->halted[runner->n_halted++ % HALTED_NUMBERS] = number;
+    for (uint32_t i = 0; i < runner->n_microbatches; i++) {
+        if (runner->microbatches[i].number == number)
+            atomic_store(&runner->microbatches[i].is_halted, true);
+    }
+    pthread_mutex_unlock(&runner->lock);
+    pipeline_halt(&runner->pipeline, number);
+}
+
 static enum error_code runner_arrive(void *arg, const struct microbatch_message *message,
                                      struct error *err)
 {
@@ -172,7 +204,7 @@ static enum error_code runner_arrive(void *arg, const struct microbatch_message 
         return code;
     }
     assert(microbatch->at == message->at);
-    microbatch->number = message->route.number;
+    runner_enter(runner, microbatch, message->route.number);
     microbatch_go_on(microbatch);
     return ERROR_NONE;
 }
@@ -193,9 +225,11 @@ static const struct pipeline_owner runner_as_owner = {
 
 void runner_forget(struct runner *runner)
 {
-    for (uint32_t i = 0; i < runner->pipeline.n_stages; i++)
-        memset(runner->pipeline.stages[i].poisoned, true,
-               sizeof runner->pipeline.stages[i].poisoned);
+    for (uint32_t i = 0; i < runner->pipeline.n_stages; i++) {
+        struct pipeline_stage *stage = &runner->pipeline.stages[i];
+        memset(stage->poisoned, true, sizeof stage->poisoned);
+        memset(stage->sound, 0, sizeof stage->sound);
+    }
 }
 
 struct pipeline *runner_pipeline(struct runner *runner)
@@ -277,6 +311,7 @@ enum error_code runner_open(const struct model *model, const struct stage_plan *
     if (!runner)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for a runner");
     runner->pipeline.far = *far;
+    runner->pipeline.far.halt = NULL; /* the driver tells each machine itself */
     runner->options = filled;
     memory_watch_init(&runner->memory);
     pthread_mutex_init(&runner->lock, NULL);

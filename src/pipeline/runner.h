@@ -52,6 +52,11 @@ void runner_close(struct runner *runner);
 enum error_code runner_receive(struct runner *runner, const void *bytes, size_t size,
                                struct error *err);
 
+/* The driver wants this micro-batch no more, which is here, or comes yet: it ends at the next safe
+ * point (microbatch.h). One that is not heard of again does no harm. The thread of
+ * runner_receive(). */
+void runner_halt(struct runner *runner, uint64_t number);
+
 struct pipeline *
 runner_pipeline(struct runner *runner); /* pipeline.h; its stages are their devices' threads' */
 const struct stage *runner_stage(const struct runner *runner, uint32_t index); /* NULL: elsewhere */

@@ -14,10 +14,18 @@
 
 /* ---- computing ------------------------------------------------------------------------- */
 
+/* Of the slot so many tokens are what they should be. */
+static void device_stage_poison(struct pipeline_stage *stage, uint32_t slot, uint32_t sound)
+{
+    if (!stage->poisoned[slot] || sound < stage->sound[slot])
+        stage->sound[slot] = sound;
+    stage->poisoned[slot] = true;
+}
+
 static void device_stage_cut(struct pipeline_stage *stage, const struct cache_operation *operation)
 {
     stage_kv_truncate(stage->stage, operation->slot, operation->length);
-    if (operation->length == 0)
+    if (operation->length <= stage->sound[operation->slot])
         stage->poisoned[operation->slot] = false;
 }
 
@@ -28,7 +36,7 @@ static void device_stage_fill(struct pipeline_stage *stage, const struct cache_o
                                                 operation->length};
     struct error err = {0};
     if (stage->poisoned[operation->from])
-        stage->poisoned[operation->slot] = true;
+        device_stage_poison(stage, operation->slot, 0);
     else if (operation->kind == CACHE_COPY)
         stage_kv_copy(stage->stage, operation->from, operation->slot, operation->length, &err);
     else
@@ -37,7 +45,7 @@ static void device_stage_fill(struct pipeline_stage *stage, const struct cache_o
         return;
     /* The sequence starts over without it when its rows come back as dropped. */
     log_line(LOG_WARN, "pipeline", "could not reuse a prefix; computing it again: %s", err.text);
-    stage->poisoned[operation->slot] = true;
+    device_stage_poison(stage, operation->slot, 0);
 }
 
 static void device_stage_operate(struct pipeline_stage *stage,
@@ -101,6 +109,19 @@ static void microbatch_remove_void_rows(struct microbatch *microbatch, float *hi
     microbatch->n_given = given_kept;
 }
 
+/* The slot of a share that was not computed to its end. What was halted leaves what came before it;
+ * of what was dropped, who dropped it knows more. */
+static void device_stage_poison_share(const struct microbatch *microbatch,
+                                      struct pipeline_stage *stage, const struct share *share)
+{
+    uint32_t sound = 0;
+    if (stage->poisoned[share->slot] && share->dropped)
+        return;
+    if (share->failed && microbatch_was_halted(microbatch) && stage->stage)
+        sound = stage_kv_length(stage->stage, share->slot);
+    device_stage_poison(stage, share->slot, sound < share->position ? sound : share->position);
+}
+
 /* Drops the rows of poisoned slots, and poisons the slots of rows dropped or failed before this
  * stage. */
 static void device_stage_drop_poisoned(struct microbatch *microbatch, struct pipeline_stage *stage,
@@ -110,7 +131,7 @@ static void device_stage_drop_poisoned(struct microbatch *microbatch, struct pip
     for (uint32_t i = 0; i < microbatch->n_shares; i++) {
         struct share *share = &microbatch->shares[i];
         if (share_is_void(share)) {
-            stage->poisoned[share->slot] = true;
+            device_stage_poison_share(microbatch, stage, share);
         } else if (stage->poisoned[share->slot]) {
             share->dropped = dropped = true;
         }
@@ -121,9 +142,9 @@ static void device_stage_drop_poisoned(struct microbatch *microbatch, struct pip
 
 static void device_stage_fail(struct microbatch *microbatch, struct pipeline_stage *stage)
 {
-    for (uint32_t i = 0; i < microbatch->n_shares; i++)
-        stage->poisoned[microbatch->shares[i].slot] = true; /* void ones are already */
     microbatch_fail(microbatch);
+    for (uint32_t i = 0; i < microbatch->n_shares; i++)
+        device_stage_poison_share(microbatch, stage, &microbatch->shares[i]);
 }
 
 enum { NO_MEMORY_WAIT_NS = 50 * 1000 * 1000, NO_MEMORY_WAITS = 4 }; /* 0.2 s */
@@ -148,6 +169,12 @@ static bool device_stage_wait(void *arg)
         return false;
     nanosleep(&pause, NULL);
     return true;
+}
+
+static bool microbatch_asks(void *microbatch)
+{
+    return atomic_load_explicit(&((struct microbatch *)microbatch)->is_halted,
+                                memory_order_relaxed);
 }
 
 static bool microbatch_sees_ahead(const struct microbatch *microbatch)
@@ -197,6 +224,8 @@ static void device_stage_forward(struct microbatch *microbatch, struct pipeline_
         .embeddings = microbatch->embeddings,
         .given = takes_given ? microbatch->given : NULL,
         .places = microbatch->has_places ? microbatch->places : NULL,
+        .stops = microbatch_asks,
+        .stops_arg = microbatch,
     };
     float *out = microbatch->hidden[microbatch->at & 1];
     if (last)
@@ -288,7 +317,7 @@ static void device_stage_drop_away(const struct pipeline *pipeline, struct pipel
         if (!stage_kv_is_away(stage->stage, slot))
             continue;
         stage_kv_truncate(stage->stage, slot, 0);
-        stage->poisoned[slot] = true;
+        device_stage_poison(stage, slot, 0);
     }
 }
 

@@ -17,8 +17,16 @@ static enum error_code far_stage_pass(struct pipeline *pipeline,
     return ERROR_NONE;
 }
 
+static void far_stage_halt(struct pipeline *pipeline, uint32_t at, uint64_t number)
+{
+    const struct far *far = &pipeline->far;
+    if (far->halt)
+        far->halt(far->arg, at, number);
+}
+
 const struct pipeline_impl pipeline_far = {
     .name = "far",
     .send = far_stage_send,
     .pass = far_stage_pass,
+    .halt = far_stage_halt,
 };

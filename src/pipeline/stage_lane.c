@@ -117,6 +117,17 @@ static enum error_code lane_stage_pass(struct pipeline *pipeline,
                                  : code;
 }
 
+/* Once for all stages of a lane. */
+static void lane_stage_halt(struct pipeline *pipeline, uint32_t at, uint64_t number)
+{
+    struct lane *lane = pipeline->stages[at].lane;
+    uint32_t first = 0;
+    while (pipeline->stages[first].lane != lane)
+        first++;
+    if (first == at)
+        lane_halt(lane, number);
+}
+
 /* ---- questions ------------------------------------------------------------------------- */
 
 static bool lane_stage_take_loss(struct pipeline *pipeline, uint32_t at, struct error *why)
@@ -153,6 +164,7 @@ const struct pipeline_impl pipeline_in_lane = {
     .close = lane_stage_close,
     .send = lane_stage_send,
     .pass = lane_stage_pass,
+    .halt = lane_stage_halt,
     .take_loss = lane_stage_take_loss,
     .look = lane_stage_look,
     .bytes = lane_stage_size,

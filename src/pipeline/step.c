@@ -81,8 +81,9 @@ void step_unqueue(struct driver *driver, const struct sequence *sequence)
         driver->queue_end = at;
 }
 
-static void step_cancel(struct driver *driver)
+static void step_cancel(struct driver *driver, bool closes)
 {
+    const bool any = driver->cancelled != NULL;
     while (driver->cancelled) {
         struct sequence *sequence = driver->cancelled;
         if (sequence->slot == SLOT_NONE)
@@ -90,6 +91,8 @@ static void step_cancel(struct driver *driver)
         step_finish(driver, sequence, FINISH_CANCELLED, NULL); /* and it is off the list */
         assert(driver->cancelled != sequence);
     }
+    if (any)
+        step_halt(driver, closes);
 }
 
 /* ---- slots ---------------------------------------------------------------------------- */
@@ -568,6 +571,7 @@ static void step_send(struct driver *driver)
     assert(driver->n_in_flight < driver->n_microbatches);
     driver->unused = microbatch->next;
     driver->n_in_flight++;
+    microbatch->is_under_way = true;
     driver->n_ahead += microbatch->is_ahead;
     for (uint32_t i = 0; driver->n_ahead && i < driver->n_microbatches; i++)
         driver->microbatches[i].is_crowded = true;
@@ -579,7 +583,7 @@ static void step_send(struct driver *driver)
 
 void step_advance(struct driver *driver, const struct driver_wishes *wishes)
 {
-    step_cancel(driver);
+    step_cancel(driver, wishes->closes);
     if (wishes->found.code)
         step_begin_anew(driver, &wishes->found);
     if (wishes->seeds) /* after that: who seeds has seen that the stages are back */

@@ -10,9 +10,7 @@ enum {
     MEASURED_ROWS_MIN = 32,  /* a micro-batch tells the speed of prompts from this size on */
 };
 
-/* Its place in the cache was lost before it had computed anything of its own: from the
- * beginning. */
-static void step_start_over(struct driver *driver, struct sequence *sequence)
+void step_start_over(struct driver *driver, struct sequence *sequence)
 {
     struct slot *slot = &driver->slots.slots[sequence->slot];
     slot->broken = true;
@@ -135,6 +133,10 @@ static void step_settle(struct driver *driver, struct microbatch *microbatch, ui
     if (slot->epoch != share->epoch)
         return; /* the slot has been emptied since */
     struct sequence *sequence = slot->sequence;
+    if (share->failed && microbatch_was_halted(microbatch) && atomic_load(&microbatch->is_halted)) {
+        step_settle_halted(driver, share);
+        return;
+    }
     if (share->failed || share->dropped) {
         slot->broken = true;
         if (sequence && share->failed && sequence->id == share->sequence &&
@@ -208,6 +210,7 @@ void step_complete(struct driver *driver, struct microbatch *microbatch)
             outputs += (size_t)share->n_outputs * width;
     }
     driver->n_in_flight--;
+    microbatch->is_under_way = false;
     driver->n_ahead -= microbatch->is_ahead;
     microbatch->next = driver->unused;
     driver->unused = microbatch;

@@ -49,6 +49,7 @@ void frame_receive(struct world *w, struct node *node, const struct message *mes
     case FRAME_HISTORY:
     case FRAME_GATHER:
     case FRAME_GATHERED:
+    case FRAME_HALT:
     case FRAME_PIPELINE:
     case FRAME_WEIGHTS:
         assert(false); /* nobody sends one yet */

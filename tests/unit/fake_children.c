@@ -88,6 +88,14 @@ enum error_code lane_send(struct lane *lane, const void *bytes, size_t size)
     return up ? ERROR_NONE : ERROR_BUSY;
 }
 
+void lane_halt(struct lane *lane, uint64_t number)
+{
+    pthread_mutex_lock(&lane->lock);
+    if (lane->is_up)
+        runner_halt(lane->runner, number);
+    pthread_mutex_unlock(&lane->lock);
+}
+
 /* ---- opening and closing ----------------------------------------------------------------- */
 
 static enum error_code start(struct lane *lane, struct error *err)

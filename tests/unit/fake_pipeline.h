@@ -49,7 +49,13 @@ void fake_set_memory(uint32_t rows); /* forwards of more rows find no memory; UI
  * weights_max where that is less, and as much for its caches, with Q8_0 half of it; on a device
  * called "cpu" nothing. With less there is no opening, and no computing. UINT32_MAX: no limit */
 void fake_set_room(uint32_t bytes);
-void fake_block(bool blocked); /* forwards wait while it is set */
+/* Forwards wait while it is set, until they are wanted no more. A forward looks for that before
+ * each row (stage.h). */
+void fake_block(bool blocked);
+/* The forward of the stage with that layer waits in its middle, before a row of this position,
+ * until it is wanted no more, or another position is set; 0: none does. */
+void fake_pause_at(uint32_t layer, uint32_t position);
+bool fake_is_paused(void); /* one does */
 uint32_t fake_stages_open(void);
 uint32_t fake_pins_open(void); /* stage_pin() that were not dropped */
 /* Pools can go to host memory; the next `n_away` slots that are looked at are there. */
@@ -70,6 +76,9 @@ struct fake_trace {
         decode_rows_max; /* of one batch; a decode row is one that is alone in its slot */
     uint32_t copies;
     uint32_t takes; /* of states that were kept */
+    /* On any stage: batches that were stopped, and the rows that they had computed until then */
+    uint32_t n_stopped;
+    uint64_t n_rows_stopped;
 };
 struct fake_trace fake_trace(void);
 void fake_trace_clear(void);

@@ -1,8 +1,10 @@
 #include "fake_pipeline.h"
 #include "pipeline/constrain.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "base/timed_wait.h"
 #include "engine/batch_shape.h"
 #include "engine/kv_map.h"
 #include "model/model_precision.h"
@@ -35,17 +37,23 @@ struct stage {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t unblocked = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t unblocked; /* init_all() */
 static struct fake_faults faults;
 static struct fake_trace trace;
 static int64_t fail_layer = -1;
-static bool is_blocked;
+static bool is_blocked, is_paused;
+static uint32_t pause_layer, pause_at; /* 0: nowhere */
 static atomic_bool caches_move, has_states;
 static atomic_uint caches_away;
 static atomic_uint stages_open, holds_open, n_given_back;
 static atomic_bool bits_differ;
 static atomic_uint n_repeats;
 static atomic_uint memory_rows = UINT32_MAX, room_bytes = UINT32_MAX;
+
+__attribute__((constructor)) static void init_all(void)
+{
+    timed_wait_init(&unblocked);
+}
 
 /* ---- control -------------------------------------------------------------------------- */
 
@@ -154,6 +162,24 @@ static bool has_room(const struct device *device, const struct stage_options *op
     const uint64_t weights = fake_weights(options);
     return strcmp(device_info(device)->id, "cpu") == 0 ||
            weights + caches <= atomic_load(&room_bytes);
+}
+
+void fake_pause_at(uint32_t layer, uint32_t position)
+{
+    pthread_mutex_lock(&lock);
+    pause_layer = layer;
+    pause_at = position;
+    is_paused = false;
+    pthread_cond_broadcast(&unblocked);
+    pthread_mutex_unlock(&lock);
+}
+
+bool fake_is_paused(void)
+{
+    pthread_mutex_lock(&lock);
+    const bool is = is_paused;
+    pthread_mutex_unlock(&lock);
+    return is;
 }
 
 void fake_block(bool blocked)
@@ -377,15 +403,26 @@ static void note(const struct batch *batch, uint32_t n_alone)
     pthread_mutex_unlock(&lock);
 }
 
-static bool must_fail(struct stage *stage)
+/* Forwards wait while the toys are blocked, but for those that are wanted no more. With the lock.
+ */
+static void wait_blocked(const struct batch *batch)
+{
+    while (is_blocked && !batch_stops(batch)) {
+        if (batch->stops)
+            timed_wait(&unblocked, &lock, clock_now_ns() + 1000 * 1000);
+        else
+            pthread_cond_wait(&unblocked, &lock);
+    }
+}
+
+static bool must_fail(struct stage *stage, const struct batch *batch)
 {
     struct fake_faults now = faults_now();
     uint64_t draw = random_at(now.seed + stage->options.first_layer, ++stage->n_forwards);
     if (now.delay_us_max)
         usleep((useconds_t)(draw >> 32) % now.delay_us_max);
     pthread_mutex_lock(&lock);
-    while (is_blocked)
-        pthread_cond_wait(&unblocked, &lock);
+    wait_blocked(batch);
     bool chosen = fail_layer >= (int64_t)stage->options.first_layer &&
                   fail_layer < (int64_t)(stage->options.first_layer + stage->options.n_layers);
     if (chosen)
@@ -404,17 +441,51 @@ static bool goes_on(const struct stage *stage, const struct batch *batch)
     return true;
 }
 
+static void pause_before(const struct stage *stage, const struct batch *batch,
+                         const struct batch_row *row)
+{
+    const uint32_t first = stage->options.first_layer;
+    pthread_mutex_lock(&lock);
+    while (pause_at && pause_layer >= first && pause_layer < first + stage->options.n_layers &&
+           row->position == pause_at && !batch_stops(batch)) {
+        is_paused = true;
+        pthread_cond_broadcast(&unblocked);
+        timed_wait(&unblocked, &lock, clock_now_ns() + 1000 * 1000);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* What was computed so far is still there, beyond the slots' lengths. */
+static enum error_code be_stopped(struct stage *stage, const struct batch *batch, uint32_t n_rows,
+                                  struct error *err)
+{
+    for (uint32_t i = 0; i < n_rows; i++) {
+        const struct batch_row *row = &batch->rows[i];
+        if (stage->has_states)
+            stage->lengths[row->slot] = 0;
+        else if (!i || row[-1].slot != row->slot)
+            stage->lengths[row->slot] = row->position;
+    }
+    pthread_mutex_lock(&lock);
+    trace.n_stopped++;
+    trace.n_rows_stopped += n_rows;
+    pthread_mutex_unlock(&lock);
+    return error_set(err, ERROR_CANCELLED, "the toy was stopped");
+}
+
 enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in,
                               float *out, struct error *err)
 {
     uint32_t n_alone = check_batch(stage, batch, in, out);
+    if (batch_stops(batch))
+        return be_stopped(stage, batch, 0, err);
     if (batch->n_rows > atomic_load(&memory_rows))
         return error_set(err, ERROR_NO_MEMORY, "the toy has no memory for %u rows", batch->n_rows);
     if (!has_room(stage->device, &stage->options))
         return error_set(err, ERROR_NO_MEMORY, "the toy has no room");
     if (stage_is_first(stage))
         note(batch, n_alone);
-    if (must_fail(stage)) {
+    if (must_fail(stage, batch)) {
         for (uint32_t i = 0; i < batch->n_rows && stage->has_states; i++)
             stage->lengths[batch->rows[i].slot] = 0;
         return error_set(err, ERROR_DEVICE, "the toy fell down");
@@ -423,6 +494,9 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
         return error_set(err, ERROR_INVALID, "the toy knows nothing of what is before this");
     for (uint32_t i = 0; i < batch->n_rows; i++) {
         const struct batch_row *row = &batch->rows[i];
+        pause_before(stage, batch, row);
+        if (batch_stops(batch))
+            return be_stopped(stage, batch, i, err);
         uint64_t hash = in ? hidden_to_hash(in + (size_t)i * FAKE_EMBD) : (uint64_t)row->token;
         for (uint32_t layer = 0; layer < stage->options.n_layers; layer++) {
             uint64_t before =

@@ -18,6 +18,7 @@ enum { MIND_NS = 100 * 1000 * 1000 };
 struct parcel {
     struct parcel *next;
     uint32_t machine;
+    uint64_t halts; /* a micro-batch's number: no message */
     size_t size;
     _Alignas(8) char bytes[];
 };
@@ -37,23 +38,35 @@ struct far_network {
     struct far_traffic traffic;
 };
 
-static void send_parcel(void *arg, uint32_t stage, struct buffer *message)
+static void send_parcel(struct far_world *far, uint32_t stage, const void *bytes, size_t size,
+                        uint64_t halts)
 {
-    struct far_world *far = arg;
     struct far_network *network = far->network;
-    struct parcel *parcel = malloc(sizeof *parcel + message->size);
+    struct parcel *parcel = malloc(sizeof *parcel + size);
     assert_non_null(parcel);
     parcel->next = NULL;
     parcel->machine = stage < far->n_stages ? far->machine_of[stage] : 0;
-    parcel->size = message->size;
-    memcpy(parcel->bytes, message->data, message->size);
+    parcel->halts = halts;
+    parcel->size = size;
+    if (size)
+        memcpy(parcel->bytes, bytes, size);
     pthread_mutex_lock(&network->lock);
-    network->traffic.n_messages++;
-    network->traffic.bytes += parcel->size;
+    network->traffic.n_messages += !halts;
+    network->traffic.bytes += size;
     *network->end = parcel;
     network->end = &parcel->next;
     pthread_cond_signal(&network->changed);
     pthread_mutex_unlock(&network->lock);
+}
+
+static void send_message(void *arg, uint32_t stage, struct buffer *message)
+{
+    send_parcel(arg, stage, message->data, message->size, 0);
+}
+
+static void send_halt(void *arg, uint32_t stage, uint64_t number)
+{
+    send_parcel(arg, stage, NULL, 0, number);
 }
 
 static void note_step(void *arg, const struct memory_step *step)
@@ -88,6 +101,10 @@ static void deliver(struct far_world *far, const struct parcel *parcel)
 {
     struct error err = {0};
     enum error_code code;
+    if (parcel->halts) {
+        runner_halt(far->runners[parcel->machine], parcel->halts);
+        return;
+    }
     if (parcel->machine)
         code = runner_receive(far->runners[parcel->machine], parcel->bytes, parcel->size, &err);
     else
@@ -172,8 +189,12 @@ void far_world_open(struct far_world *far, const char *machines, enum activation
             far->n_machines = far->machine_of[i] + 1;
     }
     assert_true(far->n_machines <= FAR_MACHINES);
-    far->far =
-        (struct far){.instance = 7, .epoch = 3, .type = type, .send = send_parcel, .arg = far};
+    far->far = (struct far){.instance = 7,
+                            .epoch = 3,
+                            .type = type,
+                            .send = send_message,
+                            .halt = send_halt,
+                            .arg = far};
     far->network = calloc(1, sizeof *far->network);
     assert_non_null(far->network);
     far->network->end = &far->network->first;

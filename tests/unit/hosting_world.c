@@ -254,7 +254,7 @@ static void on_frame(void *self, struct link *link, uint32_t channel,
                      const struct frame_header *header, const uint8_t *payload)
 {
     struct house_node *node = ((struct link_world_node *)self)->data;
-    assert_int_equal(channel, LINK_DATA);
+    assert_int_equal(channel, header->type == FRAME_HALT ? LINK_CONTROL : LINK_DATA);
     if (node->carrier)
         carrier_frame(node->carrier, link, header, payload);
 }
@@ -287,6 +287,13 @@ static enum error_code on_cache(void *arg, const uint8_t node_id[NODE_ID_BYTES],
 {
     struct house_node *node = arg;
     return node->hosting ? hosting_cache(node->hosting, node_id, bytes, size, err) : ERROR_NONE;
+}
+
+static void on_halt(void *arg, const uint8_t node_id[NODE_ID_BYTES], const struct wire_route *route)
+{
+    struct house_node *node = arg;
+    if (node->hosting)
+        hosting_halt(node->hosting, node_id, route);
 }
 
 static struct link *link_of(struct house *house, int from, int to)
@@ -397,7 +404,7 @@ static void open_node(struct house *house, int index, bool has_children)
     struct house_node *node = &house->nodes[index];
     struct link_world_node *world = &house->links->nodes[index];
     const struct carrier_handlers handlers = {
-        .lost = on_lost, .arg = node, .stray = on_stray, .cache = on_cache};
+        .lost = on_lost, .arg = node, .stray = on_stray, .cache = on_cache, .halt = on_halt};
     node->house = house;
     node->index = index;
     id_text(world->identity.node_id, NODE_ID_BYTES, node->id);

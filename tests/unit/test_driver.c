@@ -401,6 +401,39 @@ static void test_cancelling_queued_running_and_prefilling(void **state)
     world_close(&world);
 }
 
+/* Two stages; the first has the chunk while it is cancelled. What came before it is still there for
+ * the next request, and nothing of the chunk. */
+static void test_a_cancelled_chunk_is_not_computed_to_its_end(void **state)
+{
+    (void)state;
+    struct world world;
+    for (uint32_t n_cells = 0; n_cells <= 1024; n_cells += 1024) {
+        world_open(&world, 2, 2,
+                   &(struct driver_options){
+                       .n_slots = 2, .context = 500, .batch_rows = 200, .cells = n_cells});
+        static struct client first, second;
+        client_init(&first, 70, 480, 1);
+        client_init(&second, 70, 490, 10);
+        fake_trace_clear();
+        fake_pause_at(0, 300); /* in the second chunk, or the third */
+        submit(&first, &world);
+        while (!fake_is_paused())
+            usleep(1000);
+        driver_cancel(world.driver, first.id);
+        client_wait(&first);
+        assert_int_equal(first.reason, FINISH_CANCELLED);
+        fake_pause_at(0, 0);
+        run(&second, &world);
+        assert_int_equal(second.reason, FINISH_LENGTH);
+        client_check(&second, 500);
+        const struct fake_trace trace = fake_trace();
+        assert_true(trace.n_stopped >= 1);
+        assert_true(trace.n_rows_stopped <= 300);
+        assert_in_range(second.usage.cached_tokens, 1, 299);
+        world_close(&world);
+    }
+}
+
 static void test_closing_cancels_what_runs(void **state)
 {
     (void)state;
@@ -613,6 +646,7 @@ int main(void)
         cmocka_unit_test(test_the_queue_is_bounded),
         cmocka_unit_test(test_what_replies_took_is_added_up),
         cmocka_unit_test(test_cancelling_queued_running_and_prefilling),
+        cmocka_unit_test(test_a_cancelled_chunk_is_not_computed_to_its_end),
         cmocka_unit_test(test_closing_cancels_what_runs),
         cmocka_unit_test(test_a_failing_stage_ends_the_request_and_no_more),
         cmocka_unit_test(test_a_prefix_copied_from_a_failing_slot_is_computed_anew),

@@ -97,6 +97,49 @@ static void test_an_instance_over_nodes(void **state)
     house_close(house);
 }
 
+static bool is_done(void *client)
+{
+    return client_is_done(client);
+}
+
+/* In the middle of the chunk, wherever its stage is; with processes for devices on node 1. */
+static void test_a_cancelled_chunk_stops_elsewhere(void **state)
+{
+    (void)state;
+    static const char *const places[] = {"0a1a", "0a1a2a", "0a1a0b"};
+    struct house *house = house_open_with("-c-");
+    uint64_t seed = 80;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        house_place(house, places[i]);
+        struct world world = {.driver = house_driver(house, 0)};
+        for (uint32_t layer = 0; layer < FAKE_LAYERS; layer += FAKE_LAYERS - 1) {
+            fake_trace_clear();
+            fake_pause_at(layer, 150);
+            client_init(&clients[0], ++seed, 280, 10);
+            assert_int_equal(client_submit(&clients[0], &world, NULL), ERROR_NONE);
+            while (!fake_is_paused())
+                house_pass(house, 1);
+            driver_cancel(world.driver, clients[0].id);
+            assert_true(house_run(house, is_done, &clients[0], 5000));
+            assert_int_equal(clients[0].reason, FINISH_CANCELLED);
+            while (!fake_trace().n_stopped) /* else it would wait there for ever */
+                house_pass(house, 1);
+            assert_true(fake_trace().n_rows_stopped <= 150);
+            fake_pause_at(0, 0);
+            converse(house);
+            client_init(&clients[0], seed, 290, 5); /* the same text */
+            assert_int_equal(client_submit(&clients[0], &world, NULL), ERROR_NONE);
+            assert_true(house_run(house, is_done, &clients[0], 5000));
+            client_check(&clients[0], HOUSE_CONTEXT);
+            assert_int_equal(clients[0].reason, FINISH_LENGTH);
+        }
+        house_set_active(house, false);
+        assert_true(house_run(house, all_gone, house, 5000));
+        house_set_active(house, true);
+    }
+    house_close(house);
+}
+
 struct epoch_wait {
     struct house *house;
     uint64_t epoch;
@@ -462,6 +505,7 @@ int main(int argc, char **argv)
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_instance_over_nodes),
+        cmocka_unit_test(test_a_cancelled_chunk_stops_elsewhere),
         cmocka_unit_test(test_a_new_placement_takes_over),
         cmocka_unit_test(test_a_move_that_is_abandoned),
         cmocka_unit_test(test_a_link_that_comes_back),
