@@ -1024,6 +1024,7 @@ export interface paths {
                         kv?: "f16" | "f32" | "q8_0" | "q4_0" | null;
                         /** @enum {unknown} */
                         speculate?: "lookup" | "off" | null;
+                        draft?: string | null;
                         goal?: string | null;
                         precision?: string | null;
                         allow_precision?: string | null;
@@ -1079,6 +1080,7 @@ export interface paths {
                         kv?: "f16" | "f32" | "q8_0" | "q4_0" | null;
                         /** @enum {unknown} */
                         speculate?: "lookup" | "off" | null;
+                        draft?: string | null;
                         goal?: string | null;
                         precision?: string | null;
                         allow_precision?: string | null;

@@ -19,7 +19,7 @@
 static const char usage[] =
     "Usage: medley place MODEL [--context N] [--streams N] [--cells N] [--kv TYPE]\n"
     "                    [--goal GOAL] [--precision TYPE] [--allow-precision TYPE]\n"
-    "                    [--speculate HOW] [--idle S] [options] [--json]\n"
+    "                    [--speculate HOW] [--draft MODEL] [--idle S] [options] [--json]\n"
     "\n"
     "Places a model on the machines of the cluster, as medley plan forecasts it, loads it there,\n"
     "and says where it is. MODEL is a .gguf file, the name of a model that the cluster knows\n"
@@ -49,6 +49,8 @@ static const char usage[] =
     "  --speculate HOW  guess tokens from the text so far and check several at once, while that\n"
     "                   pays: lookup (default) or off; the answer is the same\n"
     "                   (docs/speculation.md)\n"
+    "  --draft MODEL    a smaller model of the same tokens, which guesses where the text does not\n"
+    "                   repeat itself, on the machine with the first layers: a file, or a name\n"
     "  --idle S         unload it when nobody has asked it for S seconds; 0: never\n"
     "  --weights-memory SIZE\n"
     "                   of each stage's weights, at most, such as 8GiB; layers beyond are read\n"
@@ -70,6 +72,7 @@ enum {
     OPTION_PRECISION,
     OPTION_ALLOW,
     OPTION_SPECULATE,
+    OPTION_DRAFT,
     OPTION_IDLE,
     OPTION_JSON,
     OPTION_WEIGHTS_MEMORY,
@@ -160,6 +163,9 @@ static bool cmd_place_take_option(struct place_args *args, int option, const cha
         return option_precision(command, "--allow-precision", value, &type);
     case OPTION_SPECULATE:
         return cmd_place_take_speculate(value, &args->request.speculate);
+    case OPTION_DRAFT:
+        args->request.draft = value;
+        return true;
     case OPTION_IDLE:
         return option_u32(command, "--idle", value, 0, UINT32_MAX - 1, &args->request.idle_s);
     case OPTION_WEIGHTS_MEMORY:
@@ -187,6 +193,7 @@ static bool cmd_place_parse(int argc, char **argv, struct place_args *args)
         {"precision", required_argument, NULL, OPTION_PRECISION},
         {"allow-precision", required_argument, NULL, OPTION_ALLOW},
         {"speculate", required_argument, NULL, OPTION_SPECULATE},
+        {"draft", required_argument, NULL, OPTION_DRAFT},
         {"idle", required_argument, NULL, OPTION_IDLE},
         {"weights-memory", required_argument, NULL, OPTION_WEIGHTS_MEMORY},
         {"score-weights", required_argument, NULL, OPTION_SCORE_WEIGHTS},
@@ -265,6 +272,44 @@ static enum error_code cmd_place_ask(struct placing_request *request, char model
     return code ? code : placing_watch(request, doc, err);
 }
 
+/* The name that the cluster knows the draft model by; a file is added first. */
+static enum error_code cmd_place_add_draft(const char *path, char name[PATH_MAX], struct error *err)
+{
+    struct daemon_client *client;
+    enum error_code code = daemon_client_open(&client, err);
+    if (code)
+        return code;
+    yyjson_mut_doc *question = daemon_question("add");
+    daemon_question_text(question, "path", path);
+    code = daemon_client_send(client, question, err);
+    for (bool done = false; !code && !done;) {
+        yyjson_doc *doc = NULL;
+        code = daemon_client_receive(client, &doc, err);
+        const char *said =
+            code ? NULL : yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(doc), "model"));
+        done = said != NULL;
+        if (done)
+            snprintf(name, PATH_MAX, "%s", said);
+        yyjson_doc_free(doc);
+    }
+    daemon_client_close(client);
+    return code;
+}
+
+static enum error_code cmd_place_name_draft(struct placing_request *request, char name[PATH_MAX],
+                                            struct error *err)
+{
+    char word[PATH_MAX];
+    if (!request->draft)
+        return ERROR_NONE;
+    enum error_code code = model_word(request->draft, word, err);
+    snprintf(name, PATH_MAX, "%s", word);
+    if (!code && word[0] == '/')
+        code = cmd_place_add_draft(word, name, err);
+    request->draft = name;
+    return code ? error_wrap(err, "--draft") : ERROR_NONE;
+}
+
 static int cmd_place_run(int argc, char **argv)
 {
     struct place_args args = {.request = {.context = UINT32_MAX,
@@ -272,12 +317,14 @@ static int cmd_place_run(int argc, char **argv)
                                           .cells = UINT32_MAX,
                                           .idle_s = UINT32_MAX}};
     struct error err;
-    char model[PATH_MAX];
+    char model[PATH_MAX], draft[PATH_MAX];
     yyjson_doc *doc = NULL;
     if (!cmd_place_parse(argc, argv, &args))
         return EXIT_USAGE;
     args.request.json = args.json;
-    enum error_code code = cmd_place_ask(&args.request, model, &doc, &err);
+    enum error_code code = cmd_place_name_draft(&args.request, draft, &err);
+    if (!code)
+        code = cmd_place_ask(&args.request, model, &doc, &err);
     if (!code)
         code = args.json ? answer_print_json(doc, false, &err)
                          : cmd_place_print(doc, args.request.context == UINT32_MAX, &err);

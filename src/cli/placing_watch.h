@@ -13,6 +13,7 @@ struct placing_request {
     const char *goal;                           /* NULL: the same */
     const char *kv;                             /* the same */
     const char *speculate;                      /* the same */
+    const char *draft;                          /* a model that the cluster knows; NULL: none */
     const char *precision;                      /* of the weights; NULL: as stored */
     const char *allow_precision;                /* the same while a device is hot; NULL: none */
     const char *weights_memory, *score_weights; /* the same */

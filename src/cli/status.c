@@ -216,6 +216,15 @@ static void cmd_status_say_speculate(struct answer *answer, yyjson_val *instance
     answer_clean(where, how);
 }
 
+static void cmd_status_say_draft(struct answer *answer, yyjson_val *instance, struct buffer *where)
+{
+    const char *draft = answer_text_if(answer, instance, "draft");
+    if (!draft)
+        return;
+    buffer_text(where, "; drafts by ");
+    answer_clean(where, draft);
+}
+
 static void cmd_status_say_rope(struct answer *answer, yyjson_val *instance, struct buffer *where)
 {
     yyjson_val *rope = answer_object_if(answer, instance, "rope");
@@ -242,6 +251,7 @@ static void add_instance(struct answer *answer, yyjson_val *instance, struct tab
         say_cells(answer, instance, &where);
     cmd_status_say_rope(answer, instance, &where);
     cmd_status_say_speculate(answer, instance, &where);
+    cmd_status_say_draft(answer, instance, &where);
     if (problem)
         buffer_printf(&where, "%s%s", where.size ? "; " : "", problem);
     uint64_t survives = 0;

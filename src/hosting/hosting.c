@@ -164,6 +164,7 @@ static void hosting_look_at_state(struct hosting *hosting, const struct state *s
         struct error why = {0};
         error_set(&why, ERROR_BUSY, "not all of its stages are loaded");
         part_meet(part, reach_look_at_state(&part->reach, uv_now(hosting->options.loop)), &why);
+        part_draft_look(part, state);
     }
 }
 

@@ -304,7 +304,7 @@ static void cache_job_begin(struct part *part, struct handover_effect *effect)
     job->job.run = cache_job_run;
     *effect = (struct handover_effect){0};
     part->n_cache_jobs++;
-    part->life.is_busy = true;
+    part_note_busy(part);
     if (job->lane)
         cache_job_to_lane(job);
     else
@@ -445,7 +445,7 @@ static void cache_on_wake(uv_async_t *wake)
         first = job->next;
         assert(job->part->n_cache_jobs);
         job->part->n_cache_jobs--;
-        job->part->life.is_busy = job->part->n_cache_jobs;
+        part_note_busy(job->part);
         cache_job_ended(job->part, &job->effect, job->code ? job->error.text : NULL);
         handover_effect_clear(&job->effect);
         mem_free(job);

@@ -11,6 +11,23 @@
 
 #include <pthread.h>
 
+/* The draft model of a part that drives (hosting_draft.c). What is lost of it costs speed alone, so
+ * nothing waits for it. */
+struct part_draft {
+    uv_work_t work;
+    char *name; /* NULL: none is wanted */
+    enum part_draft_state { DRAFT_NONE, DRAFT_OPENING, DRAFT_OPEN, DRAFT_FAILED } state;
+    bool says_problem;            /* a line of the log has said why it is not there yet */
+    Cluster__Model *model_record; /* a copy … */
+    const struct model *model;    /* … of which this is held, unless it is NULL */
+    struct hosting_file file;
+    struct stage_plan plan;
+    struct lane_source lanes;
+    _Atomic bool cancels;
+    enum error_code code; /* of the job */
+    struct error problem;
+};
+
 /* The stages of one placement on this node. */
 struct part {
     struct part_life life; /* first */
@@ -38,6 +55,8 @@ struct part {
 
     struct reach reach;
     uint64_t memory_ms[LIMIT_STAGES]; /* when the step of a stage here has changed; 0: never */
+
+    struct part_draft draft;
 
     _Atomic bool cancels; /* its lanes need not be loaded any more */
 
@@ -95,6 +114,7 @@ void part_new(struct hosting *hosting, const struct parts_effect *wanted); /* PA
 Cluster__Model *part_copy_model(const Cluster__Model *model);              /* NULL: no memory */
 void part_free(struct part *part);         /* holds nothing any more */
 bool part_drives(const struct part *part); /* stage 0 is here */
+void part_note_busy(struct part *part);    /* whether jobs of it are under way */
 /* The ladders of its stages, of which each is told once a second at most. True: one is news. */
 bool part_note_memory(struct part *part, uint64_t now_ms);
 void part_leave(struct part *part); /* PARTS_LEAVE */
@@ -140,6 +160,13 @@ void cache_open(struct hosting *hosting);
 void part_open(struct part *part);              /* PARTS_OPEN */
 void part_close(struct part *part, bool stops); /* PARTS_STOP, PARTS_CLOSE */
 void part_failed(struct part *part);            /* PARTS_FAILED */
+
+/* ---- hosting_draft.c ---- */
+void part_draft_want(struct part *part, const Cluster__Demand *demand);
+/* Whether it can be opened now; what it lacks is fetched. */
+void part_draft_look(struct part *part, const struct state *state);
+void part_draft_leave(struct part *part); /* it need not be opened any more */
+void part_draft_clear(struct part *part); /* its driver is closed */
 
 /* ---- hosting_far.c ---- */
 void part_send(void *arg, uint32_t stage, struct buffer *message); /* far.send */

@@ -71,6 +71,7 @@ static void part_after_close(uv_work_t *work, int status)
     part->driver = NULL;
     part->runner = NULL;
     part->life.has_driver = false;
+    part_draft_clear(part);
     part_release_model(part);
     parts_closed(&part->hosting->parts, &part->life);
     if (part->life.state == PART_GONE)

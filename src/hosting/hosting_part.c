@@ -48,6 +48,7 @@ void part_new(struct hosting *hosting, const struct parts_effect *wanted)
     part->options.rope = state_rope(instance->demand);
     if (wanted->placement->has_precision)
         part->options.precision = (int)wanted->placement->precision;
+    part_draft_want(part, instance->demand);
     reach_init(&part->reach, &part->life);
     part_caches_init(part);
     if (wanted->from)
@@ -59,6 +60,7 @@ void part_free(struct part *part)
     assert(!part->driver && !part->runner && !part->model);
     assert(!part->attached && !part->n_cache_jobs); /* nobody leads here any more */
     part_caches_clear(part);
+    part_draft_clear(part);
     message_free(part->model_record ? &part->model_record->base : NULL);
     part_life_deinit(&part->life);
     mem_free(part);
@@ -69,6 +71,11 @@ bool part_drives(const struct part *part)
     return part->life.stages[0].here;
 }
 
+void part_note_busy(struct part *part)
+{
+    part->life.is_busy = part->n_cache_jobs || part->draft.state == DRAFT_OPENING;
+}
+
 void part_leave(struct part *part)
 {
     struct error why = {0};
@@ -77,6 +84,7 @@ void part_leave(struct part *part)
               (unsigned long long)part->life.epoch,
               has_failed ? part->life.problem.text : "it is being unloaded");
     part_detach(part);
+    part_draft_leave(part);
     cache_give_close(&part->give);
     if (part->driver)
         driver_lost(part->driver, &why); /* stages elsewhere are not waited for */

@@ -52,20 +52,21 @@ static const struct control_member {
     const char *name, *must_be;
     bool (*is)(yyjson_val *value);
 } control_members[] = {
-    {"code", "a string", yyjson_is_str},        {"goal", "a string", yyjson_is_str},
-    {"host", "a string", yyjson_is_str},        {"instance", "a string", yyjson_is_str},
-    {"kv", "a string", yyjson_is_str},          {"model", "a string", yyjson_is_str},
-    {"mute", "a string", yyjson_is_str},        {"name", "a string", yyjson_is_str},
-    {"node", "a string", yyjson_is_str},        {"path", "a string", yyjson_is_str},
-    {"role", "a string", yyjson_is_str},        {"scopes", "a string", yyjson_is_str},
-    {"set", "a string", yyjson_is_str},         {"unmute", "a string", yyjson_is_str},
-    {"what", "a string", yyjson_is_str},        {"words", "a string", yyjson_is_str},
-    {"agree", "true or false", yyjson_is_bool}, {"follow", "true or false", yyjson_is_bool},
-    {"kinds", "true or false", yyjson_is_bool}, {"on", "true or false", yyjson_is_bool},
-    {"undo", "true or false", yyjson_is_bool},  {"layers", "an array", yyjson_is_arr},
-    {"models", "an array", yyjson_is_arr},      {"places", "an array", yyjson_is_arr},
-    {"to", "an array", yyjson_is_arr},          {"with", "an array", yyjson_is_arr},
-    {"without", "an array", yyjson_is_arr},     {"value", "a number", yyjson_is_num},
+    {"code", "a string", yyjson_is_str},         {"goal", "a string", yyjson_is_str},
+    {"host", "a string", yyjson_is_str},         {"instance", "a string", yyjson_is_str},
+    {"kv", "a string", yyjson_is_str},           {"model", "a string", yyjson_is_str},
+    {"mute", "a string", yyjson_is_str},         {"name", "a string", yyjson_is_str},
+    {"node", "a string", yyjson_is_str},         {"path", "a string", yyjson_is_str},
+    {"role", "a string", yyjson_is_str},         {"scopes", "a string", yyjson_is_str},
+    {"set", "a string", yyjson_is_str},          {"unmute", "a string", yyjson_is_str},
+    {"what", "a string", yyjson_is_str},         {"words", "a string", yyjson_is_str},
+    {"draft", "a string", yyjson_is_str},        {"agree", "true or false", yyjson_is_bool},
+    {"follow", "true or false", yyjson_is_bool}, {"kinds", "true or false", yyjson_is_bool},
+    {"on", "true or false", yyjson_is_bool},     {"undo", "true or false", yyjson_is_bool},
+    {"layers", "an array", yyjson_is_arr},       {"models", "an array", yyjson_is_arr},
+    {"places", "an array", yyjson_is_arr},       {"to", "an array", yyjson_is_arr},
+    {"with", "an array", yyjson_is_arr},         {"without", "an array", yyjson_is_arr},
+    {"value", "a number", yyjson_is_num},
 };
 
 bool control_check_members(yyjson_val *request, struct error *err)

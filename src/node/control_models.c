@@ -193,6 +193,23 @@ static bool refuse_without(struct conversation *conversation, const void *found,
     return true;
 }
 
+/* The state would let it go: an instance needs it for speed alone. */
+static bool forget_refuses_draft(struct conversation *conversation, const char *name)
+{
+    const Cluster__State *root = daemon_state(conversation->daemon)->root;
+    struct error err;
+    for (size_t i = 0; root && i < root->n_instances; i++) {
+        const Cluster__Instance *instance = root->instances[i];
+        if (!instance->demand->draft || strcmp(instance->demand->draft, name) != 0)
+            continue;
+        error_set(&err, ERROR_BUSY, "%s guesses for %s: `medley unload %s` first", name,
+                  instance->id, instance->id);
+        control_fail(conversation, &err);
+        return true;
+    }
+    return false;
+}
+
 void control_forget(struct conversation *conversation, yyjson_val *request)
 {
     const char *name = control_text(request, "model");
@@ -200,6 +217,8 @@ void control_forget(struct conversation *conversation, yyjson_val *request)
     Cluster__Event event = CLUSTER__EVENT__INIT;
     if (refuse_without(conversation, name ? catalogue_find(conversation->daemon, name) : NULL,
                        "model", name))
+        return;
+    if (forget_refuses_draft(conversation, name))
         return;
     model.name = (char *)(uintptr_t)name;
     event.kind_case = CLUSTER__EVENT__KIND_MODEL_FORGOTTEN;
@@ -266,11 +285,15 @@ static void say_progress(struct conversation *conversation, const Cluster__Insta
 /* Which context fits is in the header, which is waited for where nobody gave one. */
 static bool place_lacks_header(struct daemon *daemon, const struct control_placing *placing)
 {
-    const Cluster__Model *model = catalogue_find(daemon, placing->instance);
+    const Cluster__Model *model = catalogue_find(daemon, placing->instance),
+                         *draft = placing->wanted.draft[0]
+                                      ? state_model(daemon_state(daemon), placing->wanted.draft)
+                                      : NULL;
     const Cluster__Instance *known = state_instance(daemon_state(daemon), placing->instance);
-    return model && (!placing->wanted.context || placing->wanted.has_rope) &&
+    const bool lacks_draft = draft && !catalogue_model_here(daemon, draft); /* it fetches it */
+    return model && (!placing->wanted.context || placing->wanted.has_rope || draft) &&
            !(known && daemon_keeps(daemon, known, &placing->wanted)) &&
-           !catalogue_model_here(daemon, model) &&
+           (lacks_draft || !catalogue_model_here(daemon, model)) &&
            daemon_now_ms(daemon) - placing->asked_ms < PLACE_HEADER_MS;
 }
 

@@ -51,6 +51,21 @@ static bool control_wanted_take_speculate(yyjson_val *request, struct place_dema
     return ok || !error_set(err, ERROR_INVALID, "`speculate` is lookup or off, not '%s'", name);
 }
 
+static bool control_wanted_take_draft(yyjson_val *request, struct place_demand *wanted,
+                                      struct error *err)
+{
+    const char *name = control_text(request, "draft");
+    if (!name)
+        return true;
+    if (strlen(name) >= sizeof wanted->draft)
+        return !error_set(err, ERROR_INVALID, "`draft` is the name of a model");
+    if (wanted->has_speculate && wanted->speculate == SPECULATE_OFF)
+        return !error_set(err, ERROR_INVALID,
+                          "nothing is to be guessed (`speculate` off): leave out `draft`");
+    snprintf(wanted->draft, sizeof wanted->draft, "%s", name);
+    return true;
+}
+
 bool control_weight_type(yyjson_val *root, const char *key, uint32_t *type, struct error *err)
 {
     const char *name = control_text(root, key);
@@ -173,6 +188,7 @@ bool control_take_wanted(struct conversation *conversation, yyjson_val *request,
     if (control_wanted_take_goal(request, wanted, &err) &&
         control_wanted_take_kv(request, wanted, &err) &&
         control_wanted_take_speculate(request, wanted, &err) &&
+        control_wanted_take_draft(request, wanted, &err) &&
         control_weight_type(request, "precision", &wanted->precision, &err) &&
         control_weight_type(request, "allow_precision", &wanted->precision_allowed, &err) &&
         control_wanted_take_weights(request, wanted, &err) &&

@@ -7,6 +7,7 @@
 #include "engine/batch_shape.h"
 #include "hosting/hosting.h"
 #include "mesh/link.h"
+#include "model/draft_model.h"
 #include "model/model.h"
 #include "node/catalogue.h"
 #include "node/lead.h"
@@ -121,7 +122,7 @@ void daemon_demand(struct daemon *daemon, const char *model, const struct place_
     out->has_goal = out->has_context_tokens = out->has_streams = true;
     if (wished.context_tokens)
         out->context_tokens = wished.context_tokens;
-    else if ((wanted && wanted->is_by_hand) || out->cells)
+    else if ((wanted && wanted->is_by_hand) || out->cells || out->draft)
         out->context_tokens = catalogue_context_usual(daemon, model);
     else
         out->context_tokens = catalogue_context_fitting(daemon, model, out);
@@ -194,6 +195,11 @@ static bool models_meets_search(const Cluster__Demand *demand, const struct plac
              is->bandwidth == want->bandwidth));
 }
 
+static bool models_meets_draft(const Cluster__Demand *demand, const struct place_demand *wanted)
+{
+    return !wanted->draft[0] || (demand->draft && strcmp(demand->draft, wanted->draft) == 0);
+}
+
 /* Zeros, and NULL, are as the instance has it; more context than is wanted is fine. */
 bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *wanted)
 {
@@ -207,6 +213,7 @@ bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *
             (!wanted->has_goal || wanted->goal == instance->demand->goal) &&
             (!wanted->has_kv_type || wanted->kv_type == instance->demand->kv_type) &&
             (!wanted->has_speculate || wanted->speculate == instance->demand->speculate) &&
+            models_meets_draft(instance->demand, wanted) &&
             (!wanted->precision || wanted->precision == instance->demand->precision) &&
             (!wanted->precision_allowed ||
              wanted->precision_allowed == instance->demand->precision_allowed));
@@ -261,6 +268,22 @@ static enum error_code models_check_rope(struct daemon *daemon, const Cluster__M
     return code;
 }
 
+static enum error_code models_check_draft(struct daemon *daemon, const Cluster__Model *said,
+                                          const char *name, struct error *err)
+{
+    const Cluster__Model *drafts = state_model(daemon_state(daemon), name);
+    if (!drafts)
+        return error_set(err, ERROR_NOT_FOUND,
+                         "the cluster has no model '%.100s' to draft; `medley add FILE` adds it",
+                         name);
+    const struct model *model = catalogue_model_here(daemon, said),
+                       *draft = catalogue_model_here(daemon, drafts);
+    if (!model || !draft)
+        return error_set(err, ERROR_BUSY, "the header of %s is being fetched; ask again",
+                         model ? drafts->name : said->name);
+    return model_check_draft(draft, model, err);
+}
+
 /* Each of the two wishes is sound, but not what both say together. */
 static enum error_code models_fail_unsound(const Cluster__Model *model,
                                            const Cluster__Instance *before,
@@ -283,6 +306,8 @@ enum error_code daemon_check_wanted(struct daemon *daemon, const Cluster__Model 
     if (!wish_is_sound(&wish))
         return models_fail_unsound(model, before, wanted, err);
     if (wish.cells && models_check_cells(daemon, &wish, err))
+        return err->code;
+    if (wanted && wanted->draft[0] && models_check_draft(daemon, model, wanted->draft, err))
         return err->code;
     if (wish.rope)
         return models_check_rope(daemon, model, &wish, err);

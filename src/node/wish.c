@@ -69,6 +69,8 @@ void wish_of(const struct place_demand *wanted, const Cluster__Instance *before,
         out->has_speculate = true;
         out->speculate = wanted->speculate;
     }
+    if (wanted && wanted->draft[0])
+        out->draft = (char *)(uintptr_t)wanted->draft;
     if (wanted)
         wish_of_search(wanted, out);
     if (wanted)
@@ -130,6 +132,8 @@ void wish_kept_text(const struct place_demand *wanted, const Cluster__Instance *
         wish_say(out, "--kv %s", plan_kv_type((enum kv_type)wished->kv_type).name);
     if (wished->has_speculate && wished->speculate < SPECULATE_ALWAYS && !wanted->has_speculate)
         wish_say(out, "--speculate %s", speculate_name((enum speculate)wished->speculate));
+    if (wished->draft && !wanted->draft[0])
+        wish_say(out, "--draft '%.100s'", wished->draft);
     if (wished->cells && !wanted->cells)
         wish_say(out, "--cells %u", wished->cells);
     if (wished->precision && !wanted->precision)

@@ -22,13 +22,15 @@ struct drafter_slot {
     struct drafter *drafter;
     _Atomic enum drafter_state state; /* the model's threads write what follows while it is asked */
     int32_t guesses[SPECULATION_DRAFT_MAX];
-    uint32_t n_guesses;
+    _Atomic uint32_t n_guesses; /* written already */
     bool has_failed;
     uint64_t answered_ns, held_up_ns;
     /* the asker's */
     uint64_t sequence;
     uint32_t n_tokens; /* of the question: what its cache begins with, but for the last */
     uint32_t n_read;
+    uint64_t request; /* its id */
+    bool streams;
     uint64_t asked_ns, took_ns;
     bool is_learnt; /* took_ns is known, and what the answer tells */
 };
@@ -44,6 +46,7 @@ struct drafter {
     void *instead_arg;
     double token_ns, row_ns; /* measured; 0: not yet */
     uint32_t n_failures;
+    _Atomic bool is_lost; /* a stage of it is not there now */
     uint32_t n_slots;
     struct drafter_slot *slots;
 };
@@ -64,8 +67,11 @@ static enum error_code drafter_open_driver(struct drafter *drafter,
         .fallback = options->fallback,
         .stop = options->stop,
     };
-    enum error_code code =
-        driver_open(draft->model, draft->stages, draft->n_stages, &own, &drafter->driver, err);
+    /* Nobody else is in its lanes: any numbers do. */
+    const struct far far = {.type = ACTIVATION_F32,
+                            .lanes = draft->lanes ? *draft->lanes : (struct lane_source){0}};
+    enum error_code code = driver_open_far(draft->model, draft->stages, draft->n_stages, &own, &far,
+                                           &drafter->driver, err);
     if (code)
         return error_wrap(err, "the draft model");
     drafter->driver->submits_at_once = true; /* no other thread is to be woken for each question */
@@ -109,11 +115,29 @@ enum error_code drafter_open(const struct driver_draft *draft, const struct mode
 
 void drafter_close(struct drafter *drafter)
 {
+    const struct error why = {.code = ERROR_CANCELLED, .text = "the draft model is being closed"};
     if (!drafter)
         return;
+    if (drafter->driver)
+        driver_lost(drafter->driver, &why); /* a process that is gone is not waited for */
     driver_close(drafter->driver);
     mem_free(drafter->slots);
     mem_free(drafter);
+}
+
+void drafter_mind(struct drafter *drafter)
+{
+    struct pipeline *pipeline = driver_pipeline(drafter->driver);
+    struct error why = {0};
+    if (pipeline_take_loss(pipeline, &why)) {
+        why.code = ERROR_IO;
+        atomic_store(&drafter->is_lost, true);
+        driver_lost(drafter->driver, &why);
+    }
+    if (atomic_load(&drafter->is_lost) && pipeline_look(pipeline, &why) == PIPELINE_LOADED) {
+        driver_found(drafter->driver);
+        atomic_store(&drafter->is_lost, false);
+    }
 }
 
 /* ---- questions -------------------------------------------------------------------------- */
@@ -123,12 +147,16 @@ static bool drafter_on_token(void *arg, const struct token_event *event)
     struct drafter_slot *slot = arg;
     const struct drafter *drafter = slot->drafter;
     int32_t token = event->token;
-    assert(slot->n_guesses < SPECULATION_DRAFT_MAX);
+    const uint32_t n = atomic_load_explicit(&slot->n_guesses, memory_order_relaxed);
+    assert(n < SPECULATION_DRAFT_MAX);
     if (drafter->instead)
-        token = drafter->instead(drafter->instead_arg, slot->n_tokens + slot->n_guesses, token);
+        token = drafter->instead(drafter->instead_arg, slot->n_tokens + n, token);
     if (token < 0 || (uint32_t)token >= drafter->n_vocab)
         return false;
-    slot->guesses[slot->n_guesses++] = token;
+    slot->guesses[n] = token;
+    atomic_store_explicit(&slot->n_guesses, n + 1, memory_order_release);
+    if (slot->streams)
+        drafter->ready(drafter->arg);
     return true;
 }
 
@@ -151,9 +179,13 @@ static enum drafter_state drafter_state_of(const struct drafter_slot *slot)
     return atomic_load_explicit(&slot->state, memory_order_acquire);
 }
 
+/* It may have been asked about more, with guesses at the end: then all but the last token, which
+ * was no guess, is the same. */
 static uint32_t drafter_unread(const struct drafter_slot *slot, uint64_t sequence, uint32_t n)
 {
-    return slot->sequence == sequence && slot->n_tokens <= n ? n - slot->n_tokens : n;
+    if (slot->sequence != sequence)
+        return n;
+    return slot->n_tokens < n ? n - slot->n_tokens : 1;
 }
 
 bool drafter_ask(struct drafter *drafter, const struct drafter_question *question)
@@ -161,6 +193,7 @@ bool drafter_ask(struct drafter *drafter, const struct drafter_question *questio
     struct drafter_slot *slot = &drafter->slots[question->slot];
     assert(question->n_wanted && question->n_wanted <= SPECULATION_DRAFT_MAX);
     if (drafter_state_of(slot) == DRAFTER_ASKED || drafter->n_failures >= FAILURES_MAX ||
+        atomic_load(&drafter->is_lost) ||
         question->n_tokens + question->n_wanted > drafter->context ||
         memory_watch_terms(&drafter->driver->memory).divisor > 1)
         return false;
@@ -168,6 +201,7 @@ bool drafter_ask(struct drafter *drafter, const struct drafter_question *questio
     slot->sequence = question->sequence;
     slot->n_tokens = question->n_tokens;
     slot->n_guesses = 0;
+    slot->streams = question->streams;
     slot->is_learnt = false;
     slot->asked_ns = clock_now_ns();
     const struct request request = {
@@ -179,7 +213,7 @@ bool drafter_ask(struct drafter *drafter, const struct drafter_question *questio
         .handlers = {.token = drafter_on_token, .done = drafter_on_done},
         .arg = slot};
     atomic_store_explicit(&slot->state, DRAFTER_ASKED, memory_order_relaxed);
-    if (!driver_submit(drafter->driver, &request, NULL, NULL))
+    if (!driver_submit(drafter->driver, &request, &slot->request, NULL))
         return true;
     atomic_store_explicit(&slot->state, DRAFTER_IDLE, memory_order_relaxed);
     drafter->n_failures++;
@@ -188,7 +222,7 @@ bool drafter_ask(struct drafter *drafter, const struct drafter_question *questio
 
 bool drafter_is_asked(const struct drafter *drafter, uint32_t slot, uint64_t sequence)
 {
-    return drafter->slots[slot].sequence == sequence &&
+    return drafter->slots[slot].sequence == sequence && !drafter->slots[slot].streams &&
            drafter_state_of(&drafter->slots[slot]) == DRAFTER_ASKED;
 }
 
@@ -217,21 +251,51 @@ static uint64_t drafter_learn(struct drafter *drafter, const struct drafter_slot
     return guessing_ns < (double)took_ns ? (uint64_t)guessing_ns : took_ns;
 }
 
-bool drafter_answer(struct drafter *drafter, uint32_t index, uint64_t sequence, uint32_t n_tokens,
-                    const int32_t **guesses, uint32_t *n, uint64_t *took_ns)
+/* Of its guesses, those behind these tokens; false: the tokens are others than it guessed. */
+static bool drafter_follow(const struct drafter_slot *slot, const int32_t *tokens,
+                           uint32_t n_tokens, uint32_t n_guesses, uint32_t *n_since)
+{
+    if (n_tokens < slot->n_tokens)
+        return false;
+    *n_since = n_tokens - slot->n_tokens;
+    const uint32_t n = *n_since < n_guesses ? *n_since : n_guesses;
+    return memcmp(tokens + slot->n_tokens, slot->guesses, n * sizeof *tokens) == 0;
+}
+
+bool drafter_answer(struct drafter *drafter, uint32_t index, uint64_t sequence,
+                    const int32_t *tokens, uint32_t n_tokens, const int32_t **guesses, uint32_t *n,
+                    uint64_t *took_ns)
 {
     struct drafter_slot *slot = &drafter->slots[index];
-    if (drafter_state_of(slot) != DRAFTER_READY)
+    const enum drafter_state state = drafter_state_of(slot);
+    uint32_t n_since = 0;
+    if (state == DRAFTER_IDLE || (state == DRAFTER_ASKED && !slot->streams))
         return false;
-    if (!slot->is_learnt) {
+    const uint32_t n_guesses = atomic_load_explicit(&slot->n_guesses, memory_order_acquire);
+    const bool follows =
+        slot->sequence == sequence && drafter_follow(slot, tokens, n_tokens, n_guesses, &n_since);
+    if (state == DRAFTER_ASKED && !follows)
+        driver_cancel(drafter->driver, slot->request); /* it is asked again once that has ended */
+    if (state == DRAFTER_READY && !slot->is_learnt) {
         drafter->n_failures = slot->has_failed ? drafter->n_failures + 1 : 0;
         slot->took_ns = drafter_learn(drafter, slot);
         slot->is_learnt = true;
     }
-    *took_ns = slot->took_ns;
-    *guesses = slot->guesses;
-    *n = slot->n_guesses;
-    return slot->sequence == sequence && slot->n_tokens == n_tokens;
+    if (!follows || (n_since >= n_guesses && (n_since || state == DRAFTER_ASKED)))
+        return false;
+    *took_ns = n_since || slot->streams ? 0 : slot->took_ns; /* paid once */
+    *guesses = slot->guesses + n_since;
+    *n = n_guesses - n_since;
+    return true;
+}
+
+uint64_t drafter_bytes(const struct drafter *drafter)
+{
+    struct pipeline *pipeline = driver_pipeline(drafter->driver);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < pipeline->n_stages; i++)
+        bytes += pipeline_stage_bytes(pipeline, i);
+    return bytes;
 }
 
 /* ---- what it takes ------------------------------------------------------------------------ */

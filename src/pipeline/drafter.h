@@ -8,7 +8,11 @@
  * about it. It picks with the sequence's own sampler and seed, so where both models see the same
  * probabilities both choose the same token, also at a high temperature.
  *
- * Threading: everything but `ready` is the baton holder's of the driver that asks. */
+ * Its stages may be in the processes of their devices. What is lost there ends the question under
+ * way without guesses, and it is asked again once the stages are back.
+ *
+ * Threading: everything but `ready` and drafter_mind() is the baton holder's of the driver that
+ * asks. */
 #pragma once
 
 #include "pipeline/driver.h"
@@ -23,6 +27,8 @@ enum error_code drafter_open(const struct driver_draft *draft, const struct mode
                              void *arg, struct drafter **out, struct error *err);
 void drafter_close(struct drafter *drafter); /* NULL is fine. `ready` may come until it returns */
 
+uint64_t drafter_bytes(const struct drafter *drafter); /* of its stages */
+
 /* What it takes to guess one token more, and to read what it has not seen of a sequence of n tokens
  * in that slot; little of it is part of the former. `pass_ns`, `row_ns`: what one row takes the
  * model, and one of a prompt (0: not known), as long as nothing was measured here. */
@@ -33,6 +39,9 @@ void drafter_doubt(struct drafter *drafter, double pass_ns);
 double drafter_reading_ns(const struct drafter *drafter, uint32_t slot, uint64_t sequence,
                           uint32_t n, double pass_ns, double row_ns);
 
+/* Something was lost in a lane, or is there again (driver_draft.lanes). One thread at a time. */
+void drafter_mind(struct drafter *drafter);
+
 struct drafter_question {
     uint32_t slot;
     uint64_t sequence;
@@ -41,13 +50,18 @@ struct drafter_question {
     uint32_t n_wanted; /* at most SPECULATION_DRAFT_MAX */
     const struct sampler_params *sampler;
     uint64_t cache_key;
+    bool streams; /* nobody waits for the answer: guesses may be taken one by one as they come, and
+                     `ready` comes with each */
 };
 /* False: not now. It is still busy with another sequence of that slot, has no room, is short of
  * memory, or has failed. */
 bool drafter_ask(struct drafter *drafter, const struct drafter_question *question);
-/* It was asked, and has not answered yet. */
+/* It was asked, and is waited for. */
 bool drafter_is_asked(const struct drafter *drafter, uint32_t slot, uint64_t sequence);
-/* What it has answered about these n tokens; false: nothing. *took_ns: without the reading. *n may
- * be 0. Valid until the slot is asked about again. */
-bool drafter_answer(struct drafter *drafter, uint32_t slot, uint64_t sequence, uint32_t n_tokens,
-                    const int32_t **guesses, uint32_t *n, uint64_t *took_ns);
+/* How these n tokens go on, by what it has answered about them, or about fewer of them if the rest
+ * is as it guessed; false: it was not asked, or says no more, or not yet. A question that streams
+ * ends early where the rest is another. *took_ns: without the reading. *n may be 0: it knows
+ * nothing. Valid until the slot is asked about again. */
+bool drafter_answer(struct drafter *drafter, uint32_t slot, uint64_t sequence,
+                    const int32_t *tokens, uint32_t n_tokens, const int32_t **guesses, uint32_t *n,
+                    uint64_t *took_ns);

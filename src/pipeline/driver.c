@@ -38,6 +38,7 @@ static void driver_take_wishes(struct driver *driver, struct driver_wishes *out)
     *at = driver->to_cancel;
     driver->to_cancel = NULL;
     driver->has_guesses = false;
+    driver->drafter = driver->has_drafter;
     out->quiesces = driver->quiesces;
     out->closes = driver->closing;
     out->waits = driver->found && driver->n_in_flight;

@@ -30,6 +30,7 @@
 struct device;
 struct driver;
 struct far;
+struct lane_source;
 struct model;
 
 enum speculate { /* how tokens are guessed that the stages then check, several at once */
@@ -93,6 +94,9 @@ struct driver_draft {
     uint32_t context; /* tokens of each sequence; 0: as the driver. Behind them it does not guess */
     uint32_t cells;   /* that its sequences share, as driver_options.cells; 0: each has its own */
     double share; /* of the model's weights: what a token costs before that is measured; 0: 1/8 */
+    /* For stages whose plan names a lane; driver_mind_draft() when it has `changed`. NULL: none
+     * does. Copied. */
+    const struct lane_source *lanes;
     /* For tests and measurements: what to take for the token at a position instead of that which
      * the model guesses. NULL: that. On a thread of the model's. */
     int32_t (*instead)(void *arg, uint32_t position, int32_t guess);
@@ -119,6 +123,15 @@ enum error_code driver_open(const struct model *model, const struct stage_plan *
 enum error_code driver_open_far(const struct model *model, const struct stage_plan *stages,
                                 uint32_t n_stages, const struct driver_options *options,
                                 const struct far *far, struct driver **out, struct error *err);
+
+/* A draft model for a driver that is open and has none: loads it, and guesses from then on.
+ * `options.draft` does the same while a driver is opened. Not beside driver_stop() or
+ * driver_close(). */
+enum error_code driver_add_draft(struct driver *driver, const struct driver_draft *draft,
+                                 struct error *err);
+/* Something of it was lost in a lane, or is there again (far.h). Without one nothing happens. */
+void driver_mind_draft(struct driver *driver);
+uint64_t driver_draft_bytes(struct driver *driver); /* of its stages here; 0: there is none */
 
 /* A message from another machine, which begins at a multiple of 8 bytes; also one for a stage in a
  * lane. ERROR_INVALID: it is wrong, and its sender not to be trusted; if it belonged to a

@@ -34,7 +34,7 @@ static enum error_code driver_make_microbatches(struct driver *driver,
 static void driver_dismantle(struct driver *driver)
 {
     assert(!driver->n_in_flight && !driver->live);
-    drafter_close(driver->drafter);
+    drafter_close(driver->has_drafter);
     if (driver->pipeline.stages)
         pipeline_unload(&driver->pipeline);
     for (uint32_t i = 0; driver->microbatches && i < driver->n_microbatches; i++)
@@ -100,7 +100,7 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
         driver_form_opened(driver);
     if (!code && driver->options.draft)
         code = drafter_open(driver->options.draft, model, &driver->options, driver_on_guesses,
-                            driver, &driver->drafter, err);
+                            driver, &driver->has_drafter, err);
     driver->options.draft = NULL;
     if (!code && pthread_create(&driver->thread, NULL, driver_own_thread, driver))
         code = error_set(err, ERROR_IO, "cannot start a thread");
@@ -141,6 +141,42 @@ enum error_code driver_open_far(const struct model *model, const struct stage_pl
     }
     *out = driver;
     return ERROR_NONE;
+}
+
+enum error_code driver_add_draft(struct driver *driver, const struct driver_draft *draft,
+                                 struct error *err)
+{
+    struct drafter *drafter;
+    assert(!driver->has_drafter && !driver->closing);
+    enum error_code code = drafter_open(draft, driver->model, &driver->options, driver_on_guesses,
+                                        driver, &drafter, err);
+    if (code)
+        return code;
+    pthread_mutex_lock(&driver->lock);
+    driver->has_drafter = drafter;
+    pthread_mutex_unlock(&driver->lock);
+    return ERROR_NONE;
+}
+
+static struct drafter *driver_find_draft(struct driver *driver)
+{
+    pthread_mutex_lock(&driver->lock);
+    struct drafter *drafter = driver->has_drafter;
+    pthread_mutex_unlock(&driver->lock);
+    return drafter;
+}
+
+void driver_mind_draft(struct driver *driver)
+{
+    struct drafter *drafter = driver_find_draft(driver);
+    if (drafter)
+        drafter_mind(drafter);
+}
+
+uint64_t driver_draft_bytes(struct driver *driver)
+{
+    struct drafter *drafter = driver_find_draft(driver);
+    return drafter ? drafter_bytes(drafter) : 0;
 }
 
 void driver_close(struct driver *driver)

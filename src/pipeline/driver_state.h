@@ -83,7 +83,7 @@ struct driver {
     /* Likewise, that all stages know checkpoints (checkpoints.h). */
     bool may_keep_states;
     struct chunk_costs chunks;         /* of prompts, where there are several devices */
-    struct drafter *drafter;           /* NULL: no model guesses */
+    struct drafter *drafter;           /* NULL: no model guesses, or not yet */
     struct speculation drafts_of_late; /* of all requests: the model's */
     /* driver_form.h */
     struct pipeline_form form;
@@ -111,6 +111,7 @@ struct driver {
     struct error lost;           /* why nothing can be sent there any more */
     bool found;                  /* it can again, as soon as what is under way has ended */
     bool has_guesses;            /* of the draft model */
+    struct drafter *has_drafter; /* what `drafter` is from the next step on; the owner of both */
     bool quiesces, is_quiescent; /* driver_quiesce() */
     void (*on_quiescent)(void *arg);
     void *quiescent_arg;
@@ -208,6 +209,12 @@ uint32_t step_draft_most(const struct driver *driver, const struct slot *slot, u
 /* Writes guesses to position `at` and behind; fewer where they end an answer. They may be the
  * slot's own tokens, up to what is being written. */
 uint32_t step_draft_write(const struct slot *slot, uint32_t at, const int32_t *guesses,
+                          uint32_t most);
+/* What a guess of that kind takes: 0 unless a model guesses. */
+double step_draft_each_ns(const struct driver *driver, uint32_t n_match);
+/* Writes what the draft model says behind all that is in the slot, `most` tokens at most, or asks
+ * it for n_wanted. How many it wrote. */
+uint32_t step_draft_go_on(struct driver *driver, struct slot *slot, uint32_t n_wanted,
                           uint32_t most);
 /* What a micro-batch that has come back says about speculation as such. */
 void step_draft_learn(struct driver *driver, const struct microbatch *microbatch);

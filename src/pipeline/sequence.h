@@ -13,6 +13,7 @@ enum { SLOT_NONE = UINT32_MAX };
 
 /* How the text goes on, for guesses of micro-batches that follow each other (step_ahead.c). */
 struct draft_train {
+    bool is_of_model;  /* a draft model says it; else the text so far does: */
     uint32_t distance; /* tokens back that the text goes on likewise; 0: nowhere */
     uint32_t n_match;  /* tokens alike … */
     uint32_t n_known;  /* … when so many were known */

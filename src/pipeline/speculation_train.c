@@ -48,9 +48,12 @@ static double train_slowest_ns(const struct speculation_pipe *pipe, uint32_t n_r
     return slowest > 0 ? slowest : pass_ns / pipe->n_devices;
 }
 
-static double train_gap_ns(const struct speculation_pipe *pipe, uint32_t n_rows, double pass_ns)
+static double train_gap_ns(const struct speculation_pipe *pipe, uint32_t n_rows, double pass_ns,
+                           double each_ns)
 {
-    return train_larger(train_slowest_ns(pipe, n_rows, pass_ns), pass_ns / pipe->n_under_way);
+    const double gap =
+        train_larger(train_slowest_ns(pipe, n_rows, pass_ns), pass_ns / pipe->n_under_way);
+    return train_larger(gap, n_rows * each_ns);
 }
 
 /* As many as are on stages and links while the slowest stage has one after the other. */
@@ -71,13 +74,71 @@ static double train_rate(const struct speculation_costs *costs, const struct spe
     if (!is_followed)
         return (1 - all_right) / (1 - acceptance) / pass_ns;
     return 1 / (1 - acceptance) /
-           (pass_ns + train_gap_ns(pipe, n_rows, pass_ns) * all_right / (1 - all_right));
+           (pass_ns + train_gap_ns(pipe, n_rows, pass_ns, 0) * all_right / (1 - all_right));
+}
+
+/* The same behind a known token alone, while a model guesses. */
+static double train_rate_of_model(const struct speculation_costs *costs,
+                                  const struct speculation_pipe *pipe, double acceptance,
+                                  uint32_t n_rows, double each_ns)
+{
+    const double one_ns = train_pass_ns(costs, pipe, 1, true),
+                 pass_ns = train_pass_ns(costs, pipe, n_rows, true),
+                 gap_ns = train_gap_ns(pipe, n_rows, pass_ns, each_ns);
+    return 1 / (1 - acceptance) /
+           (one_ns +
+            acceptance * (pass_ns - one_ns + gap_ns / (1 - train_power(acceptance, n_rows))));
+}
+
+/* What a train is chosen by. */
+struct train_terms {
+    const struct speculation_costs *costs;
+    const struct speculation_pipe *pipe;
+    double acceptance, each_ns, credit, rate; /* tokens in a nanosecond that it has to beat */
+};
+
+static bool train_is_affordable(const struct train_terms *terms, uint32_t n_rows, bool is_followed)
+{
+    const double pass_ns = train_pass_ns(terms->costs, terms->pipe, n_rows, is_followed);
+    return pass_ns / speculation_cost(terms->costs, 1) - 1 <= terms->credit;
+}
+
+static struct speculation_train train_of_text(struct train_terms *terms, uint32_t most)
+{
+    struct speculation_train best = {0};
+    for (uint32_t i = 0; i < N_TRAIN_LENGTHS && TRAIN_LENGTHS[i] <= most; i++) {
+        const uint32_t n_rows = TRAIN_LENGTHS[i] + 1;
+        for (int follows = n_rows == 1 || most < n_rows; follows < 2; follows++) {
+            const double rate =
+                train_rate(terms->costs, terms->pipe, terms->acceptance, n_rows, follows);
+            if (rate <= terms->rate || !train_is_affordable(terms, n_rows, follows))
+                continue;
+            terms->rate = rate;
+            best = (struct speculation_train){n_rows - 1, follows ? n_rows : 0};
+        }
+    }
+    return best;
+}
+
+static struct speculation_train train_of_model(struct train_terms *terms, uint32_t most)
+{
+    struct speculation_train best = {0};
+    for (uint32_t i = 1; i < N_TRAIN_LENGTHS && TRAIN_LENGTHS[i] <= most; i++) {
+        const uint32_t n_rows = TRAIN_LENGTHS[i];
+        const double rate = train_rate_of_model(terms->costs, terms->pipe, terms->acceptance,
+                                                n_rows, terms->each_ns);
+        if (rate <= terms->rate || !train_is_affordable(terms, n_rows, true))
+            continue;
+        terms->rate = rate;
+        best = (struct speculation_train){.n_ahead = n_rows};
+    }
+    return best;
 }
 
 struct speculation_train speculation_train(const struct speculation *speculation,
                                            const struct speculation_costs *costs,
                                            const struct speculation_pipe *pipe, uint32_t n_match,
-                                           uint32_t most)
+                                           uint32_t most, double each_ns)
 {
     struct speculation_train best = {0};
     assert(pipe->n_devices && pipe->n_under_way);
@@ -85,21 +146,16 @@ struct speculation_train speculation_train(const struct speculation *speculation
     if (without <= 0 || credit <= 0 || speculation_cost_is_old(costs, 1) ||
         pipe->n_crowded >= CROWDED_MAX)
         return best;
-    double acceptance = speculation_acceptance(speculation, n_match);
-    if (acceptance > TRAIN_ACCEPTANCE_MAX)
-        acceptance = TRAIN_ACCEPTANCE_MAX;
-    double best_rate = TRAIN_GAIN_MIN / without;
-    for (uint32_t i = 0; i < N_TRAIN_LENGTHS && TRAIN_LENGTHS[i] <= most; i++) {
-        const uint32_t n_rows = TRAIN_LENGTHS[i] + 1;
-        for (int follows = n_rows == 1 || most < n_rows; follows < 2; follows++) {
-            const double rate = train_rate(costs, pipe, acceptance, n_rows, follows);
-            if (rate <= best_rate ||
-                train_pass_ns(costs, pipe, n_rows, follows) / without - 1 > credit)
-                continue;
-            best_rate = rate;
-            best = (struct speculation_train){n_rows - 1, follows ? n_rows : 0};
-        }
-    }
+    struct train_terms terms = {.costs = costs,
+                                .pipe = pipe,
+                                .acceptance = speculation_acceptance(speculation, n_match),
+                                .each_ns = each_ns,
+                                .credit = credit,
+                                .rate = TRAIN_GAIN_MIN / without};
+    if (terms.acceptance > TRAIN_ACCEPTANCE_MAX)
+        terms.acceptance = TRAIN_ACCEPTANCE_MAX;
+    best = n_match == SPECULATION_OF_MODEL ? train_of_model(&terms, most)
+                                           : train_of_text(&terms, most);
     if (best.n_ahead)
         best.n_under_way = train_under_way(costs, pipe, best.n_ahead);
     return best;
@@ -125,13 +181,13 @@ void speculation_pipe_note(struct speculation_pipe *pipe, struct speculation_cos
 
 void speculation_pay_train(struct speculation *speculation, const struct speculation_costs *costs,
                            const struct speculation_pipe *pipe, uint32_t n_rows, bool is_ahead,
-                           uint32_t n_tokens)
+                           uint32_t n_tokens, double each_ns)
 {
     const double without = speculation_cost(costs, 1);
     assert(n_rows && n_rows <= SPECULATION_ROWS_MAX);
     if (without <= 0)
         return;
     const double pass_ns = train_pass_ns(costs, pipe, n_rows, true);
-    const double took_ns = is_ahead ? train_gap_ns(pipe, n_rows, pass_ns) : pass_ns;
+    const double took_ns = is_ahead ? train_gap_ns(pipe, n_rows, pass_ns, each_ns) : pass_ns;
     speculation_earn(speculation, n_tokens - took_ns / without);
 }

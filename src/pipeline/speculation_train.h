@@ -20,7 +20,17 @@
  *
  *     pass(n) = pass(1) + stages (slowest(n) - slowest(1))
  *
- * for links carry n rows as fast as one. */
+ * for links carry n rows as fast as one.
+ *
+ * A draft model guesses while the first micro-batch, of the known token alone, is under way. Of
+ * each that follows all n guesses take n each_ns, so
+ *
+ *     gap = max(slowest(n), pass(n) / under way, n each_ns)
+ *
+ * and, since the first wrong guess is in the micro-batch i behind the first with a^(1 + (i - 1) n),
+ * a train gives
+ *
+ *     1 / (1 - a) tokens in pass(1) + a (pass(n) - pass(1)) + gap a / (1 - a^n) */
 #pragma once
 
 #include "pipeline/speculation.h"
@@ -39,18 +49,19 @@ struct speculation_train {
     uint32_t n_under_way; /* at most so many micro-batches: more would only wait for each other */
 };
 
-/* After a match of n_match tokens, of which the text says at most `most` more. */
+/* After a match of n_match tokens, of which the text says at most `most` more; or for a draft model
+ * that takes each_ns for a guess (0 with a match). */
 struct speculation_train speculation_train(const struct speculation *speculation,
                                            const struct speculation_costs *costs,
                                            const struct speculation_pipe *pipe, uint32_t n_match,
-                                           uint32_t most);
+                                           uint32_t most, double each_ns);
 
 /* What a pass took that was behind no other; `is_crowded`: beside guesses that were under way. */
 void speculation_pipe_note(struct speculation_pipe *pipe, struct speculation_costs *costs,
                            uint32_t n_rows, uint64_t ns, bool is_crowded);
 
-/* The account: a micro-batch of n_rows brought n_tokens. By what passes usually take, for one may
- * have been held up by others. */
+/* The account: a micro-batch of n_rows brought n_tokens, and each of its guesses took each_ns. By
+ * what passes usually take, for one may have been held up by others. */
 void speculation_pay_train(struct speculation *speculation, const struct speculation_costs *costs,
                            const struct speculation_pipe *pipe, uint32_t n_rows, bool is_ahead,
-                           uint32_t n_tokens);
+                           uint32_t n_tokens, double each_ns);

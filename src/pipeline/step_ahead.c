@@ -46,22 +46,48 @@ uint32_t step_ahead_begin(const struct driver *driver, struct slot *slot, uint32
                           uint32_t n_match, uint32_t most)
 {
     struct sequence *sequence = slot->sequence;
-    sequence->train = (struct draft_train){slot->n_known - from, n_match, slot->n_known};
+    sequence->train = (struct draft_train){
+        .distance = slot->n_known - from, .n_match = n_match, .n_known = slot->n_known};
     if (driver->options.speculate == SPECULATE_ALWAYS)
         return ahead_smaller(most, slot->n_known % AHEAD_ALWAYS);
-    return speculation_train(&sequence->speculation, &driver->costs, &driver->pipe, n_match, most)
-        .n_drafted;
+    const struct speculation_train train =
+        speculation_train(&sequence->speculation, &driver->costs, &driver->pipe, n_match, most, 0);
+    if (driver->drafter && !train.n_drafted && !train.n_ahead)
+        sequence->train.distance = 0; /* it may say more */
+    return train.n_drafted;
 }
 
-/* Rows of the next micro-batch. What is right so far makes the match longer. */
-static uint32_t ahead_rows(const struct driver *driver, const struct slot *slot, uint32_t n_match)
+/* Of the next micro-batch. */
+static struct speculation_train ahead_train(const struct driver *driver, const struct slot *slot,
+                                            uint32_t n_match)
 {
     if (driver->options.speculate == SPECULATE_ALWAYS)
-        return 1 + slot->n_placed % AHEAD_ALWAYS;
-    const struct speculation_train train =
-        speculation_train(&slot->sequence->speculation, &driver->costs, &driver->pipe, n_match,
-                          SPECULATION_DRAFT_MAX);
-    return driver->n_in_flight < train.n_under_way ? train.n_ahead : 0;
+        return (struct speculation_train){.n_ahead = 1 + slot->n_placed % AHEAD_ALWAYS,
+                                          .n_under_way = driver->n_microbatches};
+    return speculation_train(&slot->sequence->speculation, &driver->costs, &driver->pipe, n_match,
+                             SPECULATION_DRAFT_MAX, step_draft_each_ns(driver, n_match));
+}
+
+/* What is right so far makes the match longer. */
+static uint32_t ahead_match(const struct slot *slot)
+{
+    const struct draft_train *train = &slot->sequence->train;
+    return train->is_of_model ? SPECULATION_OF_MODEL
+                              : train->n_match + slot->n_known - train->n_known;
+}
+
+/* Puts guesses into the slot; how many. A model is asked for the next ones while it is too early to
+ * send them. */
+static uint32_t ahead_write(struct driver *driver, struct slot *slot, uint32_t n_match,
+                            uint32_t most)
+{
+    const struct speculation_train train = ahead_train(driver, slot, n_match);
+    const uint32_t n_rows = ahead_smaller(train.n_ahead, most);
+    const uint32_t n_now = driver->n_in_flight < train.n_under_way ? n_rows : 0;
+    if (slot->sequence->train.is_of_model)
+        return step_draft_go_on(driver, slot, n_rows ? most : 0, n_now);
+    return step_draft_write(slot, slot->n_placed,
+                            slot->tokens + slot->n_placed - slot->sequence->train.distance, n_now);
 }
 
 /* Windows have cells for a micro-batch of rows behind what is known (kv_window_cells()). */
@@ -76,7 +102,8 @@ static uint32_t ahead_most(const struct driver *driver, const struct slot *slot)
 static bool ahead_is_wanted(const struct driver *driver, const struct slot *slot)
 {
     const struct sequence *sequence = slot->sequence;
-    return sequence->generated && !slot->parked && !slot->broken && sequence->train.distance &&
+    return sequence->generated && !slot->parked && !slot->broken &&
+           (sequence->train.distance || sequence->train.is_of_model) &&
            slot->n_placed >= slot->n_known && driver->n_in_flight > 0 &&
            !sequence_wants_rows(sequence) && !step_draft_is_awaited(driver, sequence->slot);
 }
@@ -89,12 +116,8 @@ bool step_ahead_form(struct driver *driver, struct microbatch *microbatch)
     struct sequence *sequence = slot->sequence;
     if (!ahead_is_wanted(driver, slot))
         return false;
-    const struct draft_train *train = &sequence->train;
-    const uint32_t n_match = train->n_match + slot->n_known - train->n_known;
-    const uint32_t most =
-        ahead_smaller(ahead_rows(driver, slot, n_match), ahead_most(driver, slot));
-    const uint32_t n = step_draft_write(slot, slot->n_placed,
-                                        slot->tokens + slot->n_placed - train->distance, most);
+    const uint32_t n_match = ahead_match(slot),
+                   n = ahead_write(driver, slot, n_match, ahead_most(driver, slot));
     if (!n)
         return false;
     const struct step_draft draft = {

@@ -17,8 +17,9 @@
 
 #include <assert.h>
 
-/* Of a request's time, that reading its prompt may take a draft model that nobody knows yet … */
-static const double READING_SHARE = .02;
+/* Of a request's time, that reading its prompt may take a draft model that nobody knows yet, while
+ * all wait for it; or where it reads while a pipeline computes … */
+static const double READING_SHARE = .02, READING_SHARE_BESIDE = .1;
 enum {
     READING_TRIED = 10, /* … which somebody does from so many tokens on */
     ASKED_MAX = 15,     /* tokens of a draft model at once */
@@ -104,23 +105,28 @@ static void draft_look_up(const struct driver *driver, struct slot *slot, uint32
 
 /* ---- guesses of a draft model ---- */
 
-static bool draft_take(struct driver *driver, uint32_t index, uint32_t most, struct step_draft *out)
+static bool draft_take(struct driver *driver, uint32_t index, uint32_t most,
+                       const struct speculation_pass *pass, struct step_draft *out)
 {
     const struct slot *slot = &driver->slots.slots[index];
     const int32_t *guesses;
     uint32_t n;
-    if (!driver->drafter || !drafter_answer(driver->drafter, index, slot->sequence->id,
-                                            slot->n_known, &guesses, &n, &out->took_ns)) {
+    if (!driver->drafter ||
+        !drafter_answer(driver->drafter, index, slot->sequence->id, slot->tokens, slot->n_known,
+                        &guesses, &n, &out->took_ns)) {
         out->took_ns = 0;
         return false;
     }
     out->n_match = SPECULATION_OF_MODEL;
+    if (slot->sequence->train.is_of_model) /* it has guessed without being waited for */
+        n = draft_length(driver, slot, pass, SPECULATION_OF_MODEL, draft_smaller(most, n));
     out->n_tokens = step_draft_write(slot, slot->n_known, guesses, draft_smaller(most, n));
     return true;
 }
 
 /* Reading a sequence for the first time pays later, if at all. It may take 2 % of the time that the
- * request takes, or half of what it is likely to save, where its guesses are known. */
+ * request takes (a tenth beside a pipeline), or half of what it is likely to save, where its
+ * guesses are known. */
 static bool draft_may_read(const struct driver *driver, const struct slot *slot,
                            const struct speculation_pass *pass, uint32_t n, double reading_ns)
 {
@@ -130,7 +136,7 @@ static bool draft_may_read(const struct driver *driver, const struct slot *slot,
                                           answers_median(&driver->answers));
     const double rest_ns = pass_ns * n_left,
                  all_ns = rest_ns + (double)driver->prompt_row_ns * sequence->request.n_prompt;
-    if (reading_ns <= all_ns * READING_SHARE)
+    if (reading_ns <= all_ns * (sequence->train.is_of_model ? READING_SHARE_BESIDE : READING_SHARE))
         return true;
     const double gain =
         speculation_gain(&sequence->speculation, &driver->costs, pass, SPECULATION_OF_MODEL, n);
@@ -138,44 +144,106 @@ static bool draft_may_read(const struct driver *driver, const struct slot *slot,
            reading_ns <= rest_ns * (1 - 1 / gain) / 2;
 }
 
+/* Whether it may be asked for n tokens behind the first n_tokens, which takes it each_ns for one.
+ */
+static bool draft_may_ask(const struct driver *driver, const struct slot *slot, uint32_t n_tokens,
+                          const struct speculation_pass *pass, uint32_t n)
+{
+    const struct sequence *sequence = slot->sequence;
+    const double reading_ns =
+        drafter_reading_ns(driver->drafter, sequence->slot, sequence->id, n_tokens,
+                           speculation_cost(&driver->costs, 1), (double)driver->prompt_row_ns);
+    return driver->options.speculate == SPECULATE_ALWAYS || reading_ns <= 0 ||
+           draft_may_read(driver, slot, pass, n, reading_ns);
+}
+
+/* True: it was. */
+static bool draft_ask_about(const struct driver *driver, const struct slot *slot, uint32_t n_tokens,
+                            uint32_t n, bool streams)
+{
+    const struct sequence *sequence = slot->sequence;
+    const struct drafter_question question = {.slot = sequence->slot,
+                                              .sequence = sequence->id,
+                                              .tokens = slot->tokens,
+                                              .n_tokens = n_tokens,
+                                              .n_wanted = n,
+                                              .sampler = &sequence->request.sampler,
+                                              .cache_key = sequence->request.cache_key,
+                                              .streams = streams};
+    return drafter_ask(driver->drafter, &question);
+}
+
+static bool draft_knows_text(const struct driver *driver, const struct sequence *sequence)
+{
+    return driver->drafter && !sequence->request.n_pictures; /* it knows text alone */
+}
+
 /* True: it was. */
 static bool draft_ask(struct driver *driver, uint32_t index, uint32_t most,
                       const struct speculation_pass *beside)
 {
     const struct slot *slot = &driver->slots.slots[index];
-    const struct sequence *sequence = slot->sequence;
     struct speculation_pass pass = *beside;
-    if (!driver->drafter || !most || sequence->request.n_pictures) /* it knows text alone */
+    if (!most || !draft_knows_text(driver, slot->sequence))
         return false;
-    const bool always = driver->options.speculate == SPECULATE_ALWAYS;
     const double pass_ns = speculation_cost(&driver->costs, 1);
-    const double reading_ns =
-        drafter_reading_ns(driver->drafter, index, sequence->id, slot->n_known, pass_ns,
-                           (double)driver->prompt_row_ns);
     pass.each_ns = drafter_token_ns(driver->drafter, pass_ns);
     const uint32_t n =
         draft_length(driver, slot, &pass, SPECULATION_OF_MODEL, draft_smaller(most, ASKED_MAX));
     if (!n)
         drafter_doubt(driver->drafter, pass_ns);
-    if (!n || (!always && reading_ns > 0 && !draft_may_read(driver, slot, &pass, n, reading_ns)))
-        return false;
-    const struct drafter_question question = {.slot = index,
-                                              .sequence = sequence->id,
-                                              .tokens = slot->tokens,
-                                              .n_tokens = slot->n_known,
-                                              .n_wanted = n,
-                                              .sampler = &sequence->request.sampler,
-                                              .cache_key = sequence->request.cache_key};
-    return drafter_ask(driver->drafter, &question);
+    return n && draft_may_ask(driver, slot, slot->n_known, &pass, n) &&
+           draft_ask_about(driver, slot, slot->n_known, n, false);
+}
+
+double step_draft_each_ns(const struct driver *driver, uint32_t n_match)
+{
+    return n_match == SPECULATION_OF_MODEL && driver->drafter
+               ? drafter_token_ns(driver->drafter, speculation_cost(&driver->costs, 1))
+               : 0;
+}
+
+uint32_t step_draft_go_on(struct driver *driver, struct slot *slot, uint32_t n_wanted,
+                          uint32_t most)
+{
+    struct sequence *sequence = slot->sequence;
+    const struct speculation_pass pass = {
+        .n_rows = 1, .n_tokens = 1, .each_ns = step_draft_each_ns(driver, SPECULATION_OF_MODEL)};
+    const int32_t *guesses;
+    uint32_t n;
+    uint64_t took_ns;
+    if (drafter_answer(driver->drafter, sequence->slot, sequence->id, slot->tokens, slot->n_placed,
+                       &guesses, &n, &took_ns))
+        return step_draft_write(slot, slot->n_placed, guesses, draft_smaller(most, n));
+    n = draft_smaller(n_wanted, ASKED_MAX);
+    if (!n || !draft_may_ask(driver, slot, slot->n_placed, &pass, n) ||
+        !draft_ask_about(driver, slot, slot->n_placed, n, true))
+        return 0;
+    for (uint32_t i = 0; i < driver->n_microbatches; i++) /* the model may compute where they do */
+        driver->microbatches[i].is_crowded = true;
+    return 0;
 }
 
 bool step_draft_is_awaited(const struct driver *driver, uint32_t slot)
 {
     const struct sequence *sequence = driver->slots.slots[slot].sequence;
-    return driver->drafter && sequence && drafter_is_asked(driver->drafter, slot, sequence->id);
+    return driver->drafter && sequence && !sequence->train.is_of_model &&
+           drafter_is_asked(driver->drafter, slot, sequence->id);
 }
 
 /* ---- both ---- */
+
+/* Where the text does not go on, and the sequence has several devices to itself, the model guesses
+ * while the known token travels. */
+static bool draft_begin_train(const struct driver *driver, const struct slot *slot, uint32_t most,
+                              const struct speculation_pass *pass, struct step_draft *out)
+{
+    if (!most || pass->n_rows != 1 || slot->sequence->train.distance ||
+        !draft_knows_text(driver, slot->sequence) || !step_ahead_is_possible(driver))
+        return false;
+    out->n_match = out->n_match ? out->n_match : SPECULATION_OF_MODEL;
+    return true;
+}
 
 /* The text is asked first, for it costs nothing. True: the model was asked. */
 static bool draft_choose(struct driver *driver, uint32_t index, uint32_t room,
@@ -187,11 +255,13 @@ static bool draft_choose(struct driver *driver, uint32_t index, uint32_t room,
     /* in tests by turns */
     const bool looks_up = driver->options.speculate != SPECULATE_ALWAYS || !driver->drafter ||
                           slot->sequence->generated % 2;
-    slot->sequence->train.distance = 0;
-    const bool has_answered = draft_take(driver, index, most, out);
+    const bool has_answered = draft_take(driver, index, most, pass, out);
+    slot->sequence->train = (struct draft_train){0};
     if (!out->n_tokens && looks_up)
         draft_look_up(driver, slot, most, pass, out);
-    if (!out->n_tokens && !has_answered && draft_ask(driver, index, most, pass))
+    if (draft_begin_train(driver, slot, most, pass, out))
+        slot->sequence->train.is_of_model = true;
+    else if (!out->n_tokens && !has_answered && draft_ask(driver, index, most, pass))
         return true;
     draft_add(slot, pass, out);
     return false;
@@ -270,11 +340,19 @@ static void draft_pay(struct driver *driver, struct sequence *sequence,
     const bool is_decoding = share->n_rows == 1 + share->n_drafted; /* the end of no prompt */
     if (driver->pipe.n_devices && is_decoding && (share->n_drafted || microbatch->is_crowded)) {
         speculation_pay_train(&sequence->speculation, &driver->costs, &driver->pipe, share->n_rows,
-                              share->is_ahead, n_right + 1);
+                              share->is_ahead, n_right + 1,
+                              step_draft_each_ns(driver, share->n_match));
         return;
     }
     const struct speculation_pass pass = draft_beside(microbatch, share);
     speculation_pay(&sequence->speculation, &driver->costs, &pass, share->n_drafted, n_right);
+}
+
+/* Whose its guesses were. Behind a token alone the model may have guessed what follows, where the
+ * text only said how it would. */
+static uint32_t draft_match(const struct sequence *sequence, const struct share *share)
+{
+    return sequence->train.is_of_model && !share->n_drafted ? SPECULATION_OF_MODEL : share->n_match;
 }
 
 void step_draft_settle(struct driver *driver, struct sequence *sequence,
@@ -296,12 +374,14 @@ void step_draft_settle(struct driver *driver, struct sequence *sequence,
         sequence->accepted++; /* the first of what follows */
         driver->gain.accepted_tokens++;
     }
-    if (!n_guessed)
-        n_accepted = share->foreseen >= 0 && picks[0].token == share->foreseen;
-    if (share->n_match && (n_guessed || share->foreseen >= 0))
-        speculation_note(&sequence->speculation, share->n_match, n_guessed, n_accepted);
-    if (share->n_match == SPECULATION_OF_MODEL && share->n_drafted)
-        speculation_note(&driver->drafts_of_late, share->n_match, share->n_drafted, n_accepted);
+    const uint32_t n_match = draft_match(sequence, share);
+    if (share->foreseen >= 0 && (!n_guessed || n_match != share->n_match))
+        speculation_note(&sequence->speculation, share->n_match, 0,
+                         picks[0].token == share->foreseen);
+    if (n_match && n_guessed)
+        speculation_note(&sequence->speculation, n_match, n_guessed, n_accepted);
+    if (n_match == SPECULATION_OF_MODEL && n_guessed)
+        speculation_note(&driver->drafts_of_late, n_match, n_guessed, n_accepted);
     draft_pay(driver, sequence, microbatch, share, n_right);
     if (!share->is_ahead) {
         sequence->drafted += share->n_drafted;

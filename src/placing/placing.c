@@ -4,6 +4,7 @@
 #include "hosting/part_options.h"
 #include "model/model.h"
 #include "placement/check.h"
+#include "placement/cost.h"
 #include "plan/plan_devices.h"
 
 #include <assert.h>
@@ -84,6 +85,37 @@ enum error_code placing_cost_of_model(const Cluster__Demand *demand, const struc
     return code;
 }
 
+/* Its draft model goes where the first layers do, whole. Where nothing has been placed yet its
+ * header is waited for; later a placement does without it, as the instance does. */
+static enum error_code placing_add_draft(const struct placing_view *view,
+                                         const Cluster__Instance *instance, bool embedding_counts,
+                                         struct placing_cost *out, struct error *err)
+{
+    const Cluster__Demand *of = instance->demand;
+    const Cluster__Model *said = of->draft ? state_model(view->state, of->draft) : NULL;
+    const struct model *draft =
+        said && of->speculate != SPECULATE_OFF ? view->model(view->self, said) : NULL;
+    if (said && !draft && !instance->current && of->speculate != SPECULATE_OFF)
+        return error_set(err, ERROR_BUSY, "the header of %.64s, which drafts, is being fetched",
+                         of->draft);
+    if (!draft)
+        return ERROR_NONE;
+    Cluster__Demand demand = CLUSTER__DEMAND__INIT;
+    struct placing_cost cost = {0};
+    demand.context_tokens = of->context_tokens;
+    demand.streams = of->streams;
+    demand.cells = of->cells;
+    const enum error_code code =
+        placing_cost_of_model(&demand, draft, embedding_counts, &cost, err);
+    if (!code) {
+        const struct placement_problem whole = {.model = cost.model.model, .demand = cost.demand};
+        const struct placement_stage all = {0, 0, cost.model.model.n_layers};
+        out->model.model.compute_input_bytes += placement_stage_bytes(&whole, &all);
+    }
+    plan_model_deinit(&cost.model);
+    return code;
+}
+
 enum error_code placing_cost_of(const struct placing_view *view, const Cluster__Instance *instance,
                                 bool embedding_counts, struct placing_cost *out, struct error *err)
 {
@@ -102,8 +134,12 @@ enum error_code placing_cost_of(const struct placing_view *view, const Cluster__
         return error_set(err, ERROR_INVALID,
                          "%.64s has %u layers, not %u as it was registered with", instance->model,
                          n_layers, said->n_layers);
-    const enum error_code code =
+    enum error_code code =
         placing_cost_of_model(instance->demand, model, embedding_counts, out, &why);
+    if (!code)
+        code = placing_add_draft(view, instance, embedding_counts, out, &why);
+    if (code)
+        plan_model_deinit(&out->model);
     return code ? error_set(err, code, "instance %.64s: %s", instance->id, why.text) : ERROR_NONE;
 }
 

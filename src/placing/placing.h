@@ -27,6 +27,9 @@
  * What a stage takes is said by the same formulas as for placing it (placement_stage_bytes()). No
  * device has more than all of its memory, whatever its node says.
  *
+ * A draft model (Demand.draft) is opened whole on the device of the first layers. What it takes
+ * there is counted as a part of what the first stage takes beside its layers.
+ *
  * What an owner lends (Now.lent_bytes) is a limit beside that: all instances together have no more
  * of that memory, whatever is free.
  *

@@ -765,6 +765,12 @@ const struct gguf_file *model_file(const struct model *model)
     return NULL;
 }
 
+const char *model_name(const struct model *model)
+{
+    (void)model;
+    return "fake";
+}
+
 const struct model *model_origin(const struct model *model)
 {
     return model;

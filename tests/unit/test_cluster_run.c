@@ -263,14 +263,14 @@ static void test_run_through_the_node(void **state)
     char path[PATH_MAX], wanted[PATH_MAX + 256];
     snprintf(wanted, sizeof wanted, "%s/models/llama.gguf", getenv("MEDLEY_GOLDEN"));
     assert_non_null(realpath(wanted, path));
-    snprintf(
-        wanted, sizeof wanted,
-        "{\"do\":\"place\",\"model\":\"%s\",\"context\":64,\"streams\":null,\"cells\":null,"
-        "\"goal\":null,\"kv\":null,\"speculate\":null,\"precision\":null,\"allow_precision\":null,"
-        "\"idle_s\":null,\"weights_memory\":null,\"score_weights\":null,"
-        "\"time_limit_s\":null}\n"
-        "{\"do\":\"generate\",\"model\":\"%s\"}\n",
-        path, path);
+    snprintf(wanted, sizeof wanted,
+             "{\"do\":\"place\",\"model\":\"%s\",\"context\":64,\"streams\":null,\"cells\":null,"
+             "\"goal\":null,\"kv\":null,\"speculate\":null,\"draft\":null,\"precision\":null,"
+             "\"allow_precision\":null,"
+             "\"idle_s\":null,\"weights_memory\":null,\"score_weights\":null,"
+             "\"time_limit_s\":null}\n"
+             "{\"do\":\"generate\",\"model\":\"%s\"}\n",
+             path, path);
     assert_string_equal(fake_node_heard(), wanted);
     expect(0, HELLO,
            "prompt 6 tokens (1 cached) 2500.0 tok/s, answer 5 tokens 100.0 tok/s; tower cuda0 "

@@ -132,10 +132,12 @@ static void answer(const struct model *model, const struct form *form, enum spec
                                            .cells = form->cells,
                                            .kv_type = form->kv,
                                            .speculate = speculate,
-                                           .draft = form->draft};
+                                           .draft = form->has_two_devices ? NULL : form->draft};
     struct driver *driver = NULL;
     struct error err = {0};
     if (driver_open(model, plan, form->n_stages, &options, &driver, &err))
+        fail_msg("%s", err.text);
+    if (form->has_two_devices && form->draft && driver_add_draft(driver, form->draft, &err))
         fail_msg("%s", err.text);
     for (uint32_t i = 0; i < CLIENTS; i++) {
         submit(driver, h->n_vocab, i, form->says, &clients[i]);
@@ -306,6 +308,45 @@ static void test_a_draft_model(void **state)
     }
 }
 
+/* While the last token travels through two devices, the model guesses what follows, on one of them
+ * and on a third; the text of some is asked first. It comes when the driver is open already. */
+static void test_a_draft_model_beside_a_pipeline(void **state)
+{
+    (void)state;
+    static const struct form pipelines[] = {
+        {.n_stages = 2, .n_slots = 1, .has_two_devices = true},
+        {.n_stages = 2,
+         .n_slots = 1,
+         .cells = CONTEXT,
+         .says = "(abc|abd)+",
+         .has_two_devices = true},
+        {.n_stages = 2, .n_slots = CLIENTS, .has_two_devices = true},
+    };
+    static const char *const names[] = {"models/llama-q4k.gguf", "models/gemma3.gguf"};
+    for (size_t i = 0; i < 2 * sizeof names / sizeof *names; i++) {
+        struct model *model;
+        struct error err = {0};
+        if (model_open(golden_path(names[i / 2]), &model, &err))
+            fail_msg("%s", err.text);
+        const struct stage_plan plan = {gpu_find(gpu, i % 2 ? "sim:first" : "cpu"),
+                                        model_hyperparameters(model)->n_layers};
+        for (size_t k = 0; k < sizeof pipelines / sizeof *pipelines; k++) {
+            const struct driver_draft draft = {.model = model,
+                                               .stages = &plan,
+                                               .n_stages = 1,
+                                               .instead = (i + k) % 2 ? spoil : NULL};
+            struct form form = pipelines[k];
+            form.draft = &draft;
+            n_drafted = n_accepted = 0;
+            compare(names[i / 2], model, &form, SPECULATE_ALWAYS);
+            if (device_ggml_products(gpu_find(gpu, "cpu")))
+                assert_true(n_accepted > 0);
+            compare(names[i / 2], model, &form, SPECULATE_LOOKUP);
+        }
+        model_close(model);
+    }
+}
+
 /* A row of these has other bits alone than beside others, or a state cannot be cut back. */
 static void test_no_drafts_without_the_promise(void **state)
 {
@@ -349,6 +390,7 @@ int main(void)
         cmocka_unit_test(test_guesses_that_follow_each_other),
         cmocka_unit_test(test_latents_in_small_types),
         cmocka_unit_test(test_a_draft_model),
+        cmocka_unit_test(test_a_draft_model_beside_a_pipeline),
         cmocka_unit_test(test_no_drafts_without_the_promise),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);

@@ -254,12 +254,34 @@ static void shared_cells(void **state)
     world_close(&w);
 }
 
+/* It is whole where the first layers are, beside them. */
+static void a_draft_model(void **state)
+{
+    (void)state;
+    static const char *const machines[] = {DEVICE("a", "1GiB", "300MB/s", "1TFLOP/s")};
+    const struct placement_stage last = {0, LAYERS - 1, 1};
+    world_open(&w, gemma, machines, 1);
+    world_instance(&w, "i", CONTEXT, 4);
+    const uint64_t whole = bytes_of("i"), behind = placement_stage_bytes(problem_of("i"), &last);
+    Cluster__Demand *demand = world_find(&w, "i")->demand;
+    demand->draft = (char *)"m"; /* itself */
+    assert_int_equal(bytes_of("i"), 2 * whole);
+    assert_int_equal(placement_stage_bytes(problem_of("i"), &last), behind);
+    demand->speculate = SPECULATE_OFF;
+    assert_int_equal(bytes_of("i"), whole);
+    demand->speculate = SPECULATE_LOOKUP;
+    demand->draft = (char *)"forgotten";
+    assert_int_equal(bytes_of("i"), whole);
+    demand->draft = NULL;
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_instances),       cmocka_unit_test(a_loan_is_a_limit),
         cmocka_unit_test(failed_and_replaced), cmocka_unit_test(shared_cells),
-        cmocka_unit_test(host_memory),
+        cmocka_unit_test(host_memory),         cmocka_unit_test(a_draft_model),
     };
     return cmocka_run_group_tests(tests, open_gemma, close_gemma);
 }

@@ -344,14 +344,14 @@ static void line_fill(struct line *line)
         line->match_from = line->n_known;
         line_send(line,
                   1 + speculation_train(&line->speculation, &line->costs, &line->pipe,
-                                        line->n_match, SPECULATION_DRAFT_MAX)
+                                        line->n_match, SPECULATION_DRAFT_MAX, 0)
                           .n_drafted,
                   false);
     }
     while (line->n_cars < UNDER_WAY) {
         const struct speculation_train train = speculation_train(
             &line->speculation, &line->costs, &line->pipe,
-            line->n_match + line->n_known - line->match_from, SPECULATION_DRAFT_MAX);
+            line->n_match + line->n_known - line->match_from, SPECULATION_DRAFT_MAX, 0);
         if (line->n_cars >= train.n_under_way)
             return;
         line_send(line, train.n_ahead, true);
@@ -368,7 +368,7 @@ static void line_learn(struct line *line, const struct car *car, uint32_t n_righ
                      would_be + n_right + (is_followed && goes_on));
     if (car->n_rows > 1 || car->is_crowded)
         speculation_pay_train(&line->speculation, &line->costs, &line->pipe, car->n_rows,
-                              car->is_ahead, n_right + 1);
+                              car->is_ahead, n_right + 1, 0);
     else
         speculation_pay(&line->speculation, &line->costs, &alone, 0, 0);
 }
@@ -442,6 +442,33 @@ static void test_trains_gain_where_the_text_repeats_and_cost_nothing_elsewhere(v
     assert_true(line_replay(90, 1, 1, 1000, 1) < 1 / 2.);
 }
 
+/* A draft model guesses beside a pipeline of three stages of 5 ms, with links that take the rest of
+ * a pass: it is asked where that pays, and for more under way the longer the links are. */
+static void test_trains_of_a_draft_model(void **state)
+{
+    (void)state;
+    struct speculation speculation = {0};
+    struct speculation_costs costs = {0};
+    struct speculation_pipe pipe = {.n_devices = 3, .n_under_way = 4};
+    for (uint32_t i = 0; i < 20; i++) {
+        speculation_costs_note(&costs, 1, 30000000);
+        for (uint32_t n = 1; n <= 3; n++)
+            speculation_costs_note(&pipe.slowest, n, 5000000);
+        speculation_note(&speculation, SPECULATION_OF_MODEL, 10, 9);
+    }
+    const struct speculation_train quick = speculation_train(
+        &speculation, &costs, &pipe, SPECULATION_OF_MODEL, SPECULATION_DRAFT_MAX, 1000000);
+    assert_true(quick.n_ahead > 0 && quick.n_drafted == 0 && quick.n_under_way == 4);
+    const struct speculation_train slow = speculation_train(
+        &speculation, &costs, &pipe, SPECULATION_OF_MODEL, SPECULATION_DRAFT_MAX, 60000000);
+    assert_int_equal(slow.n_ahead, 0);
+    for (uint32_t i = 0; i < 80; i++)
+        speculation_note(&speculation, SPECULATION_OF_MODEL, 1, 0);
+    const struct speculation_train wrong = speculation_train(
+        &speculation, &costs, &pipe, SPECULATION_OF_MODEL, SPECULATION_DRAFT_MAX, 20000000);
+    assert_int_equal(wrong.n_ahead, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_a_model_that_cannot_guess_does_not_pay),
         cmocka_unit_test(test_requests_begin_with_what_others_have_learnt),
         cmocka_unit_test(test_trains_gain_where_the_text_repeats_and_cost_nothing_elsewhere),
+        cmocka_unit_test(test_trains_of_a_draft_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,17 +90,19 @@ static void test_says_what_is_kept(void **state)
                                         .time_limit_s = 7,
                                         .has_score = true,
                                         .has_speculate = true,
-                                        .speculate = SPECULATE_OFF};
+                                        .speculate = SPECULATE_OFF,
+                                        .draft = "small"};
     instance = place(&before, &limits);
     wish_kept_text(&nothing, instance, text);
-    assert_string_equal(
-        text, "--speculate off, --weights-memory 1048576, --score-weights, --time-limit 7");
+    assert_string_equal(text, "--speculate off, --draft 'small', --weights-memory 1048576, "
+                              "--score-weights, --time-limit 7");
     wish_kept_text(&by_hand, instance, text); /* loaded whole */
-    assert_string_equal(text, "--speculate off, --score-weights, --time-limit 7");
+    assert_string_equal(text, "--speculate off, --draft 'small', --score-weights, --time-limit 7");
     Cluster__Demand out;
     wish_of(&by_hand, instance, &out);
     assert_false(out.has_weights_bytes);
     assert_int_equal(out.time_limit_s, 7);
+    assert_string_equal(out.draft, "small");
 }
 
 /* ---- all pairs of fields --------------------------------------------------------------------- */
