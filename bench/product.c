@@ -238,9 +238,9 @@ static void read_options(struct bench *b, int argc, char **argv)
 int main(int argc, char **argv)
 {
     static const enum ggml_type types[] = {
-        GGML_TYPE_Q4_0,   GGML_TYPE_Q8_0,   GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_Q5_K,
-        GGML_TYPE_Q3_K,   GGML_TYPE_Q2_K,   GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1,
-        GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4};
+        GGML_TYPE_Q4_0,   GGML_TYPE_Q8_0,   GGML_TYPE_Q4_K,  GGML_TYPE_Q6_K, GGML_TYPE_Q5_K,
+        GGML_TYPE_Q3_K,   GGML_TYPE_Q2_K,   GGML_TYPE_Q4_1,  GGML_TYPE_Q5_0, GGML_TYPE_Q5_1,
+        GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4, GGML_TYPE_F16,  GGML_TYPE_BF16};
     static const uint32_t rows[] = {1, 8, 512};
     struct bench b = {.n_threads = 2, .n_rounds = 7, .width = 2048, .mib = 256};
     struct error err = {0};

@@ -25,12 +25,12 @@ static struct ggml_tensor *rounded(struct graph_build *b, enum ggml_type type,
 struct ggml_tensor *graph_linear(struct graph_build *b, struct ggml_tensor *matrix,
                                  struct ggml_tensor *bias, struct ggml_tensor *x)
 {
+    const bool ours = is_ours(b, matrix);
     struct ggml_tensor *y =
-        is_ours(b, matrix)
-            ? product_mul_mat(b->ctx, b->source->products, matrix, rounded(b, matrix->type, x))
-            : ggml_mul_mat(b->ctx, matrix, x);
+        ours ? product_mul_mat(b->ctx, b->source->products, matrix, rounded(b, matrix->type, x))
+             : ggml_mul_mat(b->ctx, matrix, x);
     /* GPUs otherwise add up F16 products in F16, which loses digits and can overflow */
-    if (matrix->type == GGML_TYPE_F16)
+    if (matrix->type == GGML_TYPE_F16 && !ours)
         ggml_prec_set_acc(y, GGML_PREC_F32);
     return bias ? ggml_add(b->ctx, y, bias) : y;
 }

@@ -197,7 +197,7 @@ static bool product_open(struct device *device, enum ggml_type type, uint32_t n,
             struct ggml_tensor *result = /* [rows, columns] */
                 ours ? product_mul_mat(product->ctx, ours, weight, rounded)
                      : ggml_mul_mat(product->ctx, weight, input);
-            if (type == GGML_TYPE_F16)
+            if (type == GGML_TYPE_F16 && !ours)
                 ggml_prec_set_acc(result, GGML_PREC_F32); /* as the engine does */
             ggml_build_forward_expand(product->graph, result);
         }

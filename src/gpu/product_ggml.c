@@ -12,7 +12,8 @@ static const struct {
     {GGML_TYPE_Q4_1, PRODUCT_Q4_1},     {GGML_TYPE_Q5_0, PRODUCT_Q5_0},
     {GGML_TYPE_Q5_1, PRODUCT_Q5_1},     {GGML_TYPE_Q8_0, PRODUCT_Q8_0},
     {GGML_TYPE_IQ4_NL, PRODUCT_IQ4_NL}, {GGML_TYPE_IQ4_XS, PRODUCT_IQ4_XS},
-    {GGML_TYPE_MXFP4, PRODUCT_MXFP4},
+    {GGML_TYPE_MXFP4, PRODUCT_MXFP4},   {GGML_TYPE_F16, PRODUCT_F16},
+    {GGML_TYPE_BF16, PRODUCT_BF16},
 };
 
 bool product_type_of(enum ggml_type ggml, enum product_type *type)
@@ -32,6 +33,8 @@ bool product_is_of(const struct product_kernel *kernel, enum ggml_type type)
         return false;
     if (type == GGML_TYPE_Q4_0 || type == GGML_TYPE_MXFP4)
         return product_kernel_beats_repacked(kernel);
+    if (type == GGML_TYPE_F16)
+        return product_kernel_multiplies_floats(kernel);
     return (type >= GGML_TYPE_Q2_K && type <= GGML_TYPE_Q6_K) || type == GGML_TYPE_Q8_0 ||
            type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1 || type == GGML_TYPE_IQ4_XS;
 }
@@ -120,6 +123,8 @@ struct ggml_tensor *product_rounded(struct ggml_context *ctx, const struct produ
     };
     assert(x->type == GGML_TYPE_F32 && x->nb[0] == sizeof(float) && x->ne[3] == 1);
     assert(x->ne[0] % product_columns_of(type_of_product(type)) == 0);
+    if (product_rounding_of(type_of_product(type)) == PRODUCT_ROUND_NOTHING)
+        return x;
     const int64_t bytes = blocks_of(x->ne[0]) * (int64_t)sizeof(struct product_block);
     return ggml_custom_4d(ctx, GGML_TYPE_I8, bytes, x->ne[1], x->ne[2], 1, &x, 1,
                           ways[product_rounding_of(type_of_product(type))], GGML_N_TASKS_MAX,
@@ -129,28 +134,43 @@ struct ggml_tensor *product_rounded(struct ggml_context *ctx, const struct produ
 /* ---- products ---- */
 
 struct tile { /* rows that are multiplied with the same matrix */
-    const struct product_block *x[PRODUCT_TILE];
+    union {
+        const struct product_block *x[PRODUCT_TILE];
+        const float *floats[PRODUCT_TILE]; /* for types of floats */
+    };
     float *y[PRODUCT_TILE];
     uint32_t n;
 };
 
-static void add_to_tile(struct tile *tile, const struct product_block *x, float *y)
+static void add_to_tile(struct tile *tile, const struct product_matrix *matrix, const void *x,
+                        float *y)
 {
-    tile->x[tile->n] = x;
+    if (product_rounding_of(matrix->type) == PRODUCT_ROUND_NOTHING)
+        tile->floats[tile->n] = x;
+    else
+        tile->x[tile->n] = x;
     tile->y[tile->n++] = y;
 }
 
-/* This thread's rows of the matrix, whole sheaves. */
 static void compute_tile(const struct product_kernel *kernel, const struct product_matrix *matrix,
-                         int64_t n_rows, int ith, int nth, struct tile *tile)
+                         uint32_t first, uint32_t end, struct tile *tile)
+{
+    if (product_rounding_of(matrix->type) == PRODUCT_ROUND_NOTHING)
+        product_compute_floats(kernel, matrix, tile->floats, tile->y, tile->n, first, end);
+    else
+        product_compute(kernel, matrix, tile->x, tile->y, tile->n, first, end);
+    tile->n = 0;
+}
+
+/* This thread's rows of the matrix, whole sheaves. */
+static void compute_share(const struct product_kernel *kernel, const struct product_matrix *matrix,
+                          int64_t n_rows, int ith, int nth, struct tile *tile)
 {
     int64_t first, end;
     product_ggml_share_of((n_rows + PRODUCT_SHEAF_MAX - 1) / PRODUCT_SHEAF_MAX, ith, nth, &first,
                           &end);
     end = end * PRODUCT_SHEAF_MAX < n_rows ? end * PRODUCT_SHEAF_MAX : n_rows;
-    product_compute(kernel, matrix, tile->x, tile->y, tile->n, (uint32_t)first * PRODUCT_SHEAF_MAX,
-                    (uint32_t)end);
-    tile->n = 0;
+    compute_tile(kernel, matrix, (uint32_t)first * PRODUCT_SHEAF_MAX, (uint32_t)end, tile);
 }
 
 /* How many pieces of a matrix each thread takes, about: a thread that the system runs late leaves
@@ -179,11 +199,10 @@ static void multiply_rows(struct ggml_tensor *out, const struct product_kernel *
     for (int64_t at = 0; at < out->ne[1] * out->ne[2]; at++) {
         const int64_t t = at % out->ne[1], of = at / out->ne[1];
         matrix.rows = row_of(out->src[0], 0, of);
-        add_to_tile(&tile, row_of(out->src[1], t, of), row_of(out, t, of));
+        add_to_tile(&tile, &matrix, row_of(out->src[1], t, of), row_of(out, t, of));
         if (tile.n < PRODUCT_TILE && t + 1 < out->ne[1])
             continue;
-        product_compute(kernel, &matrix, tile.x, tile.y, tile.n, first, end);
-        tile.n = 0;
+        compute_tile(kernel, &matrix, first, end, &tile);
     }
 }
 
@@ -222,13 +241,14 @@ static void multiply_expert(struct ggml_tensor *out, int64_t expert, int ith, in
         for (int64_t u = 0; u < out->ne[1]; u++) {
             if (row[u] != expert)
                 continue;
-            add_to_tile(&tile, row_of(rounded, rounded->ne[1] == 1 ? 0 : u, t), row_of(out, u, t));
+            add_to_tile(&tile, &matrix, row_of(rounded, rounded->ne[1] == 1 ? 0 : u, t),
+                        row_of(out, u, t));
             if (tile.n == PRODUCT_TILE)
-                compute_tile(kernel, &matrix, out->ne[0], ith, nth, &tile);
+                compute_share(kernel, &matrix, out->ne[0], ith, nth, &tile);
         }
     }
     if (tile.n)
-        compute_tile(kernel, &matrix, out->ne[0], ith, nth, &tile);
+        compute_share(kernel, &matrix, out->ne[0], ith, nth, &tile);
 }
 
 static void multiply_chosen_share(struct ggml_tensor *out, int ith, int nth, void *kernel)

@@ -11,16 +11,16 @@
 
 /* Which type of product.h's it is; false: none. */
 bool product_type_of(enum ggml_type ggml, enum product_type *type);
-/* Should models use this kernel (NULL: none) for the type? For K-quants, Q5_0, Q5_1, Q8_0 and
- * IQ4_XS; for Q4_0 and MXFP4 where it is faster than ggml's repacked products. Of the others those
- * are faster for one row (IQ4_NL), or ours are further from llama.cpp's logits than the golden
- * tests allow (Q4_1). */
+/* Should models use this kernel (NULL: none) for the type? For K-quants, Q5_0, Q5_1, Q8_0,
+ * IQ4_XS and F16; for Q4_0 and MXFP4 where it is faster than ggml's repacked products. Of the
+ * others those are faster for one row (IQ4_NL, BF16), or ours are further from llama.cpp's logits
+ * than the golden tests allow (Q4_1). */
 bool product_is_of(const struct product_kernel *kernel, enum ggml_type type);
 /* Is what is rounded for one type rounded for the other? Both ours. */
 bool product_shares_rounding(enum ggml_type a, enum ggml_type b);
 
 /* x [n, …] F32, n as the matrices have: rounded, for matrices of this type and of those that share
- * its rounding. The kernel stays the caller's. */
+ * its rounding. The kernel stays the caller's. For floats it is x itself. */
 struct ggml_tensor *product_rounded(struct ggml_context *ctx, const struct product_kernel *kernel,
                                     enum ggml_type type, struct ggml_tensor *x);
 /* matrix [n, m, heads], rounded [n, t, heads]: F32 [m, t, heads], each head's of its own matrix, as

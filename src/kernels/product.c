@@ -3,6 +3,7 @@
 #include "kernels/product_kernel.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* ---- kernels ---- */
 
@@ -35,6 +36,23 @@ const char *product_kernel_name(const struct product_kernel *kernel)
     return kernel->name;
 }
 
+static product_float_rows *floats_of(const struct product_kernel *kernel)
+{
+#if defined(__x86_64__)
+    if (kernel != &product_kernel_plain)
+        return kernel == &product_kernel_avx512 || kernel == &product_kernel_avx512_vnni
+                   ? product_float_avx512
+                   : product_float_avx2;
+#endif
+    (void)kernel;
+    return product_float_plain;
+}
+
+bool product_kernel_multiplies_floats(const struct product_kernel *kernel)
+{
+    return floats_of(kernel) != product_float_plain;
+}
+
 bool product_kernel_beats_repacked(const struct product_kernel *kernel)
 {
     return kernel->beats_repacked;
@@ -42,19 +60,27 @@ bool product_kernel_beats_repacked(const struct product_kernel *kernel)
 
 /* ---- products ---- */
 
+static bool is_of_floats(enum product_type type)
+{
+    return type >= PRODUCT_F16;
+}
+
 static bool is_of_parts(enum product_type type)
 {
-    return type >= PRODUCT_Q4_0;
+    return type >= PRODUCT_Q4_0 && !is_of_floats(type);
 }
 
 uint32_t product_columns_of(enum product_type type)
 {
-    return is_of_parts(type) && type != PRODUCT_IQ4_XS ? PRODUCT_PART : PRODUCT_BLOCK;
+    return is_of_floats(type)                            ? 1
+           : is_of_parts(type) && type != PRODUCT_IQ4_XS ? PRODUCT_PART
+                                                         : PRODUCT_BLOCK;
 }
 
 enum product_rounding product_rounding_of(enum product_type type)
 {
-    return !is_of_parts(type)       ? PRODUCT_ROUND_BLOCKS
+    return is_of_floats(type)       ? PRODUCT_ROUND_NOTHING
+           : !is_of_parts(type)     ? PRODUCT_ROUND_BLOCKS
            : type == PRODUCT_IQ4_XS ? PRODUCT_ROUND_PARTS_ALIKE
                                     : PRODUCT_ROUND_PARTS;
 }
@@ -62,6 +88,7 @@ enum product_rounding product_rounding_of(enum product_type type)
 void product_round(const struct product_kernel *kernel, enum product_rounding rounding,
                    const float *x, uint32_t n, struct product_block *out)
 {
+    assert(rounding != PRODUCT_ROUND_NOTHING);
     assert(n % (rounding == PRODUCT_ROUND_PARTS ? PRODUCT_PART : PRODUCT_BLOCK) == 0);
     if (rounding == PRODUCT_ROUND_BLOCKS)
         kernel->round(x, n / PRODUCT_BLOCK, out);
@@ -125,6 +152,7 @@ void product_compute(const struct product_kernel *kernel, const struct product_m
                      uint32_t first, uint32_t end)
 {
     assert(n <= PRODUCT_TILE && matrix->n_columns % product_columns_of(matrix->type) == 0);
+    assert(!is_of_floats(matrix->type));
     if (n <= (is_of_parts(matrix->type) ? kernel->few_of_parts : kernel->few)) {
         for (uint32_t row = first; row < end; row += PRODUCT_SHEAF_MAX)
             compute_rows(kernel, matrix, x, y, n, row, end);
@@ -132,4 +160,19 @@ void product_compute(const struct product_kernel *kernel, const struct product_m
     }
     for (uint32_t row = first; row < end; row += kernel->n_rows)
         compute_sheaf(kernel, matrix, x, y, n, row, end);
+}
+
+void product_compute_floats(const struct product_kernel *kernel,
+                            const struct product_matrix *matrix, const float *const *x,
+                            float *const *y, uint32_t n, uint32_t first, uint32_t end)
+{
+    assert(n <= PRODUCT_TILE && is_of_floats(matrix->type));
+    for (uint32_t row = first; row < end; row += PRODUCT_SHEAF_MAX) {
+        const uint8_t *rows[PRODUCT_SHEAF_MAX];
+        float results[PRODUCT_TILE][PRODUCT_SHEAF_MAX];
+        const uint32_t n_rows = product_rows_of(matrix, PRODUCT_SHEAF_MAX, row, end, rows);
+        floats_of(kernel)(matrix->type, rows, n_rows, matrix->n_columns, x, n, results);
+        for (uint32_t i = 0; i < n; i++)
+            memcpy(y[i] + row, results[i], sizeof(float) * n_rows);
+    }
 }

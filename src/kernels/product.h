@@ -33,6 +33,13 @@
  *     p = p + m (e sum q)                    where the type has m
  *     y = (p[0] + p[1]) + (p[2] + p[3])
  *
+ * Floats (F16, BF16). x is not rounded. Both rows are filled up with zeros to a multiple of 16
+ * values. Value k adds to the partial sum p[k mod 16], in order of k, in F32, rounded once:
+ *
+ *     p = p + weight x
+ *
+ * Then p[8] to p[15] are added to p[0] to p[7], p[4] to p[7] to p[0] to p[3], and so on to p[0].
+ *
  * The sums of integers are exact in every order, so neither the width of vectors nor the number of
  * rows is part of the arithmetic. Processors with fused multiply-add give the same bits as each
  * other, those without it others. */
@@ -56,12 +63,15 @@ enum product_type {
     PRODUCT_IQ4_NL,
     PRODUCT_IQ4_XS,
     PRODUCT_MXFP4,
+    PRODUCT_F16, /* the first of floats */
+    PRODUCT_BF16,
 };
 
 enum product_rounding {
     PRODUCT_ROUND_BLOCKS,
     PRODUCT_ROUND_PARTS,
     PRODUCT_ROUND_PARTS_ALIKE, /* eight parts with the block's scale: nearer to ggml's IQ4_XS */
+    PRODUCT_ROUND_NOTHING,     /* floats */
 };
 
 enum {
@@ -108,11 +118,15 @@ const struct product_kernel *product_kernel_best(void);
  * a model is loaded? */
 bool product_kernel_beats_repacked(const struct product_kernel *kernel);
 
-/* Rows are a multiple of so many weights: 256 for K-quants and IQ4_XS, else 32. */
+/* Are its products of floats faster than one number at a time? */
+bool product_kernel_multiplies_floats(const struct product_kernel *kernel);
+
+/* Rows are a multiple of so many weights: 256 for K-quants and IQ4_XS, 1 for floats, else 32. */
 uint32_t product_columns_of(enum product_type type);
 enum product_rounding product_rounding_of(enum product_type type);
 
-/* Rounds n values of x to ceil(n / 256) blocks. n is as a row's. */
+/* Rounds n values of x, for types that are not of floats, to ceil(n / 256) blocks. n is as a row's.
+ */
 void product_round(const struct product_kernel *kernel, enum product_rounding rounding,
                    const float *x, uint32_t n, struct product_block *out);
 
@@ -121,3 +135,8 @@ void product_round(const struct product_kernel *kernel, enum product_rounding ro
 void product_compute(const struct product_kernel *kernel, const struct product_matrix *matrix,
                      const struct product_block *const *x, float *const *y, uint32_t n,
                      uint32_t first, uint32_t end);
+
+/* The same for types of floats, where rows x are as they come. */
+void product_compute_floats(const struct product_kernel *kernel,
+                            const struct product_matrix *matrix, const float *const *x,
+                            float *const *y, uint32_t n, uint32_t first, uint32_t end);

@@ -38,6 +38,16 @@ struct product_kernel {
                        float (*y)[PRODUCT_SHEAF_MAX]);
 };
 
+/* Types of floats: y[i][c] = rows[c] times x[i], for n_rows <= PRODUCT_SHEAF_MAX rows of the
+ * matrix. `rows` has PRODUCT_SHEAF_MAX rows, n <= PRODUCT_TILE. */
+typedef void product_float_rows(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
+                                uint32_t n_columns, const float *const *x, uint32_t n,
+                                float (*y)[PRODUCT_SHEAF_MAX]);
+product_float_rows product_float_plain;
+#if defined(__x86_64__)
+product_float_rows product_float_avx2, product_float_avx512;
+#endif
+
 extern const struct product_kernel product_kernel_plain;
 #if defined(__x86_64__)
 extern const struct product_kernel product_kernel_avx2, product_kernel_avx512,
