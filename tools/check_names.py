@@ -25,7 +25,7 @@ BARE = set("""
     update verify wait wake walk watch weigh with without work works write
 """.split())
 # One body (…_kernel_body.h) is compiled for several sets of instructions.
-KERNELS = re.compile(r"kernels/(attention|product|product_float)_(avx2|avx512|plain)\.c")
+KERNELS = re.compile(r"kernels/(attention|product|product_float)_(avx2|avx512|neon|plain)\.[ch]")
 
 COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
 TAG = re.compile(r"\b(?:struct|union|enum)\s+(?:__attribute__\s*\(\(.*?\)\)\s*)?([A-Za-z_]\w*)\s*\{")

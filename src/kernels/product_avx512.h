@@ -9,6 +9,8 @@
 
 #include "kernels/product_part_lanes_x86.h"
 
+#define PART_TURN(name) NULL /* rows are sixteen */
+
 #if defined(__AVX512VNNI__)
 enum { STEP = 64, ROWS = 16, WIDE_IS_SIGNED = 0 };
 #else

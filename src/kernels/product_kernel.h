@@ -50,6 +50,6 @@ product_float_rows product_float_avx2, product_float_avx512;
 
 extern const struct product_kernel product_kernel_plain;
 #if defined(__x86_64__)
-extern const struct product_kernel product_kernel_avx2, product_kernel_avx512,
-    product_kernel_avx512_vnni;
+extern const struct product_kernel product_kernel_avx2, product_kernel_avx_vnni,
+    product_kernel_avx512, product_kernel_avx512_vnni;
 #endif

@@ -14,7 +14,8 @@
  *                                               m sums of the 16 groups
  *     void ints_add_up(const ints sums[8], eight_ints *all)
  *                                               all of each
- *   for many, unless PRODUCT_OWN_BODIES says that the kernel has bodies of its own
+ *   for many, unless PRODUCT_OWN_BODIES says that the kernel has bodies of its own (or
+ *   PRODUCT_OWN_SHEAF, that it has this one)
  *     ROWS                                      of a sheaf: 8 or 16
  *     row_ints, row_floats                      ROWS of int32_t, of floats
  *     void turn_column(const uint8_t *rows, size_t row_step, uint8_t *to, size_t step)
@@ -151,6 +152,21 @@ ALWAYS_INLINE void unpack_sheaf(const struct form *form, const uint8_t *const *r
     turn_all(unpacked->offsets, sizeof unpacked->offsets, (uint8_t(*)[ROWS][4])out->offsets);
 }
 
+/* Two blocks after b, behind the rows' end of the rows that follow, to the second cache: so many
+ * streams processors do not see. */
+ALWAYS_INLINE void fetch_sheaf(const struct form *form, const uint8_t *const *rows,
+                               uint32_t n_blocks, uint32_t b)
+{
+    const size_t at = (size_t)(b + 2) * form->bytes, row_size = (size_t)n_blocks * form->bytes;
+    const uintptr_t all_rows = (uintptr_t)(rows[1] - rows[0]) * ROWS;
+    const uintptr_t ahead = at < row_size ? at : all_rows + at - row_size;
+    for (uint32_t c = 0; c < ROWS; c++) {
+        UNROLL for (uint32_t i = 0; i < form->bytes; i += 64)
+            __builtin_prefetch((const void *)((uintptr_t)rows[c] + ahead + i), 0, 2);
+    }
+}
+
+#if !defined(PRODUCT_OWN_SHEAF)
 ALWAYS_INLINE void multiply_sheaf(const struct form *form, const struct sheaf *sheaf,
                                   const struct product_block *x, float *y)
 {
@@ -178,10 +194,12 @@ ALWAYS_INLINE void multiply_rows(const struct form *form, const uint8_t *const *
     for (uint32_t b = 0; b < n_blocks; b++) {
         struct sheaf sheaf;
         unpack_sheaf(form, rows, b, &sheaf);
+        fetch_sheaf(form, rows, n_blocks, b);
         for (uint32_t i = 0; i < n; i++)
             multiply_sheaf(form, &sheaf, x[i] + b, y[i]);
     }
 }
+#endif
 
 /* ---- for each type --------------------------------------------------------------------------- */
 
@@ -209,7 +227,9 @@ static void product_kernel_row(enum product_type type, const uint8_t *const *row
     BLOCK_TYPES(BLOCK_CASE)
 #undef BLOCK_CASE
 }
+#endif
 
+#if !defined(PRODUCT_OWN_BODIES) && !defined(PRODUCT_OWN_SHEAF)
 static void product_kernel_sheaf(enum product_type type, const uint8_t *const *rows,
                                  uint32_t n_blocks, const struct product_block *const *x,
                                  uint32_t n, float (*y)[PRODUCT_SHEAF_MAX])

@@ -8,6 +8,7 @@
  *                                               the parts' scales
  *   for one row
  *     PART_LANES(name)                          the form's lanes(), or NULL
+ *     PART_TURN(name)                           its turn(), where ROWS are eight, or NULL
  *     part_ints                                 partial sums of products
  *     part_ints part_zero(void)
  *     part_ints part_dot(const uint8_t *w, const int8_t *q, bool is_wide)
@@ -15,7 +16,7 @@
  *   for many
  *     void part_rows_dot(const uint8_t w[8][ROWS][4], const int8_t *const *q, bool is_wide,
  *                        uint32_t n, row_ints *sums)
- *                                               sums[i] += w q[i] of a part, n <= SIDE
+ *                                               sums[i] += w q[i] of a part, n = SIDE
  *     WIDE_IS_SIGNED                            do part_dot() and part_rows_dot() take 128 off the
  *                                               weights that are wide? */
 #include "kernels/product_kernel.h"
@@ -32,6 +33,8 @@ struct part_form {        /* of a type's parts */
     bool has_m;
     void (*unpack)(const uint8_t *weights, uint8_t to[PRODUCT_PART]);
     void (*scales)(const uint8_t *block, uint32_t n_parts, float *d, float *m);
+    /* A part of eight rows side by side; NULL: unpacked one by one and then turned. */
+    void (*turn)(const uint8_t *const *rows, size_t at, uint8_t to[8][8][4]);
     /* All eight parts times q at once; NULL: one by one. */
     void (*lanes)(const uint8_t *block, const int8_t *q, eight_ints *products);
 };
@@ -174,29 +177,39 @@ struct part_rows {
     row_floats of[4];
 };
 
-/* Eight parts, of which n are there, from number `to` on. */
+/* Eight parts, of which n are there, from number `to` on. What comes a panel later, behind the
+ * rows' end of those that follow, is fetched to the second cache: so many streams processors do not
+ * see. */
 ALWAYS_INLINE void part_unpack_block(const struct part_form *form, const uint8_t *const *rows,
-                                     size_t at, uint32_t n, uint32_t to, struct panel *out)
+                                     size_t row_size, size_t at, uint32_t n, uint32_t to,
+                                     struct panel *out)
 {
+    const size_t next = at + PANEL / PRODUCT_PARTS * form->block_bytes;
+    const uintptr_t all_rows = (uintptr_t)(rows[1] - rows[0]) * ROWS;
+    const uintptr_t ahead = next < row_size ? next : all_rows + next - row_size;
     uint8_t unpacked[ROWS][PRODUCT_BLOCK];
     for (uint32_t c = 0; c < ROWS; c++) {
         const uint8_t *block = rows[c] + at;
         float d[PRODUCT_PARTS], m[PRODUCT_PARTS] = {0};
         UNROLL for (uint32_t i = 0; i < form->block_bytes; i += 64)
-            __builtin_prefetch(block + PANEL / PRODUCT_PARTS * form->block_bytes + i);
+            __builtin_prefetch((const void *)((uintptr_t)rows[c] + ahead + i), 0, 2);
         form->scales(block, n, d, m);
         UNROLL for (uint32_t i = 0; i < PRODUCT_PARTS; i++)
         {
             out->d[to + i][c] = d[i];
             if (form->has_m)
                 out->m[to + i][c] = m[i];
-            if (i < n)
+            if (i < n && !form->turn)
                 form->unpack(block + form->at + i * form->step, &unpacked[c][i * PRODUCT_PART]);
-            else
+            else if (i >= n)
                 memset(&unpacked[c][i * PRODUCT_PART], 0, PRODUCT_PART);
         }
     }
     for (uint32_t i = 0; i < PRODUCT_PARTS; i++) {
+        if (i < n && form->turn) {
+            form->turn(rows, at + form->at + i * form->step, (void *)out->weights[to + i]);
+            continue;
+        }
         for (uint32_t c = 0; c < ROWS; c += 8)
             turn_column(&unpacked[c][i * PRODUCT_PART], PRODUCT_BLOCK, out->weights[to + i][0][c],
                         sizeof out->weights[0][0]);
@@ -215,76 +228,64 @@ ALWAYS_INLINE void part_prepare_side(const struct part_form *form, const struct 
     }
 }
 
-/* Eight parts of the panel times n <= SIDE rows x, a constant. */
-ALWAYS_INLINE void part_multiply_panel(bool is_wide, bool has_m, uint32_t n,
-                                       const struct panel *panel, const struct panel_side *sides,
-                                       uint32_t n_blocks, struct part_rows *y)
+/* The panel times SIDE rows x: every fourth part, then those behind them, so that registers hold
+ * the sums. */
+ALWAYS_INLINE void part_multiply_panel(bool is_wide, bool has_m, const struct panel *panel,
+                                       const struct panel_side *sides, uint32_t n_blocks,
+                                       struct part_rows *y)
 {
-    struct part_rows all[SIDE];
-    UNROLL for (uint32_t k = 0; k < n; k++) all[k] = y[k];
-    for (uint32_t b = 0; b < n_blocks; b++) {
-        UNROLL for (uint32_t i = 0; i < PRODUCT_PARTS; i++)
-        {
-            const uint32_t part = b * PRODUCT_PARTS + i;
+    for (uint32_t first = 0; first < 4; first++) {
+        row_floats all[SIDE];
+        UNROLL for (uint32_t k = 0; k < SIDE; k++) all[k] = y[k].of[first];
+        for (uint32_t part = first; part < n_blocks * PRODUCT_PARTS; part += 4) {
+            const uint32_t b = part / PRODUCT_PARTS, i = part % PRODUCT_PARTS;
             const row_floats d = *(const row_floats *)panel->d[part];
             const int8_t *q[SIDE];
             row_ints sums[SIDE];
-            UNROLL for (uint32_t k = 0; k < n; k++)
+            UNROLL for (uint32_t k = 0; k < SIDE; k++)
             {
                 q[k] = sides[k].x[b].values + i * PRODUCT_PART;
                 sums[k] = (row_ints){0} + sides[k].excess[part];
             }
-            part_rows_dot(panel->weights[part], q, is_wide, n, sums);
-            UNROLL for (uint32_t k = 0; k < n; k++)
+            part_rows_dot(panel->weights[part], q, is_wide, SIDE, sums);
+            UNROLL for (uint32_t k = 0; k < SIDE; k++)
             {
-                all[k].of[i % 4] +=
+                all[k] +=
                     d * sides[k].x[b].scales[i] * __builtin_convertvector(sums[k], row_floats);
                 if (has_m)
-                    all[k].of[i % 4] += *(const row_floats *)panel->m[part] * sides[k].q_sums[part];
+                    all[k] += *(const row_floats *)panel->m[part] * sides[k].q_sums[part];
             }
         }
+        UNROLL for (uint32_t k = 0; k < SIDE; k++) y[k].of[first] = all[k];
     }
-    UNROLL for (uint32_t k = 0; k < n; k++) y[k] = all[k];
 }
 
 #if !defined(PRODUCT_OWN_BODIES)
-/* For each kind of form and number of rows x, so that registers hold all. */
-#define PART_PANEL(name, is_wide, has_m, n)                                                        \
+/* For each kind of form, so that registers hold all. */
+#define PART_PANEL(name, is_wide, has_m)                                                           \
     static __attribute__((noinline)) void name(const struct panel *panel,                          \
                                                const struct panel_side *sides, uint32_t n_blocks,  \
                                                struct part_rows *y)                                \
     {                                                                                              \
-        part_multiply_panel(is_wide, has_m, n, panel, sides, n_blocks, y);                         \
+        part_multiply_panel(is_wide, has_m, panel, sides, n_blocks, y);                            \
     }
-PART_PANEL(panel_narrow_many, false, false, SIDE)
-PART_PANEL(panel_narrow_one, false, false, 1)
-PART_PANEL(panel_offset_many, false, true, SIDE)
-PART_PANEL(panel_offset_one, false, true, 1)
-PART_PANEL(panel_wide_many, true, false, SIDE)
-PART_PANEL(panel_wide_one, true, false, 1)
+PART_PANEL(panel_narrow, false, false)
+PART_PANEL(panel_offset, false, true)
+PART_PANEL(panel_wide, true, false)
 
-static void part_panel_of(const struct part_form *form, uint32_t n, const struct panel *panel,
-                          const struct panel_side *sides, uint32_t n_blocks, struct part_rows *y)
-{
-    if (form->is_wide)
-        (n == SIDE ? panel_wide_many : panel_wide_one)(panel, sides, n_blocks, y);
-    else if (form->has_m)
-        (n == SIDE ? panel_offset_many : panel_offset_one)(panel, sides, n_blocks, y);
-    else
-        (n == SIDE ? panel_narrow_many : panel_narrow_one)(panel, sides, n_blocks, y);
-}
-
-/* A panel times all rows x, whose `block` it begins with. */
+/* A panel times all rows x, whose `block` it begins with. The last row stands for what is missing
+ * of four, which take no longer than one: it waits for its own sums. */
 static void part_multiply_sides(const struct part_form *form, const struct panel *panel,
                                 uint32_t n_blocks, const struct product_block *const *x,
                                 uint32_t block, uint32_t n, struct part_rows *y)
 {
-    for (uint32_t i = 0, side; i < n; i += side) {
+    for (uint32_t i = 0; i < n; i += SIDE) {
         struct panel_side sides[SIDE];
-        side = n - i >= SIDE ? SIDE : 1;
-        for (uint32_t k = 0; k < side; k++)
-            part_prepare_side(form, x[i + k] + block, n_blocks, &sides[k]);
-        part_panel_of(form, side, panel, sides, n_blocks, &y[i]);
+        for (uint32_t k = 0; k < SIDE; k++)
+            part_prepare_side(form, x[i + k < n ? i + k : n - 1] + block, n_blocks, &sides[k]);
+        (form->is_wide ? panel_wide
+         : form->has_m ? panel_offset
+                       : panel_narrow)(panel, sides, n_blocks, &y[i]);
     }
 }
 
@@ -293,8 +294,9 @@ ALWAYS_INLINE void part_multiply_rows(const struct part_form *form, const uint8_
                                       uint32_t n, float (*y)[PRODUCT_SHEAF_MAX])
 {
     struct part_rows sums[PRODUCT_TILE];
-    memset(sums, 0, n * sizeof *sums);
+    memset(sums, 0, (n + SIDE - 1) / SIDE * SIDE * sizeof *sums);
     const uint32_t n_blocks = (n_parts + PRODUCT_PARTS - 1) / PRODUCT_PARTS;
+    const size_t row_size = (size_t)n_parts * form->block_bytes / PRODUCT_PARTS;
     for (uint32_t block = 0; block < n_blocks; block += PANEL / PRODUCT_PARTS) {
         struct panel panel;
         uint32_t used = 0;
@@ -302,9 +304,10 @@ ALWAYS_INLINE void part_multiply_rows(const struct part_form *form, const uint8_
             const uint32_t left = n_parts - (block + used) * PRODUCT_PARTS;
             const size_t at = (size_t)(block + used) * form->block_bytes;
             if (left >= PRODUCT_PARTS)
-                part_unpack_block(form, rows, at, PRODUCT_PARTS, used * PRODUCT_PARTS, &panel);
+                part_unpack_block(form, rows, row_size, at, PRODUCT_PARTS, used * PRODUCT_PARTS,
+                                  &panel);
             else
-                part_unpack_block(form, rows, at, left, used * PRODUCT_PARTS, &panel);
+                part_unpack_block(form, rows, row_size, at, left, used * PRODUCT_PARTS, &panel);
         }
         part_multiply_sides(form, &panel, used, x, block, n, sums);
     }
@@ -317,21 +320,21 @@ ALWAYS_INLINE void part_multiply_rows(const struct part_form *form, const uint8_
 /* ---- for each type ---- */
 
 static const struct part_form q40 = {
-    144, 2, 18, 8, false, false, part_unpack_q4, scales_q40, PART_LANES(q40)};
+    144, 2, 18, 8, false, false, part_unpack_q4, scales_q40, PART_TURN(q4), PART_LANES(q40)};
 static const struct part_form q41 = {
-    160, 4, 20, 0, false, true, part_unpack_q4, scales_q41, PART_LANES(q41)};
+    160, 4, 20, 0, false, true, part_unpack_q4, scales_q41, PART_TURN(q4), PART_LANES(q41)};
 static const struct part_form q50 = {
-    176, 6, 22, 16, false, false, part_unpack_q5, scales_q50, PART_LANES(q50)};
+    176, 6, 22, 16, false, false, part_unpack_q5, scales_q50, PART_TURN(q5), PART_LANES(q50)};
 static const struct part_form q51 = {
-    192, 8, 24, 0, false, true, part_unpack_q5, scales_q51, PART_LANES(q51)};
-static const struct part_form q80 = {272,        2,   34, 128, true, false, part_unpack_q8,
-                                     scales_q80, NULL};
+    192, 8, 24, 0, false, true, part_unpack_q5, scales_q51, PART_TURN(q5), PART_LANES(q51)};
+static const struct part_form q80 = {
+    272, 2, 34, 128, true, false, part_unpack_q8, scales_q80, PART_TURN(q8), NULL};
 static const struct part_form iq4nl = {
-    144, 2, 18, 128, true, false, part_unpack_iq4, scales_q40, PART_LANES(iq4nl)};
+    144, 2, 18, 128, true, false, part_unpack_iq4, scales_q40, PART_TURN(iq4), PART_LANES(iq4nl)};
 static const struct part_form iq4xs = {
-    136, 8, 16, 128, true, false, part_unpack_iq4, scales_iq4xs, PART_LANES(iq4xs)};
+    136, 8, 16, 128, true, false, part_unpack_iq4, scales_iq4xs, PART_TURN(iq4), PART_LANES(iq4xs)};
 static const struct part_form mxfp4 = {
-    136, 1, 17, 12, false, false, part_unpack_mx4, scales_mxfp4, PART_LANES(mxfp4)};
+    136, 1, 17, 12, false, false, part_unpack_mx4, scales_mxfp4, PART_TURN(mx4), PART_LANES(mxfp4)};
 
 /* CASE(type, form) for each type. */
 #define PART_TYPES(CASE)                                                                           \

@@ -79,3 +79,4 @@ static inline void part_scales_mx4(const uint8_t *block, float out[8])
 
 /* No parts side by side: each for itself. */
 #define PART_LANES(name) NULL
+#define PART_TURN(name) NULL

@@ -18,16 +18,22 @@ ALWAYS_INLINE void part_unpack_q4(const uint8_t *from, uint8_t *to)
     store32(to, part_fours(from));
 }
 
-ALWAYS_INLINE void part_unpack_q5(const uint8_t *from, uint8_t *to)
+/* 16 where a weight's bit of 32 is set. */
+ALWAYS_INLINE __m256i part_fifths(const uint8_t *from)
 {
     int32_t fifth;
-    memcpy(&fifth, from - 4, sizeof fifth);
+    memcpy(&fifth, from, sizeof fifth);
     const __m256i order =
         _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
     const __m256i bits = _mm256_set1_epi64x((long long)0x8040201008040201);
     const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32(fifth), order);
     const __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bits), bits);
-    store32(to, _mm256_or_si256(part_fours(from), _mm256_and_si256(is_set, _mm256_set1_epi8(16))));
+    return _mm256_and_si256(is_set, _mm256_set1_epi8(16));
+}
+
+ALWAYS_INLINE void part_unpack_q5(const uint8_t *from, uint8_t *to)
+{
+    store32(to, _mm256_or_si256(part_fours(from), part_fifths(from - 4)));
 }
 
 ALWAYS_INLINE void part_unpack_q8(const uint8_t *from, uint8_t *to)
@@ -117,13 +123,21 @@ ALWAYS_INLINE part_ints part_zero(void)
     return _mm256_setzero_si256();
 }
 
+#if defined(__AVX512VNNI__)
+#define PART_VNNI
+#define part_dot_fours _mm256_dpbusd_epi32
+#elif defined(__AVXVNNI__)
+#define PART_VNNI
+#define part_dot_fours _mm256_dpbusd_avx_epi32
+#endif
+
 /* 16 bits hold two products of 8 bits by 7 if one of them has no sign of its own. */
 ALWAYS_INLINE part_ints part_dot(const uint8_t *w, const int8_t *q, bool is_wide)
 {
     const __m256i weights = load32(w), values = load32((const uint8_t *)q);
-#if defined(__AVX512VNNI__)
+#if defined(PART_VNNI)
     (void)is_wide;
-    return _mm256_dpbusd_epi32(_mm256_setzero_si256(), weights, values);
+    return part_dot_fours(_mm256_setzero_si256(), weights, values);
 #else
     __m256i pairs;
     if (is_wide) {

@@ -1,0 +1,129 @@
+/* What the kernels for x86 processors with AVX2 and FMA share: vectors of 32 bytes. With AVX-VNNI
+ * four products of 8 bits are summed up in one instruction; the integers are the same. */
+#pragma once
+
+#include <immintrin.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/product_part_lanes_x86.h"
+#include "kernels/product_part_turn_x86.h"
+
+#if defined(__AVXVNNI__)
+enum { STEP = 32, ROWS = 8, WIDE_IS_SIGNED = 0 };
+#else
+enum { STEP = 32, ROWS = 8, WIDE_IS_SIGNED = 1 };
+#endif
+
+typedef __m256i ints;
+typedef eight_ints row_ints;
+typedef float row_floats __attribute__((vector_size(32), aligned(4), may_alias));
+
+static inline ints ints_zero(void)
+{
+    return _mm256_setzero_si256();
+}
+
+static inline ints ints_dot(ints sum, const uint8_t *w, const int8_t *q, const int16_t *scale)
+{
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_loadu_si256((const void *)w),
+                                               _mm256_loadu_si256((const void *)q));
+    const __m256i scales = _mm256_loadu_si256((const void *)scale);
+#if defined(__AVXVNNI__)
+    return _mm256_dpwssd_avx_epi32(sum, pairs, scales);
+#else
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, scales));
+#endif
+}
+
+static inline ints ints_dot_sums(const int16_t *m, const int16_t *sums)
+{
+    return _mm256_madd_epi16(_mm256_loadu_si256((const void *)m),
+                             _mm256_loadu_si256((const void *)sums));
+}
+
+#if !defined(PRODUCT_OWN_SHEAF)
+static inline __m256i dot_quad(const uint8_t w[8][4], const int8_t *q)
+{
+    int32_t four;
+    memcpy(&four, q, sizeof four);
+    return _mm256_maddubs_epi16(_mm256_loadu_si256((const void *)w), _mm256_set1_epi32(four));
+}
+
+/* Four products of pairs of 5 bits by 7 fit 16 bits, two of 6 bits by 7. */
+ALWAYS_INLINE void rows_add_group(const uint8_t w[4][8][4], const int8_t *q,
+                                  const int16_t scale[8][2], bool is_wide, row_ints *to)
+{
+    const __m256i scales = _mm256_loadu_si256((const void *)scale);
+    __m256i first = _mm256_add_epi16(dot_quad(w[0], q), dot_quad(w[1], q + 4));
+    __m256i second = _mm256_add_epi16(dot_quad(w[2], q + 8), dot_quad(w[3], q + 12));
+    if (is_wide)
+        second = _mm256_madd_epi16(second, scales);
+    else
+        first = _mm256_add_epi16(first, second);
+    first = _mm256_madd_epi16(first, scales);
+    *to += (row_ints)(is_wide ? _mm256_add_epi32(first, second) : first);
+}
+
+static inline void rows_add_pairs(const int16_t m[8][2], const int16_t sums[2], row_ints *to)
+{
+    int32_t both;
+    memcpy(&both, sums, sizeof both);
+    *to +=
+        (row_ints)_mm256_madd_epi16(_mm256_loadu_si256((const void *)m), _mm256_set1_epi32(both));
+}
+#endif
+
+static inline void ints_add_up(const ints sums[8], eight_ints *all)
+{
+    part_add_up(sums, all);
+}
+
+/* ---- parts ---- */
+
+#if defined(__AVXVNNI__)
+ALWAYS_INLINE void part_rows_dot(const uint8_t w[8][8][4], const int8_t *const *q, bool is_wide,
+                                 uint32_t n, row_ints *sums)
+{
+    (void)is_wide;
+    UNROLL for (uint32_t i = 0; i < 8; i++)
+    {
+        const __m256i weights = load32(w[i][0]);
+        UNROLL for (uint32_t k = 0; k < n; k++) sums[k] =
+            (row_ints)part_dot_fours((__m256i)sums[k], weights, part_quad(q[k] + 4 * i));
+    }
+}
+#else
+ALWAYS_INLINE void part_rows_dot(const uint8_t w[8][8][4], const int8_t *const *q, bool is_wide,
+                                 uint32_t n, row_ints *sums)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    UNROLL for (uint32_t i = 0; i < 8; i += 4)
+    {
+        __m256i pairs[4];
+        UNROLL for (uint32_t j = 0; j < 4; j++)
+        {
+            const __m256i weights = load32(w[i + j][0]);
+            const __m256i own = _mm256_xor_si256(weights, _mm256_set1_epi8((char)0x80));
+            UNROLL for (uint32_t k = 0; k < n; k++)
+            {
+                const __m256i values = part_quad(q[k] + 4 * (i + j));
+                const __m256i dot = is_wide ? _mm256_maddubs_epi16(_mm256_abs_epi8(own),
+                                                                   _mm256_sign_epi8(values, own))
+                                            : _mm256_maddubs_epi16(weights, values);
+                if (is_wide)
+                    sums[k] += (row_ints)_mm256_madd_epi16(dot, ones);
+                else
+                    pairs[k] = j ? _mm256_add_epi16(pairs[k], dot) : dot;
+            }
+        }
+        UNROLL for (uint32_t k = 0; !is_wide && k < n; k++) sums[k] +=
+            (row_ints)_mm256_madd_epi16(pairs[k], ones);
+    }
+}
+#endif
+
+#include "kernels/product_kernel_body.h"
+
+#include "kernels/product_part_body.h"

@@ -1,0 +1,25 @@
+/* The kernel for x86 processors with AVX2, FMA and AVX-VNNI, as desktops and laptops without
+ * AVX-512 have it. Compiled for these alone. */
+#define PRODUCT_OWN_SHEAF
+#include "kernels/product_avx2.h"
+
+#include "kernels/product_sheaf_avx_vnni.h"
+
+static int product_avx_vnni_works(void)
+{
+    return __builtin_cpu_supports("avxvnni") && __builtin_cpu_supports("avx2") &&
+           __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+const struct product_kernel product_kernel_avx_vnni = {"avx-vnni",
+                                                       true,
+                                                       3,
+                                                       3,
+                                                       product_avx_vnni_works,
+                                                       round_row,
+                                                       product_kernel_row,
+                                                       ROWS,
+                                                       product_avx_vnni_sheaf,
+                                                       part_kernel_round,
+                                                       part_kernel_row,
+                                                       part_kernel_sheaf};
