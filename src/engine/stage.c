@@ -8,6 +8,8 @@
 #include "gpu/device_ggml.h"
 #include "model/picture.h"
 
+#include <sys/resource.h>
+
 /* Makes stage->graph the graph for `shape`. */
 static enum error_code prepare_graph(struct stage *stage, const struct batch_shape *shape,
                                      struct error *err)
@@ -119,13 +121,34 @@ static bool stage_asks_batch(void *stage)
     return batch_stops(((const struct stage *)stage)->batch);
 }
 
+/* How often the system gave a processor of this process's threads to somebody else. */
+static uint64_t stage_count_preempted(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
+}
+
+static enum ggml_status stage_compute_with_threads(struct stage *stage)
+{
+    const uint32_t n_rows = stage->batch->n_rows, most = device_threads(stage->device);
+    if (most != stage->threads.most)
+        thread_choice_init(&stage->threads, most);
+    device_compute_with(stage->device, thread_choice_next(&stage->threads, n_rows));
+    const uint64_t start_ns = clock_now_ns(), preempted = stage_count_preempted();
+    const enum ggml_status status =
+        ggml_backend_sched_graph_compute(stage->sched, stage->graph.cgraph);
+    thread_choice_took(&stage->threads, n_rows, clock_now_ns() - start_ns,
+                       stage_count_preempted() - preempted);
+    device_compute_with(stage->device, 0);
+    return status;
+}
+
 /* One that is stopped keeps its graph, which the next batch computes from its beginning. */
 static enum ggml_status stage_compute_graph(struct stage *stage)
 {
     if (stage->batch->stops)
         device_ggml_ask(stage->device, stage_asks_batch, stage);
-    const enum ggml_status status =
-        ggml_backend_sched_graph_compute(stage->sched, stage->graph.cgraph);
+    const enum ggml_status status = stage_compute_with_threads(stage);
     if (stage->batch->stops)
         device_ggml_ask(stage->device, NULL, NULL);
     return status;

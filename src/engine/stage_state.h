@@ -9,6 +9,7 @@
 #include "engine/stage_work.h"
 #include "engine/state_checkpoint.h"
 #include "engine/weights.h"
+#include "gpu/thread_choice.h"
 
 #include <ggml-backend.h>
 
@@ -30,6 +31,7 @@ struct stage {
     struct stage_stream_run run; /* of the batch that is computed, … */
     const struct batch *batch;   /* … which is this one */
     struct stage_cost cost;
+    struct thread_choice threads;
     bool has_stable_bits;
 };
 

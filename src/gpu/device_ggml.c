@@ -73,13 +73,11 @@ static void set_threads(ggml_backend_t backend, uint32_t n_threads)
         ((ggml_backend_set_n_threads_t)(uintptr_t)symbol)(backend, (int)n_threads);
 }
 
-static void set_all_threads(struct ggml_device *self, uint32_t n_threads)
+static void set_all_threads(const struct ggml_device *self, uint32_t n_threads)
 {
     set_threads(self->fallback, n_threads);
     for (uint32_t i = 0; i < self->n_accelerators; i++)
         set_threads(self->accelerators[i], n_threads);
-    if (self->is_cpu)
-        self->n_threads = n_threads;
 }
 
 /* ---- initialise, shut down ------------------------------------------------------------- */
@@ -142,7 +140,10 @@ static enum error_code device_ggml_initialize(const void *family, uint32_t index
         device_ggml_shutdown(self);
         return code;
     }
-    set_all_threads(self, options->n_cpu_threads ? options->n_cpu_threads : host_thread_count());
+    const uint32_t n_threads =
+        options->n_cpu_threads ? options->n_cpu_threads : host_thread_count();
+    set_all_threads(self, n_threads);
+    self->n_threads = self->is_cpu ? n_threads : 0;
     *out = self;
     return ERROR_NONE;
 }
@@ -455,8 +456,18 @@ void device_ggml_ask(struct device *device, ggml_abort_callback stops, void *arg
 void device_set_threads(struct device *device, uint32_t n_threads)
 {
     struct ggml_device *self = ggml_of(device);
-    if (self->is_cpu && n_threads)
-        set_all_threads(self, n_threads);
+    if (!self->is_cpu || !n_threads)
+        return;
+    set_all_threads(self, n_threads);
+    self->n_threads = n_threads;
+}
+
+void device_compute_with(struct device *device, uint32_t n_threads)
+{
+    const struct ggml_device *self = ggml_of(device);
+    if (self->is_cpu)
+        set_all_threads(self,
+                        n_threads && n_threads < self->n_threads ? n_threads : self->n_threads);
 }
 
 uint32_t device_threads(const struct device *device)

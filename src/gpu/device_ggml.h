@@ -34,3 +34,7 @@ void device_ggml_ask(struct device *device, ggml_abort_callback stops, void *arg
 /* Makes `n_threads` the thread count of a CPU device; no-op elsewhere. */
 void device_set_threads(struct device *device, uint32_t n_threads);
 uint32_t device_threads(const struct device *device); /* 0 where it has no meaning */
+
+/* What a CPU device computes next with: `n_threads` of its threads, or all of them where it is 0 or
+ * has no more. No-op elsewhere. */
+void device_compute_with(struct device *device, uint32_t n_threads);

@@ -1,0 +1,141 @@
+/* gpu/thread_choice.h on made-up machines. */
+#include "gpu/thread_choice.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+struct machine {
+    uint64_t ns[5];    /* a batch takes with 1 … 4 threads */
+    uint32_t takes[5]; /* processors that others take meanwhile */
+};
+
+struct run {
+    uint32_t with[5]; /* batches */
+    uint64_t ns;
+};
+
+static struct run compute(struct thread_choice *choice, const struct machine *machine,
+                          uint32_t n_batches, uint32_t n_rows)
+{
+    struct run run = {0};
+    for (uint32_t i = 0; i < n_batches; i++) {
+        const uint32_t n = thread_choice_next(choice, n_rows);
+        thread_choice_took(choice, n_rows, machine->ns[n], machine->takes[n]);
+        run.with[n]++;
+        run.ns += machine->ns[n];
+    }
+    return run;
+}
+
+static const struct machine quiet = {.ns = {0, 25, 18}},
+                            beside_one = {.ns = {0, 25, 38}, .takes = {0, 0, 5}},
+                            crowded = {.ns = {0, 100, 80}, .takes = {0, 9, 9}};
+
+static void takes_all_threads_of_a_quiet_machine(void **state)
+{
+    (void)state;
+    struct thread_choice choice;
+    thread_choice_init(&choice, 2);
+    const struct run run = compute(&choice, &quiet, 10000, 1);
+    assert_int_equal(run.with[2], 10000);
+}
+
+static void leaves_a_busy_strangers_processor_and_comes_back(void **state)
+{
+    (void)state;
+    struct thread_choice choice;
+    thread_choice_init(&choice, 2);
+    compute(&choice, &quiet, 100, 1);
+    struct run run = compute(&choice, &beside_one, 1000, 1);
+    assert_true(run.with[2] <= 40); /* to notice, and to look whether he is still there */
+    assert_true(run.ns < 1000 * 25 * 103 / 100);
+    run = compute(&choice, &beside_one, 100000, 1);
+    assert_true(run.with[2] <= 100000 / 100);
+    run = compute(&choice, &quiet, 1000, 1);
+    assert_int_equal(thread_choice_next(&choice, 1), 2);
+    assert_true(run.with[1] <= (THREAD_PAUSE_MAX + 2) * THREAD_WINDOW);
+    run = compute(&choice, &quiet, 10000, 1);
+    assert_int_equal(run.with[2], 10000);
+}
+
+static void tries_seldom_what_does_not_help(void **state)
+{
+    (void)state;
+    struct thread_choice choice;
+    thread_choice_init(&choice, 2);
+    const struct run run = compute(&choice, &crowded, 10000, 1);
+    assert_true(run.with[1] > 0);
+    assert_true(run.with[1] <= 10000 / 50);
+}
+
+static void gives_as_many_threads_as_strangers_want(void **state)
+{
+    (void)state;
+    static const struct machine two_strangers = {.ns = {0, 80, 45, 55, 65},
+                                                 .takes = {0, 0, 0, 3, 5}};
+    struct thread_choice choice;
+    thread_choice_init(&choice, 4);
+    compute(&choice, &two_strangers, 200, 1);
+    const struct run run = compute(&choice, &two_strangers, 1000, 1);
+    assert_true(run.with[2] > 900);
+    assert_int_equal(run.with[4], 0);
+}
+
+static void compares_batches_of_as_many_rows_alone(void **state)
+{
+    (void)state;
+    struct thread_choice choice;
+    thread_choice_init(&choice, 2);
+    for (uint32_t i = 0; i < 1000; i++) { /* each shape is another, so nothing is learnt */
+        const uint32_t n_rows = 1 + i % 2, n = thread_choice_next(&choice, n_rows);
+        assert_int_equal(n, 2);
+        thread_choice_took(&choice, n_rows, beside_one.ns[n], beside_one.takes[n]);
+    }
+    compute(&choice, &beside_one, THREAD_WINDOW, 1);
+    assert_int_equal(thread_choice_next(&choice, 1), 1); /* a trial … */
+    thread_choice_took(&choice, 2, 38, 5);
+    assert_int_equal(thread_choice_next(&choice, 1), 2); /* … that another shape ends */
+}
+
+static void leaves_batches_of_many_rows_alone(void **state)
+{
+    (void)state;
+    struct thread_choice choice;
+    thread_choice_init(&choice, 2);
+    compute(&choice, &beside_one, 100, 1);
+    assert_int_equal(thread_choice_next(&choice, 1), 1);
+    const struct run run = compute(&choice, &beside_one, 100, THREAD_FEW_ROWS + 1);
+    assert_int_equal(run.with[2], 100);
+    assert_int_equal(thread_choice_next(&choice, 1), 1);
+}
+
+static void has_nothing_to_choose_without_threads(void **state)
+{
+    (void)state;
+    struct thread_choice none = {0}, one;
+    thread_choice_init(&one, 1);
+    for (uint32_t i = 0; i < 100; i++) {
+        assert_int_equal(thread_choice_next(&none, 1), 0);
+        assert_int_equal(thread_choice_next(&one, 1), 1);
+        thread_choice_took(&none, 1, 1, 9);
+        thread_choice_took(&one, 1, 1, 9);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_all_threads_of_a_quiet_machine),
+        cmocka_unit_test(leaves_a_busy_strangers_processor_and_comes_back),
+        cmocka_unit_test(tries_seldom_what_does_not_help),
+        cmocka_unit_test(gives_as_many_threads_as_strangers_want),
+        cmocka_unit_test(compares_batches_of_as_many_rows_alone),
+        cmocka_unit_test(leaves_batches_of_many_rows_alone),
+        cmocka_unit_test(has_nothing_to_choose_without_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
