@@ -527,13 +527,21 @@ static void expect_minute(const char *node, const char *device, enum error_code 
     fail_msg("'%s' is not in: %s", words, minute.why.text);
 }
 
+/* The cluster has heard of its device. */
+static bool has_device(void *arg)
+{
+    const Cluster__NodeRecord *record = state_node(daemon_state(w->nodes[0].daemon), arg);
+    return record && state_device(record, "sim:chip");
+}
+
 /* Whoever asks is told why there is none, once; or nothing, if he no longer waits. */
 static void test_minutes_of_devices(void **state)
 {
     struct minute many = {0}, last = {0}, broken = {0};
     start_cluster(2);
     struct daemon *daemon = w->nodes[0].daemon;
-    const char *other = w->nodes[1].daemon->id;
+    char *other = w->nodes[1].daemon->id;
+    assert_true(daemon_world_run(w, has_device, other, 20000));
     expect_minute("no id", "sim:chip", ERROR_NOT_FOUND, "no node of that id");
     expect_minute(daemon->id, "sim:chip", ERROR_NOT_FOUND, "has no such device");
     expect_minute(other, "none", ERROR_NOT_FOUND, "node1 has no such device");
