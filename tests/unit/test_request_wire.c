@@ -116,6 +116,30 @@ static struct prompt_picture *new_picture(float value)
     return picture;
 }
 
+/* Those of a request fit into one message, or it is said how much they take. */
+static void test_pictures_too_large(void **state)
+{
+    (void)state;
+    enum { ROWS = 4096, WIDTH = 3072 }; /* 48 MiB */
+    static const uint8_t digest[PICTURE_DIGEST_BYTES] = {2};
+    struct request request = make_request();
+    struct picture_rows rows = {.n_rows = ROWS, .width = WIDTH};
+    struct prompt_picture *picture;
+    struct error err = {0};
+    rows.rows = mem_new_array((size_t)ROWS * WIDTH, sizeof(float));
+    assert_non_null(rows.rows);
+    assert_int_equal(prompt_picture_new(&rows, digest, &picture, NULL), ERROR_NONE);
+    const struct request_picture twice[] = {{0, picture}, {ROWS, picture}};
+    request.pictures = twice;
+    request.n_pictures = 1;
+    assert_int_equal(request_check_travels(&request, &err), ERROR_NONE);
+    request.n_pictures = 2;
+    assert_int_equal(request_check_travels(&request, &err), ERROR_INVALID);
+    assert_non_null(strstr(err.text, "take 96 MiB, and 78 may travel to another node"));
+    prompt_picture_release(picture);
+    constraint_release(request.constraint);
+}
+
 static void test_pictures(void **state)
 {
     (void)state;
@@ -401,6 +425,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_request),
         cmocka_unit_test(test_pictures),
+        cmocka_unit_test(test_pictures_too_large),
         cmocka_unit_test(test_a_grammar),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_tokens_share_a_message),
