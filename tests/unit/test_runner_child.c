@@ -146,6 +146,8 @@ static void tokens_are_the_reference(void **state)
 
 #define SIM "memory = 1GiB\ndecode = 100GB/s\nflops = 100TFLOP/s\nlaunch = 0s\ncopy = 1TB/s\n"
 
+#define SLOW_SIM "memory = 1GiB\ndecode = 1MB/s\nflops = 1MFLOP/s\nlaunch = 10s\n"
+
 static void two_devices_are_two_processes(void **state)
 {
     (void)state;
@@ -200,6 +202,33 @@ static void a_simulated_device_tells_what_its_process_does(void **state)
     wait_for_free(device, true);
     children_close(world.children);
     gpu_close(gpu);
+    remove(path);
+}
+
+/* Its device takes 10 s for any batch. It need not come to its end, and its process stays. */
+static void a_prompt_that_is_wanted_no_more(void **state)
+{
+    (void)state;
+    char path[64];
+    struct error err = {0};
+    struct child_world world = world_of(2);
+    world.children = open_children((struct children_options){
+        .sim_file = sim_file("[a]\n" SIM "[slow]\n" SLOW_SIM, path, sizeof path)});
+    world.devices[0] = "sim:a";
+    world.devices[1] = "sim:slow";
+    child_world_open(&world);
+    const pid_t first = child_world_pid(&world, 1);
+    struct reply reply = reply_of();
+    assert_false(child_world_reply(&world, &reply, 300));
+    assert_int_equal(reply.n_tokens, n_prompt);
+    const uint64_t begun_ns = clock_now_ns();
+    driver_stop(world.driver);
+    assert_true(clock_now_ns() - begun_ns < (uint64_t)9000 * MS);
+    assert_true(child_world_mind(&world, &err));
+    assert_int_equal(child_world_pid(&world, 1), first);
+    assert_int_equal(world.n_losses, 0);
+    child_world_close(&world);
+    children_close(world.children);
     remove(path);
 }
 
@@ -534,6 +563,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(tokens_are_the_reference),
         cmocka_unit_test(two_devices_are_two_processes),
         cmocka_unit_test(a_simulated_device_tells_what_its_process_does),
+        cmocka_unit_test(a_prompt_that_is_wanted_no_more),
         cmocka_unit_test(killed_in_mid_reply_the_text_goes_on),
         cmocka_unit_test(one_of_two_devices_dies),
         cmocka_unit_test(at_its_start_again_and_again),
