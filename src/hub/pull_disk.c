@@ -2,6 +2,7 @@
 
 #include "base/durable_file.h"
 #include "base/fnv.h"
+#include "base/large_pages.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "hub/boot_id.h"
@@ -247,6 +248,7 @@ enum error_code pull_disk_write(struct pull_disk *disk, struct pull_state *state
 {
     assert(size <= pull_piece_size(state, piece) - state->have[piece]);
     const uint64_t at = piece * state->piece + state->have[piece];
+    large_pages_expect(disk->part, at, size);
     const int problem = pwrite_all(disk->part, bytes, size, at);
     if (problem)
         return pull_disk_fail(disk, "writing", problem, err);

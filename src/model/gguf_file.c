@@ -2,6 +2,7 @@
  * gguf_keys.c. */
 #include "model/gguf_file.h"
 
+#include "base/large_pages.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "model/gguf_guard.h"
@@ -122,6 +123,8 @@ enum error_code gguf_file_open_part(int descriptor, const char *path, struct ggu
     file->parts = part;
     file->n_parts = 1;
     enum error_code code = gguf_file_map(file, err);
+    if (!code)
+        large_pages_advise(file->bytes, file->size);
     if (!code)
         code = gguf_file_check(file, err);
     if (code)

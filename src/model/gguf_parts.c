@@ -1,6 +1,7 @@
 #include "model/gguf_parts.h"
 
 #include "base/buffer.h"
+#include "base/large_pages.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "model/gguf_guard.h"
@@ -265,6 +266,8 @@ static enum error_code join_map(struct gguf_file *parts[], uint32_t n_parts,
             ok = mmap(bytes + part->at, (size_t)part->size, PROT_READ, MAP_SHARED | MAP_FIXED,
                       parts[i]->parts[0].descriptor, (off_t)part->from) != MAP_FAILED;
     }
+    if (ok)
+        large_pages_advise(bytes, out->size);
     out->guard = gguf_guard_add(bytes, (size_t)out->size);
     return ok ? ERROR_NONE
               : error_set(err, ERROR_NO_MEMORY, "cannot map the parts: %s", strerror(errno));

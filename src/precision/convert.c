@@ -1,6 +1,7 @@
 #include "precision/convert.h"
 
 #include "base/durable_file.h"
+#include "base/large_pages.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "model/weight_type.h"
@@ -88,8 +89,9 @@ static enum error_code convert_piece(const struct convert_rows *rows, int64_t fi
             return err ? error_wrap(err, "tensor %s", tensor->name) : code;
         out = memory->bytes;
     }
-    const int reason = pwrite_all(rows->fd, out, to_bytes * (uint64_t)n,
-                                  rows->offset + to_bytes * (uint64_t)first);
+    const uint64_t at = rows->offset + to_bytes * (uint64_t)first, size = to_bytes * (uint64_t)n;
+    large_pages_expect(rows->fd, at, size);
+    const int reason = pwrite_all(rows->fd, out, size, at);
     return reason ? error_set(err, ERROR_IO, "cannot write the new file: %s", strerror(reason))
                   : ERROR_NONE;
 }

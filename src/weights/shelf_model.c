@@ -1,5 +1,6 @@
 /* One model on the shelf. The invariant: a part that the record names is whole on the disk. So a
  * part is synced before it is recorded, and its record is gone before its bytes are. */
+#include "base/large_pages.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "weights/shelf_impl.h"
@@ -256,6 +257,7 @@ enum error_code shelf_model_write(struct shelf_model *model, uint32_t part, uint
         return error_set(err, ERROR_INVALID, "the range is not inside part %u", part);
     if (part_set_has(&model->has, part))
         return error_set(err, ERROR_INVALID, "part %u is already there and verified", part);
+    large_pages_expect(model->data, of->offset + offset, size);
     int failure = pwrite_all(model->data, bytes, size, of->offset + offset);
     return failure ? io_error(model, "writing", failure, err) : ERROR_NONE;
 }
