@@ -1,15 +1,20 @@
 #include "cli/doctor_look.h"
 
+#include "base/large_pages.h"
 #include "base/version.h"
 #include "cli/answer.h"
 #include "cli/daemon.h"
 #include "doctor/dial_mend.h"
+#include "doctor/pages_judge.h"
 #include "library/defaults.h"
 #include "library/library.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- devices ------------------------------------------------------------------------------- */
 
@@ -166,7 +171,28 @@ bool doctor_look_at_cluster(struct findings *findings)
 
 /* ---- models -------------------------------------------------------------------------------- */
 
-enum { DEFAULTS_LOOKED_AT = 24 }; /* models: each may look through all of Ollama's manifests */
+enum {
+    DEFAULTS_LOOKED_AT = 24, /* models: each may look through all of Ollama's manifests */
+    PAGES_LOOKED_AT = 24,    /* models: each a millisecond */
+};
+
+static void doctor_look_at_pages(const struct library_model *model, struct findings *findings)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(model->path, '/');
+    const int fd = slash ? open(model->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    if (fd < 0)
+        return;
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - model->path) + 1, model->path);
+    const struct large_pages_seen seen = large_pages_look(fd);
+    const struct model_pages pages = {.name = model->name,
+                                      .path = model->path,
+                                      .n_places = seen.n_places,
+                                      .n_large = seen.n_large,
+                                      .can_be_large = large_pages_possible(folder)};
+    pages_judge(&pages, findings);
+    close(fd);
+}
 
 static void doctor_look_at_defaults(const struct library_model *model, struct findings *findings)
 {
@@ -192,11 +218,13 @@ void doctor_look_at_models(struct findings *findings)
     const struct library_options options = {0};
     struct library library = {0};
     struct error err;
-    uint32_t n = 0;
+    uint32_t n = 0, n_pages = 0;
     if (library_find(&options, &library, &err))
         findings_add(findings, FINDING_HINT, "models", NULL, "not looked at: %.200s", err.text);
     for (uint32_t i = 0; i < library.n && n < DEFAULTS_LOOKED_AT; i++) {
         const struct library_model *model = &library.models[i];
+        if (model->state == LIBRARY_WHOLE && n_pages++ < PAGES_LOOKED_AT)
+            doctor_look_at_pages(model, findings);
         if (model->state != LIBRARY_WHOLE ||
             (model->place != LIBRARY_OLLAMA && model->place != LIBRARY_PULLED))
             continue;

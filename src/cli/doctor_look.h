@@ -11,5 +11,6 @@ void doctor_look_at_host_driver(const char *lines, struct findings *findings);
 /* Asks this machine's node, if it runs, about its peers and alerts; whether it runs. */
 bool doctor_look_at_cluster(struct findings *findings);
 
-/* What requests of Ollama's models here begin with, and what of it is not used. */
+/* Models that lie in small pages of memory; what requests of Ollama's models here begin with, and
+ * what of it is not used. */
 void doctor_look_at_models(struct findings *findings);

@@ -3,6 +3,7 @@
 #include "doctor/dial_mend.h"
 #include "doctor/facts.h"
 #include "doctor/nft_rules.h"
+#include "doctor/pages_judge.h"
 #include "fake_node.h"
 
 #include <setjmp.h>
@@ -341,6 +342,34 @@ static void test_the_cluster_is_asked(void **state)
     unsetenv("MEDLEY_HOST_DRIVER");
 }
 
+static void test_models_in_small_pages_have_their_mend(void **state)
+{
+    (void)state;
+    struct model_pages pages = {
+        .name = "a", .path = "/m/a b.gguf", .n_places = 64, .n_large = 31, .can_be_large = true};
+    char longer[300];
+    findings = (struct findings){0};
+    pages_judge(&pages, &findings);
+    expect(FINDING_HINT, "models", "a lies in memory in small pages (31 of 64",
+           "dd if='/m/a b.gguf' iflag=nocache count=0");
+    pages = (struct model_pages){"b", "/it's.gguf", 8, 0, true};
+    pages_judge(&pages, &findings);
+    expect(FINDING_HINT, "models", "b lies in memory", "dd if=FILE ");
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    pages = (struct model_pages){"c", longer, 8, 0, true};
+    pages_judge(&pages, &findings);
+    expect(FINDING_HINT, "models", "c lies in memory", "dd if=FILE ");
+    /* in large ones; hardly there; not known; a kernel or a disk that has none */
+    static const struct model_pages fine[] = {{"d", "/d", 64, 32, true},
+                                              {"e", "/e", 7, 0, true},
+                                              {"f", "/f", 0, 0, true},
+                                              {"g", "/g", 64, 0, false}};
+    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++)
+        pages_judge(&fine[i], &findings);
+    assert_int_equal(findings.n, 3);
+}
+
 static void test_a_node_that_does_not_answer(void **state)
 {
     (void)state;
@@ -384,6 +413,7 @@ int main(void)
         cmocka_unit_test(test_a_made_up_host_is_read),
         cmocka_unit_test(test_only_the_state_folder_is_mended),
         cmocka_unit_test(test_the_cluster_is_asked),
+        cmocka_unit_test(test_models_in_small_pages_have_their_mend),
         cmocka_unit_test(test_a_node_that_does_not_answer),
         cmocka_unit_test(test_wrong_words),
     };
