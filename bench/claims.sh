@@ -4,9 +4,9 @@
 # medians and their ratio. Each side runs in its own Debian root: ours with the build, theirs with Debian
 # sid's llama.cpp. Results are also kept as JSON lines in build/bench/results.jsonl.
 
-bench_claims=(membw decode prefill streams streams_64 spin split first_token memory devices forecast homes
+bench_claims=(membw decode prefill streams streams_64 spin split pages first_token memory devices forecast homes
   cluster_half cluster_prefill cluster_chain cluster_drafts cluster_join cluster_load cluster_rest cluster_unlike cluster_wire cluster_tls)
-bench_alone=" membw split devices forecast homes cluster_prefill cluster_join cluster_load cluster_rest cluster_unlike cluster_wire cluster_tls " # these need no llama.cpp
+bench_alone=" membw split pages devices forecast homes cluster_prefill cluster_join cluster_load cluster_rest cluster_unlike cluster_wire cluster_tls " # these need no llama.cpp
 
 bench_help() {
   cat <<'TEXT'
@@ -20,6 +20,7 @@ Compares Medley with llama.cpp (Debian sid) on synthetic 1.1-billion-weight mode
   streams_64   64 of them                          llama-server, 64 slots
   spin         decode while another process spins  llama-bench
   split        2 CPU stages against 1              (Medley alone)
+  pages        decode, pages of 2 MiB              4 KiB, scattered
   first_token  from start to first token           llama-completion
   memory       peak memory of the server, Q8_0     llama-server
   devices      copies and queued operations        memcpy, ggml alone
@@ -151,6 +152,23 @@ claim_split() {
       medley_bench "$model" -p 0 -n 64 | record split "$type" one-stage
       medley_bench "$model" -p 0 -n 64 --devices cpu --split 8,8 | record split "$type" medley
     done
+  done
+}
+
+# The same file, once written so that it lies in small pages of memory, once read anew by Medley.
+claim_pages() {
+  local type model small round
+  for type in $bench_types; do
+    model=$(bench_model "$type")
+    small=$repo/build/models/scattered.gguf
+    ours python3 bench/scatter.py "$model" "$small"
+    dd if="$model" iflag=nocache count=0 status=none
+    medley_bench "$model" -p 0 -n 1 >/dev/null
+    for ((round = 0; round < bench_rounds; round++)); do
+      medley_bench "$small" -p 0 -n 48 | record pages "$type" scattered
+      medley_bench "$model" -p 0 -n 48 | record pages "$type" medley
+    done
+    rm "$small"
   done
 }
 

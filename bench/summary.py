@@ -16,6 +16,7 @@ CLAIMS = {
     "spin_idle": ("decode, tg32", "tok/s", "higher"),
     "spin_busy": ("decode, tg32, beside a spinning process", "tok/s", "higher"),
     "split": ("decode, two CPU stages against one", "tok/s", "higher"),
+    "pages": ("decode, tg48, large pages against small", "tok/s", "higher"),
     "first_token": ("start to first token", "s", "lower"),
     "first_token_cpu": ("processor time from start to end, one token", "s", "lower"),
     "memory": ("peak memory of the server", "MiB", "lower"),
