@@ -1,5 +1,6 @@
 /* The pure parts of the room hub: names, types by name, models among files, heads of answers, the
  * state of a pull and what it asks for next; and what a pull leaves on disk. */
+#include "base/large_pages.h"
 #include "base/mem.h"
 #include "hub/http.h"
 #include "hub/pull_disk.h"
@@ -7,6 +8,7 @@
 #include "hub/quant.h"
 #include "hub/shelf.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -283,6 +285,37 @@ static void disk_keeps_what_came(void **state)
     mem_free(pull);
 }
 
+/* In the build folder, for /tmp may be memory; where the kernel has none there, it is skipped. */
+static void disk_holds_it_in_large_pages(void **state)
+{
+    enum { SIZE = 6 << 20, WRITE_BYTES = 12000 };
+    static const char file[] = "large-pages-of-a-pull.gguf";
+    static uint8_t bytes[WRITE_BYTES];
+    if (!large_pages_possible("."))
+        skip();
+    struct pull_state *pull = mem_new(sizeof *pull);
+    struct pull_disk disk;
+    bool resumed;
+    assert_false(pull_disk_open(&disk, file, &err));
+    assert_false(pull_state_init(pull, SIZE, &err));
+    assert_false(pull_disk_begin(&disk, pull, &resumed, &err));
+    for (uint32_t i = 0; i < pull->n_pieces; i++) {
+        for (uint64_t left; (left = pull_piece_size(pull, i) - pull->have[i]) > 0;) {
+            const size_t n = left < WRITE_BYTES ? (size_t)left : WRITE_BYTES;
+            assert_false(pull_disk_write(&disk, pull, i, bytes, n, &err));
+        }
+    }
+    assert_false(pull_disk_finish(&disk, &err));
+    pull_disk_close(&disk);
+    mem_free(pull);
+    const int fd = open(file, O_RDONLY | O_CLOEXEC);
+    const struct large_pages_seen seen = large_pages_look(fd);
+    close(fd);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(seen.n_places, 3);
+    assert_int_equal(seen.n_large, 3);
+}
+
 /* Another version of the file, or a part that somebody removed: nothing of it counts. */
 static void disk_drops_what_is_of_another(void **state)
 {
@@ -362,6 +395,7 @@ int main(void)
         cmocka_unit_test(states_are_written_and_read),
         cmocka_unit_test(spans_cover_what_lacks),
         cmocka_unit_test(disk_keeps_what_came),
+        cmocka_unit_test(disk_holds_it_in_large_pages),
         cmocka_unit_test(disk_drops_what_is_of_another),
         cmocka_unit_test(disk_survives_lack_of_memory),
     };

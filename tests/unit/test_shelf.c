@@ -1,4 +1,5 @@
 /* The shelf: room, durability, eviction. */
+#include "base/large_pages.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "model/gguf_file.h"
@@ -472,6 +473,31 @@ static void test_killed_at_any_moment_what_is_recorded_is_whole(void **state)
     assert_true(seen > 0);
 }
 
+/* In the build folder, for /tmp may be memory; where the kernel has none there, it is skipped. */
+static void test_what_is_received_lies_in_large_pages(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {100, 3 << 20, (5 << 20) + 77};
+    char folder[PATH_MAX];
+    if (!large_pages_possible("."))
+        skip();
+    assert_int_equal(setenv("TMPDIR", ".", 1), 0);
+    weights_folder_make(folder);
+    unsetenv("TMPDIR");
+    struct shelf *shelf = open_shelf(folder, 0, 0);
+    struct manifest manifest = weights_manifest(sizes, 3);
+    struct shelf_model *model = open_model(shelf, &manifest);
+    for (uint32_t i = 3; i-- > 0;)
+        fetch_part(model, i);
+    const struct large_pages_seen seen = large_pages_look(shelf_model_descriptor(model));
+    shelf_model_close(model);
+    manifest_deinit(&manifest);
+    shelf_close(shelf);
+    weights_folder_remove(folder);
+    assert_int_equal(seen.n_places, 4);
+    assert_int_equal(seen.n_large, 4);
+}
+
 static void test_half_removed_models_are_swept(void **state)
 {
     struct world *world = *state;
@@ -516,6 +542,7 @@ int main(void)
                                         shelf_world_end),
         cmocka_unit_test_setup_teardown(test_killed_at_any_moment_what_is_recorded_is_whole,
                                         shelf_world_begin, shelf_world_end),
+        cmocka_unit_test(test_what_is_received_lies_in_large_pages),
         cmocka_unit_test_setup_teardown(test_half_removed_models_are_swept, shelf_world_begin,
                                         shelf_world_end),
     };
