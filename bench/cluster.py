@@ -195,7 +195,7 @@ def drafts(args):
     model = args.models / args.model
     firsts, worlds, names = {}, [], {}
     for side in "off", "lookup":
-        world = make_world(args, 3, 2000)
+        world = make_world(args, 3, args.each_way)
         nodes = make_nodes(args, world, [sim_file(args, f"{side}{i}", "96MiB", args.speed or UNPACED) for i in range(3)],
                            model, side)
         nodes[0].place(args.name, context=args.context, streams=1, speculate=side)
@@ -437,6 +437,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--turns", type=int, default=1, help="of `half`, `drafts` and `prefill`, in one session")
     parser.add_argument("--context", type=int, default=256, help="of `drafts`")
+    parser.add_argument("--each-way", type=int, default=2000, help="microseconds, of the links of `drafts`")
     parser.add_argument("--speed", type=lambda s: s.replace(",", "\n") + "\n", help="of the devices of both, as in a file of --sim")
     parser.add_argument("--model", default="synth-small-q4_0.gguf", help="of `drafts` and `prefill`, with …")
     parser.add_argument("--layers", default="4,4,4", help="… so many layers on each node")

@@ -47,8 +47,8 @@ void carrier_close(struct carrier *carrier);
 void carrier_send(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],
                   struct buffer *message);
 
-/* Whether the peer's version knows rotations other than the model's (Demand.rope); false: or there
- * is no link. The loop's thread. */
+/* Whether the peer's version knows rotations other than the model's (Demand.rope), and has room for
+ * long trains of guesses; false: or there is no link. The loop's thread. */
 bool carrier_takes_rope(const struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES]);
 
 /* The same for a message about KV caches. */

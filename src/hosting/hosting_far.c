@@ -45,6 +45,16 @@ static bool part_knows_rope(const struct part *part, struct error *err)
     return true;
 }
 
+static bool part_has_room_ahead(const struct part *part)
+{
+    for (uint32_t i = 0; i < part->life.n_stages; i++) {
+        const struct part_stage *stage = &part->life.stages[i];
+        if (!stage->here && !carrier_takes_rope(part->hosting->options.carrier, stage->node_id))
+            return false;
+    }
+    return true;
+}
+
 static void hosting_send_notice(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
                                 uint64_t key, uint64_t epoch)
 {
@@ -163,6 +173,7 @@ void part_meet(struct part *part, uint32_t effects, const struct error *why)
         part->problem = old;
         driver_lost(part->driver, &old);
     } else if (effects & REACH_FOUND) {
+        driver_set_room_ahead(part->driver, part_has_room_ahead(part));
         driver_found(part->driver);
     }
     if (effects & (REACH_WAIT | REACH_FOUND))

@@ -39,6 +39,9 @@ static void driver_take_wishes(struct driver *driver, struct driver_wishes *out)
     driver->to_cancel = NULL;
     driver->has_guesses = false;
     driver->drafter = driver->has_drafter;
+    const uint32_t n_whole = driver->n_microbatches - driver->n_small;
+    driver->pipe.n_under_way =
+        driver->n_small && driver->has_room_ahead ? 1 + driver->n_small : n_whole;
     out->quiesces = driver->quiesces;
     out->closes = driver->closing;
     out->waits = driver->found && driver->n_in_flight;
@@ -365,6 +368,13 @@ void driver_lost(struct driver *driver, const struct error *why)
     struct microbatch *microbatch;
     while ((microbatch = driver_give_up_one(driver)) != NULL)
         driver_end_early(driver, microbatch, why);
+}
+
+void driver_set_room_ahead(struct driver *driver, bool has_room)
+{
+    pthread_mutex_lock(&driver->lock);
+    driver->has_room_ahead = has_room;
+    pthread_mutex_unlock(&driver->lock);
 }
 
 void driver_found(struct driver *driver)

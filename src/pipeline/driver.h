@@ -144,6 +144,11 @@ enum error_code driver_receive(struct driver *driver, const void *bytes, size_t 
  * now and from now on. */
 void driver_lost(struct driver *driver, const struct error *why);
 
+/* Whether every stage elsewhere has room for more micro-batches of guesses than there are devices
+ * (settings.h, n_small): runners of an earlier version have not, and would lose them. Not, until it
+ * is said, where any is on another machine. */
+void driver_set_room_ahead(struct driver *driver, bool has_room);
+
 /* They can be reached again. Nothing is believed of what they still hold: requests that are under
  * way end with the error of driver_lost(), those that wait and those that come run. */
 void driver_found(struct driver *driver);

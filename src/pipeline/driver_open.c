@@ -10,9 +10,10 @@
 #include <assert.h>
 
 static enum error_code driver_make_microbatches(struct driver *driver,
-                                                const struct microbatch_sizes *sizes,
+                                                const struct pipeline_settings *settings,
                                                 struct error *err)
 {
+    const struct microbatch_sizes *sizes = &settings->sizes;
     driver->operations = mem_new_array(sizes->operations, sizeof *driver->operations);
     driver->setups = mem_new_array(sizes->shares, sizeof *driver->setups);
     driver->microbatches = mem_new_array(driver->n_microbatches, sizeof *driver->microbatches);
@@ -20,12 +21,14 @@ static enum error_code driver_make_microbatches(struct driver *driver,
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u micro-batches",
                          driver->n_microbatches);
     for (uint32_t i = 0; i < driver->n_microbatches; i++) {
-        enum error_code code =
-            microbatch_init(&driver->microbatches[i], &driver->pipeline, sizes, err);
+        struct microbatch *microbatch = &driver->microbatches[i];
+        const bool is_small = i < driver->n_small;
+        enum error_code code = microbatch_init(microbatch, &driver->pipeline,
+                                               is_small ? &settings->small_sizes : sizes, err);
         if (code)
             return code;
-        driver->microbatches[i].next = driver->unused;
-        driver->unused = &driver->microbatches[i];
+        microbatch->is_small = is_small;
+        microbatch_give(is_small ? &driver->unused_small : &driver->unused, microbatch);
     }
     return ERROR_NONE;
 }
@@ -62,7 +65,9 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
     struct pipeline_settings settings;
     pipeline_settings_init(&settings, model, stages, n_stages, &driver->options);
     driver->n_devices = settings.n_devices;
-    driver->n_microbatches = settings.n_microbatches;
+    driver->n_microbatches = settings.n_microbatches + settings.n_small;
+    driver->n_small = settings.n_small;
+    driver->has_room_ahead = !driver->pipeline.far.send; /* this machine's processes are as this */
     if (driver->n_devices > 1)
         driver->pipe = (struct speculation_pipe){.n_devices = settings.n_devices,
                                                  .n_under_way = settings.n_microbatches};
@@ -91,7 +96,7 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
         code = picker_new(driver->model, driver->pipeline.shape.n_vocab, driver->options.n_slots,
                           driver->options.context, &driver->pipeline.picker, err);
     if (!code)
-        code = driver_make_microbatches(driver, &settings.sizes, err);
+        code = driver_make_microbatches(driver, &settings, err);
     if (!code)
         code = driver_form_init(driver, model, stages, err);
     if (!code)

@@ -52,7 +52,8 @@ struct driver {
     /* constant after open */
     struct driver_options options;
     uint32_t n_devices;      /* different ones: as many micro-batches are under way */
-    uint32_t n_microbatches; /* one more where several devices read prompts alone */
+    uint32_t n_microbatches; /* one more where several devices read prompts alone; and small ones */
+    uint32_t n_small;        /* of them, for guesses that follow others */
     const struct model *model;
     struct pipeline pipeline;
     struct microbatch *microbatches; /* n_microbatches of them */
@@ -62,7 +63,7 @@ struct driver {
     struct slot_table slots;
     struct answers answers;
     struct sequence *queue, **queue_end; /* without a slot */
-    struct microbatch *unused;
+    struct microbatch *unused, *unused_small;
     struct cache_operation *operations; /* for the next micro-batch */
     uint32_t n_operations;
     struct pick_setup *setups; /* the same */
@@ -111,6 +112,7 @@ struct driver {
     struct error lost;           /* why nothing can be sent there any more */
     bool found;                  /* it can again, as soon as what is under way has ended */
     bool has_guesses;            /* of the draft model */
+    bool has_room_ahead;         /* driver_set_room_ahead() */
     struct drafter *has_drafter; /* what `drafter` is from the next step on; the owner of both */
     bool quiesces, is_quiescent; /* driver_quiesce() */
     void (*on_quiescent)(void *arg);

@@ -85,6 +85,7 @@ static inline bool share_is_void(const struct share *share)
 struct microbatch {
     struct device_job job;
     struct microbatch *next; /* the driver's lists */
+    bool is_small;           /* constant: it has room for few rows (settings.h) */
     struct pipeline *pipeline;
     uint32_t at;      /* the stage it is on */
     uint64_t number;  /* on its way between machines … */
@@ -147,6 +148,20 @@ void microbatch_deinit(struct microbatch *microbatch);
 
 /* Empties it for the next use. */
 void microbatch_clear(struct microbatch *microbatch);
+
+/* Lists of those that are not under way. */
+static inline void microbatch_give(struct microbatch **list, struct microbatch *microbatch)
+{
+    microbatch->next = *list;
+    *list = microbatch;
+}
+static inline struct microbatch *microbatch_take(struct microbatch **list)
+{
+    struct microbatch *microbatch = *list;
+    if (microbatch)
+        *list = microbatch->next;
+    return microbatch;
+}
 
 /* Nothing more of it is computed: every share that was not dropped has failed. The caller sets
  * `error`. */

@@ -15,7 +15,7 @@ enum { HALTED_NUMBERS = 16 }; /* that are remembered: a message may come behind 
 struct runner {
     struct pipeline pipeline;
     struct microbatch *microbatches;
-    uint32_t n_microbatches;
+    uint32_t n_microbatches, n_small;
 
     /* runner_mind()'s thread's, but for `memory` */
     struct driver_options options; /* whole */
@@ -27,19 +27,21 @@ struct runner {
 
     pthread_mutex_t lock;
     pthread_cond_t returned;
-    struct microbatch *unused;
+    struct microbatch *unused, *unused_small;
     uint32_t n_in_flight;
     uint64_t halted[HALTED_NUMBERS];
     uint32_t n_halted;
 };
 
-static struct microbatch *runner_take_microbatch(struct runner *runner)
+static struct microbatch *runner_take_microbatch(struct runner *runner, uint32_t n_rows)
 {
     pthread_mutex_lock(&runner->lock);
-    struct microbatch *microbatch = runner->unused;
+    struct microbatch *microbatch =
+        n_rows <= SMALL_ROWS ? microbatch_take(&runner->unused_small) : NULL;
+    if (!microbatch)
+        microbatch = microbatch_take(&runner->unused);
     if (microbatch) {
         assert(!microbatch->away && runner->n_in_flight < runner->n_microbatches);
-        runner->unused = microbatch->next;
         runner->n_in_flight++;
     }
     pthread_mutex_unlock(&runner->lock);
@@ -50,9 +52,8 @@ static void runner_give_back(struct runner *runner, struct microbatch *microbatc
 {
     pthread_mutex_lock(&runner->lock);
     assert(runner->n_in_flight);
-    microbatch->next = runner->unused;
     microbatch->number = 0; /* nobody halts it any more */
-    runner->unused = microbatch;
+    microbatch_give(microbatch->is_small ? &runner->unused_small : &runner->unused, microbatch);
     runner->n_in_flight--;
     pthread_cond_signal(&runner->returned);
     pthread_mutex_unlock(&runner->lock);
@@ -192,7 +193,7 @@ static enum error_code runner_arrive(void *arg, const struct microbatch_message 
         far->send(far->arg, message->at, message->own);
         return ERROR_NONE;
     }
-    struct microbatch *microbatch = runner_take_microbatch(runner);
+    struct microbatch *microbatch = runner_take_microbatch(runner, message->n_rows);
     if (!microbatch)
         return error_set(err, ERROR_BUSY, "more than %u micro-batches are under way",
                          runner->n_microbatches);
@@ -245,7 +246,7 @@ const struct stage *runner_stage(const struct runner *runner, uint32_t index)
 /* ---- opening and closing -------------------------------------------------------------- */
 
 static enum error_code runner_make_microbatches(struct runner *runner,
-                                                const struct microbatch_sizes *sizes,
+                                                const struct pipeline_settings *settings,
                                                 struct error *err)
 {
     runner->microbatches = mem_new_array(runner->n_microbatches, sizeof *runner->microbatches);
@@ -253,12 +254,15 @@ static enum error_code runner_make_microbatches(struct runner *runner,
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u micro-batches",
                          runner->n_microbatches);
     for (uint32_t i = 0; i < runner->n_microbatches; i++) {
+        struct microbatch *microbatch = &runner->microbatches[i];
+        const bool is_small = i < runner->n_small;
         enum error_code code =
-            microbatch_init(&runner->microbatches[i], &runner->pipeline, sizes, err);
+            microbatch_init(microbatch, &runner->pipeline,
+                            is_small ? &settings->small_sizes : &settings->sizes, err);
         if (code)
             return code;
-        runner->microbatches[i].next = runner->unused;
-        runner->unused = &runner->microbatches[i];
+        microbatch->is_small = is_small;
+        microbatch_give(is_small ? &runner->unused_small : &runner->unused, microbatch);
     }
     return ERROR_NONE;
 }
@@ -278,7 +282,8 @@ static enum error_code runner_build(struct runner *runner, const struct model *m
     bool computes = false;
     for (uint32_t i = 0; i < n_stages; i++)
         computes |= stages[i].device != NULL;
-    runner->n_microbatches = computes ? settings.n_microbatches + n_stages : 0;
+    runner->n_small = computes ? settings.n_small : 0;
+    runner->n_microbatches = computes ? settings.n_microbatches + settings.n_small + n_stages : 0;
     runner->pipeline.stages = mem_new_array(n_stages, sizeof *runner->pipeline.stages);
     if (!runner->pipeline.stages)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for %u stages", n_stages);
@@ -287,7 +292,7 @@ static enum error_code runner_build(struct runner *runner, const struct model *m
         code = picker_new(model, settings.shape.n_vocab, options->n_slots, options->context,
                           &runner->pipeline.picker, err);
     if (!code && computes)
-        code = runner_make_microbatches(runner, &settings.sizes, err);
+        code = runner_make_microbatches(runner, &settings, err);
     runner->form = (struct pipeline_form){.pipeline = &runner->pipeline,
                                           .model = model,
                                           .options = &runner->options,

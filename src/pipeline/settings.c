@@ -107,4 +107,14 @@ void pipeline_settings_init(struct pipeline_settings *settings, const struct mod
         .second_hidden = n_stages > 2 || pipeline_has_elsewhere(stages, n_stages),
         .output_floats = settings->shape.output_floats,
     };
+    settings->n_small = settings->n_devices > 1 && pipeline_has_elsewhere(stages, n_stages)
+                            ? SMALL_MICROBATCHES
+                            : 0;
+    settings->small_sizes = settings->sizes;
+    if (settings->small_sizes.rows > SMALL_ROWS) {
+        settings->small_sizes.rows = SMALL_ROWS;
+        settings->small_sizes.output_floats = (uint64_t)SMALL_ROWS * widest;
+    }
+    if (settings->small_sizes.output_floats > settings->sizes.output_floats)
+        settings->small_sizes.output_floats = settings->sizes.output_floats;
 }

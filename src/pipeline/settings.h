@@ -6,6 +6,8 @@
 #include "pipeline/wire.h"
 
 enum {
+    SMALL_MICROBATCHES = 16,
+    SMALL_ROWS = 32,
     OUTPUT_ALL_ROWS = 64, /* of one micro-batch, besides one for each slot: bounds the logits'
                              memory. Rows of drafts count, too */
 };
@@ -21,8 +23,11 @@ struct pipeline_settings {
     uint32_t n_microbatches; /* under way at once: one for each device. Where there are several, one
                                 more, so that what a device gives on finds the next at work and
                                 another waiting: its own next need not wait for that to end */
+    /* Beside those, of guesses alone (speculation_train.h), which links hold where some of the
+     * stages are elsewhere. They have few rows, and so are small. */
+    uint32_t n_small;
     struct wire_shape shape;
-    struct microbatch_sizes sizes;
+    struct microbatch_sizes sizes, small_sizes;
 };
 void pipeline_settings_init(struct pipeline_settings *settings, const struct model *model,
                             const struct stage_plan *stages, uint32_t n_stages,

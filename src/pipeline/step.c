@@ -565,11 +565,10 @@ static void step_take_seeds(struct driver *driver, const struct driver_seeds *se
 }
 
 /* The first of those that are unused, which has been filled. */
-static void step_send(struct driver *driver)
+static void step_send(struct driver *driver, struct microbatch **unused)
 {
-    struct microbatch *microbatch = driver->unused;
+    struct microbatch *microbatch = microbatch_take(unused);
     assert(driver->n_in_flight < driver->n_microbatches);
-    driver->unused = microbatch->next;
     driver->n_in_flight++;
     microbatch->is_under_way = true;
     driver->n_ahead += microbatch->is_ahead;
@@ -600,9 +599,10 @@ void step_advance(struct driver *driver, const struct driver_wishes *wishes)
     step_cells_give_back(driver);
     step_admit(driver);
     while (driver->unused && step_has_room(driver) && step_form(driver, driver->unused)) {
-        step_send(driver);
+        step_send(driver, &driver->unused);
         step_admit(driver); /* goes on where the list of operations was full */
     }
-    while (driver->unused && step_ahead_form(driver, driver->unused))
-        step_send(driver);
+    struct microbatch **ahead = driver->n_small ? &driver->unused_small : &driver->unused;
+    while (*ahead && step_ahead_form(driver, *ahead))
+        step_send(driver, ahead);
 }

@@ -11,10 +11,13 @@
 #include "pipeline/driver_state.h"
 
 #include "engine/batch_shape.h"
+#include "pipeline/settings.h"
 
 #include <assert.h>
 
 enum { AHEAD_ALWAYS = 3 }; /* in tests: 1 to so many rows */
+
+static_assert((int)SMALL_ROWS >= (int)SPECULATION_DRAFT_MAX, "they go in small micro-batches");
 
 static uint32_t ahead_smaller(uint32_t a, uint32_t b)
 {
@@ -63,7 +66,7 @@ static struct speculation_train ahead_train(const struct driver *driver, const s
 {
     if (driver->options.speculate == SPECULATE_ALWAYS)
         return (struct speculation_train){.n_ahead = 1 + slot->n_placed % AHEAD_ALWAYS,
-                                          .n_under_way = driver->n_microbatches};
+                                          .n_under_way = driver->pipe.n_under_way};
     return speculation_train(&slot->sequence->speculation, &driver->costs, &driver->pipe, n_match,
                              SPECULATION_DRAFT_MAX, step_draft_each_ns(driver, n_match));
 }

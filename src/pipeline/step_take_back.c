@@ -212,6 +212,5 @@ void step_complete(struct driver *driver, struct microbatch *microbatch)
     driver->n_in_flight--;
     microbatch->is_under_way = false;
     driver->n_ahead -= microbatch->is_ahead;
-    microbatch->next = driver->unused;
-    driver->unused = microbatch;
+    microbatch_give(microbatch->is_small ? &driver->unused_small : &driver->unused, microbatch);
 }

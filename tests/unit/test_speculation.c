@@ -284,7 +284,7 @@ static void test_requests_begin_with_what_others_have_learnt(void **state)
 
 /* ---- trains ---- */
 
-enum { STAGES = 3, UNDER_WAY = STAGES + 1 };
+enum { STAGES = 3, UNDER_WAY_MAX = 17 };
 
 /* A pipeline of stages and links that each take their time, and one stream. */
 struct line {
@@ -297,7 +297,7 @@ struct line {
         uint32_t first, n_rows, n_match, branch;
         bool is_ahead, is_crowded;
         double sent_ns, back_ns;
-    } cars[UNDER_WAY];
+    } cars[UNDER_WAY_MAX];
     uint32_t n_cars, n_ahead, branch, n_known, n_placed, n_match, match_from;
     struct speculation speculation;
     struct speculation_costs costs;
@@ -322,7 +322,7 @@ static void line_send(struct line *line, uint32_t n_rows, bool is_ahead)
         line->free_ns[i] = at += line_stage_ns(line, n_rows);
         at += line->link_ns;
     }
-    assert_true(line->n_cars < UNDER_WAY);
+    assert_true(line->n_cars < line->pipe.n_under_way);
     line->cars[line->n_cars++] =
         (struct car){.first = line->n_placed,
                      .n_rows = n_rows,
@@ -348,7 +348,7 @@ static void line_fill(struct line *line)
                           .n_drafted,
                   false);
     }
-    while (line->n_cars < UNDER_WAY) {
+    while (line->n_cars < line->pipe.n_under_way) {
         const struct speculation_train train = speculation_train(
             &line->speculation, &line->costs, &line->pipe,
             line->n_match + line->n_known - line->match_from, SPECULATION_DRAFT_MAX, 0);
@@ -402,8 +402,8 @@ static void line_take_back(struct line *line)
 }
 
 /* The time for a token, in that of plain decoding. */
-static double line_replay(uint32_t percent_right, double row, double link, uint32_t n_tokens,
-                          uint64_t seed)
+static double line_replay_of(uint32_t n_under_way, uint32_t percent_right, double row, double link,
+                             uint32_t n_tokens, uint64_t seed)
 {
     struct line line = {.stage_ns = 1e6,
                         .row_ns = 1e6 * row,
@@ -411,12 +411,35 @@ static double line_replay(uint32_t percent_right, double row, double link, uint3
                         .percent_right = percent_right,
                         .seed = seed,
                         .n_known = 1,
-                        .pipe = {.n_devices = STAGES, .n_under_way = UNDER_WAY}};
+                        .pipe = {.n_devices = STAGES, .n_under_way = n_under_way}};
     while (line.n_known < n_tokens) {
         line_fill(&line);
         line_take_back(&line);
     }
     return line.now_ns / (line.n_known - 1) / (STAGES * (line.stage_ns + line.link_ns));
+}
+
+static double line_replay(uint32_t percent_right, double row, double link, uint32_t n_tokens,
+                          uint64_t seed)
+{
+    return line_replay_of(STAGES + 1, percent_right, row, link, n_tokens, seed);
+}
+
+/* Stages of 5 ms and links of 2, 10 and 20: what more micro-batches under way than devices gain. */
+static void test_long_links_hold_long_trains(void **state)
+{
+    (void)state;
+    static const double links[] = {.4, 2, 4}, least[] = {.98, 1.02, 1.08};
+    for (int link = 0; link < 3; link++) {
+        for (uint32_t percent = 0; percent <= 95; percent += 19) {
+            double usual = 0, more = 0;
+            for (uint64_t seed = 1; seed <= 20; seed++) {
+                usual += line_replay_of(STAGES + 1, percent, .1, links[link], 400, seed);
+                more += line_replay_of(UNDER_WAY_MAX, percent, .1, links[link], 400, seed);
+            }
+            assert_true(usual / more > (percent == 95 ? least[link] : .98));
+        }
+    }
 }
 
 static void test_trains_gain_where_the_text_repeats_and_cost_nothing_elsewhere(void **state)
@@ -485,6 +508,7 @@ int main(void)
         cmocka_unit_test(test_a_model_that_cannot_guess_does_not_pay),
         cmocka_unit_test(test_requests_begin_with_what_others_have_learnt),
         cmocka_unit_test(test_trains_gain_where_the_text_repeats_and_cost_nothing_elsewhere),
+        cmocka_unit_test(test_long_links_hold_long_trains),
         cmocka_unit_test(test_trains_of_a_draft_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
