@@ -152,7 +152,12 @@ void product_compute(const struct product_kernel *kernel, const struct product_m
 {
     assert(n <= PRODUCT_TILE && matrix->n_columns % product_columns_of(matrix->type) == 0);
     assert(!is_of_floats(matrix->type));
-    if (n <= (is_of_parts(matrix->type) ? kernel->few_of_parts : kernel->few)) {
+    const bool are_few = n <= (is_of_parts(matrix->type) ? kernel->few_of_parts : kernel->few);
+    if (are_few && n > 1 && kernel->few_rows) {
+        kernel->few_rows(matrix, x, y, n, first, end);
+        return;
+    }
+    if (are_few) {
         for (uint32_t row = first; row < end; row += PRODUCT_SHEAF_MAX)
             compute_rows(kernel, matrix, x, y, n, row, end);
         return;

@@ -2,6 +2,7 @@
 #define PRODUCT_OWN_BODIES
 #include "kernels/product_avx512.h"
 
+#include "kernels/product_few_vnni.h"
 #include "kernels/product_panel_vnni.h"
 #include "kernels/product_row_vnni.h"
 #include "kernels/product_sheaf_vnni.h"
@@ -15,8 +16,8 @@ static int product_vnni_works(void)
 
 const struct product_kernel product_kernel_avx512_vnni = {"avx512-vnni",
                                                           true,
-                                                          2,
-                                                          1,
+                                                          4,
+                                                          8,
                                                           product_vnni_works,
                                                           round_row,
                                                           product_vnni_row,
@@ -24,4 +25,5 @@ const struct product_kernel product_kernel_avx512_vnni = {"avx512-vnni",
                                                           product_vnni_sheaf,
                                                           part_kernel_round,
                                                           part_kernel_row,
-                                                          product_vnni_panels};
+                                                          product_vnni_panels,
+                                                          product_vnni_few};

@@ -36,6 +36,9 @@ struct product_kernel {
     void (*part_sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,
                        const struct product_block *const *x, uint32_t n,
                        float (*y)[PRODUCT_SHEAF_MAX]);
+    /* As product_compute(), for 1 < n <= few, few_of_parts; NULL: as single rows. */
+    void (*few_rows)(const struct product_matrix *matrix, const struct product_block *const *x,
+                     float *const *y, uint32_t n, uint32_t first, uint32_t end);
 };
 
 /* Types of floats: y[i][c] = rows[c] times x[i], for n_rows <= PRODUCT_SHEAF_MAX rows of the

@@ -1,5 +1,5 @@
-/* Products of types of parts with two rows or more on processors with AVX-512 VNNI: the arithmetic
- * of product.h, some parts of sixteen rows of the matrix at a time.
+/* Products of types of parts with more than a few rows on processors with AVX-512 VNNI: the
+ * arithmetic of product.h, some parts of sixteen rows of the matrix at a time.
  *
  * What bounds it is the two units that multiply: for a part, sixteen rows and a row x they are
  * given eight vpdpbusd and two products of floats, so 0.8 of the processor's peak is the limit.

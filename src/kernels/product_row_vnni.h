@@ -12,16 +12,17 @@
 #include <immintrin.h>
 #include <string.h>
 
-struct row_sums { /* of a block */
-    __m512i products;
-    __m256i offsets;
+struct row_weights {    /* of a block */
+    __m512i weights[4]; /* in the order that x has */
+    __m512i scales[2];  /* see row_products() */
+    __m256i offsets;    /* of the 16 groups */
 };
 
 struct row_form { /* constants where code is made for it */
     uint32_t bytes, d_at, dmin_at;
     bool has_dmin;         /* else offsets count in d, */
     uint32_t offset_shift; /* as a scale moved so far to the left */
-    void (*multiply)(const uint8_t *block, const struct product_block *x, struct row_sums *out);
+    void (*unpack)(const uint8_t *block, struct row_weights *out);
 };
 
 /* ---- a block --------------------------------------------------------------------------------- */
@@ -53,18 +54,16 @@ ALWAYS_INLINE __m512i row_with_bit(__m512i weights, __m512i twice, int from, int
     return _mm512_ternarylogic_epi64(weights, moved, _mm512_set1_epi8((char)(1 << to)), 0xf8);
 }
 
-ALWAYS_INLINE __m512i row_dot(__m512i weights, const int8_t *q)
+/* Sums of scaled products with x, of which vectors of 64 values are `step` bytes apart. Scales [i]
+ * stand as the packed sums of weights[2 i] and weights[2 i + 1] do. */
+ALWAYS_INLINE __m512i row_products(const struct row_weights *row, const int8_t *q, size_t step)
 {
-    return _mm512_dpbusd_epi32(_mm512_setzero_si512(), weights, _mm512_loadu_si512(q));
-}
-
-/* dots[i] are sums of four products of weights 64 i to 64 i + 63; scales[i] stand as the packed
- * sums of dots[2 i] and dots[2 i + 1] do. */
-ALWAYS_INLINE __m512i row_scaled(const __m512i dots[4], const __m512i scales[2])
-{
+    __m512i dots[4];
+    UNROLL for (uint32_t j = 0; j < 4; j++) dots[j] = _mm512_dpbusd_epi32(
+        _mm512_setzero_si512(), row->weights[j], _mm512_loadu_si512(q + j * step));
     const __m512i first = _mm512_packs_epi32(dots[0], dots[1]),
                   second = _mm512_packs_epi32(dots[2], dots[3]);
-    return _mm512_dpwssd_epi32(_mm512_madd_epi16(first, scales[0]), second, scales[1]);
+    return _mm512_dpwssd_epi32(_mm512_madd_epi16(first, row->scales[0]), second, row->scales[1]);
 }
 
 /* Q4_K, Q5_K: [s0 s1 s2 s3 m0 m1 m2 m3 s4 s5 s6 s7 m4 m5 m6 m7], bytes. `head` are 4 bytes of d and
@@ -90,42 +89,35 @@ ALWAYS_INLINE void row_scale_fours(__m128i six_bits, __m512i out[2])
     out[1] = _mm512_shuffle_epi8(all, _mm512_add_epi8(order, _mm512_set1_epi16(8)));
 }
 
-/* Sums of 32 are of two groups of 16. */
-ALWAYS_INLINE __m256i row_offset_pairs(__m128i six_bits, const int16_t *sums)
+/* Those of groups of 32, which are two of 16. */
+ALWAYS_INLINE __m256i row_offset_pairs(__m128i six_bits)
 {
     const __m256i order =
         _mm256_setr_epi8(4, -1, 4, -1, 5, -1, 5, -1, 6, -1, 6, -1, 7, -1, 7, -1, 12, -1, 12, -1, 13,
                          -1, 13, -1, 14, -1, 14, -1, 15, -1, 15, -1);
-    return _mm256_madd_epi16(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(six_bits), order),
-                             _mm256_loadu_si256((const void *)sums));
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(six_bits), order);
 }
 
-ALWAYS_INLINE void row_multiply_q4(const uint8_t *block, const struct product_block *x,
-                                   struct row_sums *out)
+ALWAYS_INLINE void row_unpack_q4(const uint8_t *block, struct row_weights *out)
 {
     const __m128i six_bits = row_six_bits(_mm_loadu_si128((const void *)block));
-    __m512i dots[4], scales[2];
-    UNROLL for (uint32_t j = 0; j < 4; j++) dots[j] =
-        row_dot(row_bits(row_twice(block + 16 + 32 * j), 0, 4, 15), x->values + 64 * j);
-    row_scale_fours(six_bits, scales);
-    out->products = row_scaled(dots, scales);
-    out->offsets = row_offset_pairs(six_bits, x->sums);
+    UNROLL for (uint32_t j = 0; j < 4; j++) out->weights[j] =
+        row_bits(row_twice(block + 16 + 32 * j), 0, 4, 15);
+    row_scale_fours(six_bits, out->scales);
+    out->offsets = row_offset_pairs(six_bits);
 }
 
-ALWAYS_INLINE void row_multiply_q5(const uint8_t *block, const struct product_block *x,
-                                   struct row_sums *out)
+ALWAYS_INLINE void row_unpack_q5(const uint8_t *block, struct row_weights *out)
 {
     const __m128i six_bits = row_six_bits(_mm_loadu_si128((const void *)block));
     const __m512i fifth = row_twice(block + 16);
-    __m512i dots[4], scales[2];
     UNROLL for (int j = 0; j < 4; j++)
     {
         const __m512i low = row_bits(row_twice(block + 48 + 32 * j), 0, 4, 15);
-        dots[j] = row_dot(row_with_bit(low, fifth, 2 * j, 4), x->values + 64 * j);
+        out->weights[j] = row_with_bit(low, fifth, 2 * j, 4);
     }
-    row_scale_fours(six_bits, scales);
-    out->products = row_scaled(dots, scales);
-    out->offsets = row_offset_pairs(six_bits, x->sums);
+    row_scale_fours(six_bits, out->scales);
+    out->offsets = row_offset_pairs(six_bits);
 }
 
 /* Scales of 16 groups of 16: of groups i and i + 4 four times each, in 16 bytes. */
@@ -139,45 +131,31 @@ ALWAYS_INLINE void row_scale_sixteens(__m256i scales, __m512i out[2])
     out[1] = _mm512_permutexvar_epi16(_mm512_add_epi16(order, _mm512_set1_epi16(8)), all);
 }
 
-ALWAYS_INLINE __m256i row_offset_groups(__m256i offsets, const int16_t *sums)
-{
-    return _mm256_madd_epi16(offsets, _mm256_loadu_si256((const void *)sums));
-}
-
-ALWAYS_INLINE void row_multiply_q6(const uint8_t *block, const struct product_block *x,
-                                   struct row_sums *out)
+ALWAYS_INLINE void row_unpack_q6(const uint8_t *block, struct row_weights *out)
 {
     const __m256i of_groups = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)(block + 192)));
     const __m512i four = _mm512_set1_epi8(15), two = _mm512_set1_epi8(48);
-    __m512i dots[4], scales[2];
     UNROLL for (uint32_t j = 0; j < 2; j++)
     {
         const __m512i low = _mm512_loadu_si512(block + 64 * j),
                       high = row_twice(block + 128 + 32 * j);
         const __m512i first = _mm512_and_si512(_mm512_sllv_epi64(high, row_halves(4, 2)), two),
                       second = _mm512_and_si512(_mm512_srlv_epi64(high, row_halves(0, 2)), two);
-        dots[2 * j] =
-            row_dot(_mm512_ternarylogic_epi64(first, low, four, 0xf8), x->values + 128 * j);
-        dots[2 * j + 1] =
-            row_dot(_mm512_ternarylogic_epi64(second, _mm512_srli_epi64(low, 4), four, 0xf8),
-                    x->values + 128 * j + 64);
+        out->weights[2 * j] = _mm512_ternarylogic_epi64(first, low, four, 0xf8);
+        out->weights[2 * j + 1] =
+            _mm512_ternarylogic_epi64(second, _mm512_srli_epi64(low, 4), four, 0xf8);
     }
-    row_scale_sixteens(of_groups, scales);
-    out->products = row_scaled(dots, scales);
-    out->offsets = row_offset_groups(of_groups, x->sums);
+    row_scale_sixteens(of_groups, out->scales);
+    out->offsets = of_groups;
 }
 
-ALWAYS_INLINE void row_multiply_q2(const uint8_t *block, const struct product_block *x,
-                                   struct row_sums *out)
+ALWAYS_INLINE void row_unpack_q2(const uint8_t *block, struct row_weights *out)
 {
     const __m256i both = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)block));
-    __m512i dots[4], scales[2];
-    UNROLL for (int j = 0; j < 4; j++) dots[j] =
-        row_dot(row_bits(row_twice(block + 16 + j / 2 * 32), j % 2 * 4, j % 2 * 4 + 2, 3),
-                x->values + 64 * j);
-    row_scale_sixteens(_mm256_and_si256(both, _mm256_set1_epi16(15)), scales);
-    out->products = row_scaled(dots, scales);
-    out->offsets = row_offset_groups(_mm256_srli_epi16(both, 4), x->sums);
+    UNROLL for (int j = 0; j < 4; j++) out->weights[j] =
+        row_bits(row_twice(block + 16 + j / 2 * 32), j % 2 * 4, j % 2 * 4 + 2, 3);
+    row_scale_sixteens(_mm256_and_si256(both, _mm256_set1_epi16(15)), out->scales);
+    out->offsets = _mm256_srli_epi16(both, 4);
 }
 
 /* Scales of 6 bits, less 32: the lower four of groups g and g + 8 in byte g of 8, the upper two of
@@ -196,31 +174,31 @@ ALWAYS_INLINE __m256i row_scales_q3(const uint8_t *block)
     return _mm256_cvtepi8_epi16(_mm_sub_epi8(all, _mm_set1_epi8(32)));
 }
 
-ALWAYS_INLINE void row_multiply_q3(const uint8_t *block, const struct product_block *x,
-                                   struct row_sums *out)
+ALWAYS_INLINE void row_unpack_q3(const uint8_t *block, struct row_weights *out)
 {
     const __m256i of_groups = row_scales_q3(block);
     const __m512i third = row_twice(block);
-    __m512i dots[4], scales[2];
     UNROLL for (int j = 0; j < 4; j++)
     {
         const __m512i low =
             row_bits(row_twice(block + 32 + j / 2 * 32), j % 2 * 4, j % 2 * 4 + 2, 3);
-        dots[j] = row_dot(row_with_bit(low, third, 2 * j, 2), x->values + 64 * j);
+        out->weights[j] = row_with_bit(low, third, 2 * j, 2);
     }
-    row_scale_sixteens(of_groups, scales);
-    out->products = row_scaled(dots, scales);
-    out->offsets = row_offset_groups(of_groups, x->sums);
+    row_scale_sixteens(of_groups, out->scales);
+    out->offsets = of_groups;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 enum {
-    ROW_LOT = 8, /* blocks whose sums are added up together */
-    /* Bytes that are fetched early: one line of a block, so that the processor goes on behind the
-     * end of a page. All lines, or to the first cache, took a tenth longer on an EPYC. */
-    ROW_AHEAD = 8192,
+    ROW_LOT = 8,      /* blocks whose sums are added up together */
+    ROW_AHEAD = 8192, /* bytes that are fetched early: all lines, to the first cache */
 };
+
+ALWAYS_INLINE void row_prefetch(const uint8_t *block, uint32_t bytes)
+{
+    UNROLL for (uint32_t at = 0; at < bytes; at += 64) __builtin_prefetch(block + ROW_AHEAD + at);
+}
 
 struct row_lot { /* what n blocks add to their row's y */
     float products[ROW_LOT], offsets[ROW_LOT];
@@ -260,11 +238,11 @@ ALWAYS_INLINE float row_multiply_lot(const struct row_form *form, const uint8_t 
         if (i >= n)
             continue;
         const uint8_t *at = block + i * form->bytes;
-        struct row_sums sums;
-        UNROLL for (uint32_t l = 0; l < form->bytes; l += 64)
-            __builtin_prefetch(at + ROW_AHEAD + l, 0, 3);
-        form->multiply(at, &x[i], &sums);
-        products[i] = sums.products, offsets[i] = sums.offsets;
+        struct row_weights row;
+        row_prefetch(at, form->bytes);
+        form->unpack(at, &row);
+        products[i] = row_products(&row, x[i].values, 64);
+        offsets[i] = _mm256_madd_epi16(row.offsets, _mm256_loadu_si256((const void *)x[i].sums));
         const __m128i d =
             form->has_dmin ? _mm_loadu_si32(at + form->d_at) : _mm_loadu_si16(at + form->d_at);
         _mm_storeu_ps(out->factors[i], _mm_mul_ps(_mm_cvtph_ps(d), _mm_set1_ps(x[i].scale)));
@@ -307,11 +285,11 @@ ALWAYS_INLINE void row_multiply(const struct row_form *form, const uint8_t *cons
     out[n_rows - 1] = y;
 }
 
-static const struct row_form row_q2 = {84, 80, 82, true, 0, row_multiply_q2},
-                             row_q3 = {110, 108, 0, false, 2, row_multiply_q3},
-                             row_q4 = {144, 0, 2, true, 0, row_multiply_q4},
-                             row_q5 = {176, 0, 2, true, 0, row_multiply_q5},
-                             row_q6 = {210, 208, 0, false, 5, row_multiply_q6};
+static const struct row_form row_q2 = {84, 80, 82, true, 0, row_unpack_q2},
+                             row_q3 = {110, 108, 0, false, 2, row_unpack_q3},
+                             row_q4 = {144, 0, 2, true, 0, row_unpack_q4},
+                             row_q5 = {176, 0, 2, true, 0, row_unpack_q5},
+                             row_q6 = {210, 208, 0, false, 5, row_unpack_q6};
 
 static void product_vnni_row(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
                              uint32_t n_blocks, const struct product_block *x, float *y)

@@ -1,4 +1,4 @@
-/* Products of K-quants with two rows or more on processors with AVX-512 VNNI: the arithmetic of
+/* Products of K-quants with more than a few rows on processors with AVX-512 VNNI: the arithmetic of
  * product.h, a block of sixteen rows of the matrix at a time.
  *
  * What bounds it is the two units that multiply: for a block, sixteen rows and a row x they are

@@ -284,6 +284,59 @@ static void test_same_bits_on_all_vectors(void **state)
     }
 }
 
+/* Matrices of more rows and columns than a kernel takes at once. */
+enum { WIDE_ROWS = 131, WIDE_COLUMNS = 19 * PRODUCT_BLOCK - PRODUCT_PART, WIDE_X = 6 };
+
+static void check_wide(enum ggml_type type)
+{
+    static float row[19 * PRODUCT_BLOCK], want[WIDE_X][WIDE_ROWS], got[WIDE_X][WIDE_ROWS];
+    static struct product_block blocks[WIDE_X][19];
+    const int64_t blck = ggml_blck_size(type), n_columns = WIDE_COLUMNS / blck * blck;
+    const size_t row_bytes = ggml_row_size(type, n_columns);
+    const struct product_block *x[WIDE_X];
+    float *y[WIDE_X];
+    uint64_t draws = 0;
+    uint8_t *bytes = malloc(WIDE_ROWS * row_bytes);
+    struct product_matrix matrix = {
+        .rows = bytes, .row_bytes = row_bytes, .n_columns = (uint32_t)n_columns};
+    const struct product_kernel *kernel;
+    assert_non_null(bytes);
+    assert_true(product_type_of(type, &matrix.type));
+    for (uint32_t r = 0; r < WIDE_ROWS + WIDE_X; r++) {
+        for (int64_t i = 0; i < n_columns; i++)
+            row[i] = drawn(&draws);
+        if (r < WIDE_ROWS)
+            ggml_quantize_chunk(type, row, bytes + r * row_bytes, 0, 1, n_columns, NULL);
+        else
+            product_round(product_kernel_at(0), product_rounding_of(matrix.type), row,
+                          matrix.n_columns, blocks[r - WIDE_ROWS]);
+    }
+    for (uint32_t k = 0; (kernel = product_kernel_at(k)); k++) {
+        for (uint32_t i = 0; i < WIDE_X; i++) {
+            x[i] = blocks[i], y[i] = want[i];
+            product_compute(kernel, &matrix, &x[i], &y[i], 1, 0, WIDE_ROWS);
+        }
+        for (uint32_t n = 2; n <= WIDE_X; n += 2) {
+            for (uint32_t i = 0; i < n; i++)
+                y[i] = got[i];
+            product_compute(kernel, &matrix, x, y, n, 1, WIDE_ROWS - 1);
+            for (uint32_t i = 0; i < n; i++)
+                assert_memory_equal(&got[i][1], &want[i][1], (WIDE_ROWS - 2) * sizeof want[0][0]);
+        }
+    }
+    free(bytes);
+}
+
+static void test_same_bits_in_wide_matrices(void **state)
+{
+    (void)state;
+    check_wide(GGML_TYPE_Q4_0);
+    check_wide(GGML_TYPE_Q8_0);
+    check_wide(GGML_TYPE_Q5_1);
+    check_wide(GGML_TYPE_Q4_K);
+    check_wide(GGML_TYPE_Q6_K);
+}
+
 /* ---- in ggml's graphs ---- */
 
 enum { EXPERTS = 4, USED = 2, TOKENS = 40 };
@@ -391,6 +444,7 @@ int main(void)
         cmocka_unit_test(test_is_the_formula),
         cmocka_unit_test(test_same_bits_beside_others),
         cmocka_unit_test(test_same_bits_on_all_vectors),
+        cmocka_unit_test(test_same_bits_in_wide_matrices),
         cmocka_unit_test(test_in_a_graph),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);
