@@ -11,6 +11,8 @@ static const struct product_kernel *const kernels[] = {
 #if defined(__x86_64__)
     &product_kernel_avx512_vnni, &product_kernel_avx_vnni,
     &product_kernel_avx512,      &product_kernel_avx2,
+#elif defined(__aarch64__) && defined(__linux__)
+    &product_kernel_neon,
 #endif
     &product_kernel_plain,
 };

@@ -29,12 +29,7 @@ static inline ints ints_dot(ints sum, const uint8_t *w, const int8_t *q, const i
 {
     const __m256i pairs = _mm256_maddubs_epi16(_mm256_loadu_si256((const void *)w),
                                                _mm256_loadu_si256((const void *)q));
-    const __m256i scales = _mm256_loadu_si256((const void *)scale);
-#if defined(__AVXVNNI__)
-    return _mm256_dpwssd_avx_epi32(sum, pairs, scales);
-#else
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, scales));
-#endif
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_loadu_si256((const void *)scale)));
 }
 
 static inline ints ints_dot_sums(const int16_t *m, const int16_t *sums)

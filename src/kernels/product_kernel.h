@@ -55,4 +55,6 @@ extern const struct product_kernel product_kernel_plain;
 #if defined(__x86_64__)
 extern const struct product_kernel product_kernel_avx2, product_kernel_avx_vnni,
     product_kernel_avx512, product_kernel_avx512_vnni;
+#elif defined(__aarch64__) && defined(__linux__)
+extern const struct product_kernel product_kernel_neon;
 #endif
