@@ -445,15 +445,13 @@ BLOCK_TYPES(FEW_BLOCK_CASE)
 static few_rows *few_rows_of(enum product_type type, uint32_t n)
 {
 #define FEW_CASE(name, form)                                                                       \
-    case PRODUCT_##name:                                                                           \
+    if (type == PRODUCT_##name)                                                                    \
         return n == 2   ? few_two_##form                                                           \
                : n == 3 ? few_three_##form                                                         \
                : n == 4 ? few_four_##form                                                          \
                         : few_eight_##form;
-    switch (type) {
-        BLOCK_TYPES(FEW_CASE)
-        PART_TYPES(FEW_CASE)
-    }
+    BLOCK_TYPES(FEW_CASE)
+    PART_TYPES(FEW_CASE)
 #undef FEW_CASE
     return NULL;
 }
