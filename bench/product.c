@@ -42,6 +42,24 @@ static float drawn(uint32_t *state)
     return (float)(*state >> 8) / (float)(1 << 23) - 1;
 }
 
+static bool is_of_grids(enum ggml_type type)
+{
+    enum product_type ours;
+    return product_type_of(type, &ours) && ours >= PRODUCT_IQ1_S && ours <= PRODUCT_IQ3_S;
+}
+
+/* ggml takes minutes for these, and wants to know which weights matter. Bytes that are smaller than
+ * 60 make no d that is no number. */
+static void draw_bytes(enum ggml_type type, char *to, size_t size, uint32_t *state)
+{
+    const size_t block = ggml_type_size(type);
+    for (size_t i = 0; i < size; i++) {
+        *state = *state * 1664525u + 1013904223u;
+        to[i] =
+            (char)(i % block < 2 || type == GGML_TYPE_IQ1_M ? (*state >> 16) % 60 : *state >> 16);
+    }
+}
+
 static void fill(struct set *set, enum ggml_type type, uint32_t width)
 {
     uint32_t state = 1;
@@ -51,7 +69,10 @@ static void fill(struct set *set, enum ggml_type type, uint32_t width)
         abort();
     for (size_t i = 0; i < (size_t)width * width; i++)
         values[i] = drawn(&state);
-    ggml_quantize_chunk(type, values, matrix, 0, width, width, NULL);
+    if (is_of_grids(type))
+        draw_bytes(type, matrix, ggml_row_size(type, width) * width, &state);
+    else
+        ggml_quantize_chunk(type, values, matrix, 0, width, width, NULL);
     for (struct ggml_tensor *w = ggml_get_first_tensor(set->weights_ctx); w;
          w = ggml_get_next_tensor(set->weights_ctx, w))
         ggml_backend_tensor_set(w, matrix, 0, ggml_nbytes(w));
@@ -238,9 +259,11 @@ static void read_options(struct bench *b, int argc, char **argv)
 int main(int argc, char **argv)
 {
     static const enum ggml_type types[] = {
-        GGML_TYPE_Q4_0,   GGML_TYPE_Q8_0,   GGML_TYPE_Q4_K,  GGML_TYPE_Q6_K, GGML_TYPE_Q5_K,
-        GGML_TYPE_Q3_K,   GGML_TYPE_Q2_K,   GGML_TYPE_Q4_1,  GGML_TYPE_Q5_0, GGML_TYPE_Q5_1,
-        GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4, GGML_TYPE_F16,  GGML_TYPE_BF16};
+        GGML_TYPE_Q4_0,    GGML_TYPE_Q8_0,   GGML_TYPE_Q4_K,  GGML_TYPE_Q6_K,    GGML_TYPE_Q5_K,
+        GGML_TYPE_Q3_K,    GGML_TYPE_Q2_K,   GGML_TYPE_Q4_1,  GGML_TYPE_Q5_0,    GGML_TYPE_Q5_1,
+        GGML_TYPE_IQ4_NL,  GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4, GGML_TYPE_IQ1_S,   GGML_TYPE_IQ1_M,
+        GGML_TYPE_IQ2_XXS, GGML_TYPE_IQ2_XS, GGML_TYPE_IQ2_S, GGML_TYPE_IQ3_XXS, GGML_TYPE_IQ3_S,
+        GGML_TYPE_F16,     GGML_TYPE_BF16};
     static const uint32_t rows[] = {1, 8, 512};
     struct bench b = {.n_threads = 2, .n_rounds = 7, .width = 2048, .mib = 256};
     struct error err = {0};

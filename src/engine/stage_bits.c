@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-/* Ours are by their arithmetic (kernels/product.h). Of ggml's those that the test compares. IQ1_S,
- * IQ1_M, IQ2_S and the others of that family are computed in other ways for one row and for many.
- */
+/* Ours are by their arithmetic (kernels/product.h). Of ggml's those that the test compares. Its
+ * IQ1_S, IQ1_M, IQ2_S and the others of that family are computed in other ways for one row and for
+ * many. */
 static bool bits_are_stable(const struct product_kernel *ours, enum ggml_type type)
 {
     return product_is_of(ours, type) || type == GGML_TYPE_F32 || type == GGML_TYPE_F16 ||

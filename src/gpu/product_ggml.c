@@ -1,23 +1,42 @@
 #include "gpu/product_ggml.h"
 
 #include <assert.h>
+#include <pthread.h>
 
 static const struct {
     enum ggml_type ggml;
     enum product_type type;
 } types[] = {
-    {GGML_TYPE_Q2_K, PRODUCT_Q2_K},     {GGML_TYPE_Q3_K, PRODUCT_Q3_K},
-    {GGML_TYPE_Q4_K, PRODUCT_Q4_K},     {GGML_TYPE_Q5_K, PRODUCT_Q5_K},
-    {GGML_TYPE_Q6_K, PRODUCT_Q6_K},     {GGML_TYPE_Q4_0, PRODUCT_Q4_0},
-    {GGML_TYPE_Q4_1, PRODUCT_Q4_1},     {GGML_TYPE_Q5_0, PRODUCT_Q5_0},
-    {GGML_TYPE_Q5_1, PRODUCT_Q5_1},     {GGML_TYPE_Q8_0, PRODUCT_Q8_0},
-    {GGML_TYPE_IQ4_NL, PRODUCT_IQ4_NL}, {GGML_TYPE_IQ4_XS, PRODUCT_IQ4_XS},
-    {GGML_TYPE_MXFP4, PRODUCT_MXFP4},   {GGML_TYPE_F16, PRODUCT_F16},
-    {GGML_TYPE_BF16, PRODUCT_BF16},
+    {GGML_TYPE_Q2_K, PRODUCT_Q2_K},       {GGML_TYPE_Q3_K, PRODUCT_Q3_K},
+    {GGML_TYPE_Q4_K, PRODUCT_Q4_K},       {GGML_TYPE_Q5_K, PRODUCT_Q5_K},
+    {GGML_TYPE_Q6_K, PRODUCT_Q6_K},       {GGML_TYPE_Q4_0, PRODUCT_Q4_0},
+    {GGML_TYPE_Q4_1, PRODUCT_Q4_1},       {GGML_TYPE_Q5_0, PRODUCT_Q5_0},
+    {GGML_TYPE_Q5_1, PRODUCT_Q5_1},       {GGML_TYPE_Q8_0, PRODUCT_Q8_0},
+    {GGML_TYPE_IQ4_NL, PRODUCT_IQ4_NL},   {GGML_TYPE_IQ4_XS, PRODUCT_IQ4_XS},
+    {GGML_TYPE_MXFP4, PRODUCT_MXFP4},     {GGML_TYPE_F16, PRODUCT_F16},
+    {GGML_TYPE_BF16, PRODUCT_BF16},       {GGML_TYPE_IQ1_S, PRODUCT_IQ1_S},
+    {GGML_TYPE_IQ1_M, PRODUCT_IQ1_M},     {GGML_TYPE_IQ2_XXS, PRODUCT_IQ2_XXS},
+    {GGML_TYPE_IQ2_XS, PRODUCT_IQ2_XS},   {GGML_TYPE_IQ2_S, PRODUCT_IQ2_S},
+    {GGML_TYPE_IQ3_XXS, PRODUCT_IQ3_XXS}, {GGML_TYPE_IQ3_S, PRODUCT_IQ3_S},
 };
+
+static void unpack_grid(enum product_type type, const uint8_t *block, float *weights)
+{
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        if (types[i].type == type)
+            ggml_get_type_traits(types[i].ggml)->to_float(block, weights, PRODUCT_BLOCK);
+    }
+}
+
+static void fill_grids(void)
+{
+    product_grids_fill(unpack_grid);
+}
 
 bool product_type_of(enum ggml_type ggml, enum product_type *type)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fill_grids);
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         if (types[i].ggml == ggml) {
             *type = types[i].type;
@@ -27,12 +46,20 @@ bool product_type_of(enum ggml_type ggml, enum product_type *type)
     return false;
 }
 
+static bool product_ggml_is_of_grids(enum ggml_type type)
+{
+    enum product_type ours;
+    return product_type_of(type, &ours) && ours >= PRODUCT_IQ1_S && ours <= PRODUCT_IQ3_S;
+}
+
 bool product_is_of(const struct product_kernel *kernel, enum ggml_type type)
 {
     if (!kernel)
         return false;
     if (type == GGML_TYPE_Q4_0 || type == GGML_TYPE_MXFP4)
         return product_kernel_beats_repacked(kernel);
+    if (product_ggml_is_of_grids(type))
+        return product_kernel_beats_repacked(kernel) && product_kernel_multiplies_grids(kernel);
     if (type == GGML_TYPE_F16)
         return product_kernel_multiplies_floats(kernel);
     return (type >= GGML_TYPE_Q2_K && type <= GGML_TYPE_Q6_K) || type == GGML_TYPE_Q8_0 ||

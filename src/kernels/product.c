@@ -1,5 +1,6 @@
 #include "kernels/product.h"
 
+#include "kernels/product_grid.h"
 #include "kernels/product_kernel.h"
 
 #include <assert.h>
@@ -49,6 +50,11 @@ static product_float_rows *floats_of(const struct product_kernel *kernel)
     return product_float_plain;
 }
 
+bool product_kernel_multiplies_grids(const struct product_kernel *kernel)
+{
+    return kernel->grid_row && product_grids.is_filled;
+}
+
 bool product_kernel_multiplies_floats(const struct product_kernel *kernel)
 {
     return floats_of(kernel) != product_float_plain;
@@ -60,6 +66,11 @@ bool product_kernel_beats_repacked(const struct product_kernel *kernel)
 }
 
 /* ---- products ---- */
+
+static bool is_of_grids(enum product_type type)
+{
+    return type >= PRODUCT_IQ1_S && type <= PRODUCT_IQ3_S;
+}
 
 static bool is_of_floats(enum product_type type)
 {
@@ -123,6 +134,8 @@ static void compute_sheaf(const struct product_kernel *kernel, const struct prod
     const uint32_t n_rows = product_rows_of(matrix, kernel->n_rows, first, end, rows);
     if (is_of_parts(matrix->type))
         kernel->part_sheaf(matrix->type, rows, matrix->n_columns / PRODUCT_PART, x, n, results);
+    else if (is_of_grids(matrix->type))
+        kernel->grid_sheaf(matrix->type, rows, matrix->n_columns / PRODUCT_BLOCK, x, n, results);
     else
         kernel->sheaf(matrix->type, rows, matrix->n_columns / PRODUCT_BLOCK, x, n, results);
     for (uint32_t i = 0; i < n; i++) {
@@ -142,6 +155,9 @@ static void compute_rows(const struct product_kernel *kernel, const struct produ
         if (is_of_parts(matrix->type))
             kernel->part_row(matrix->type, rows, n_rows, matrix->n_columns / PRODUCT_PART, x[i],
                              y[i] + first);
+        else if (is_of_grids(matrix->type))
+            kernel->grid_row(matrix->type, rows, n_rows, matrix->n_columns / PRODUCT_BLOCK, x[i],
+                             y[i] + first);
         else
             kernel->row(matrix->type, rows, n_rows, matrix->n_columns / PRODUCT_BLOCK, x[i],
                         y[i] + first);
@@ -154,8 +170,11 @@ void product_compute(const struct product_kernel *kernel, const struct product_m
 {
     assert(n <= PRODUCT_TILE && matrix->n_columns % product_columns_of(matrix->type) == 0);
     assert(!is_of_floats(matrix->type));
-    const bool are_few = n <= (is_of_parts(matrix->type) ? kernel->few_of_parts : kernel->few);
-    if (are_few && n > 1 && kernel->few_rows) {
+    const bool is_grid = is_of_grids(matrix->type);
+    const bool are_few = n <= (is_of_parts(matrix->type) ? kernel->few_of_parts
+                               : is_grid                 ? kernel->few_of_grids
+                                                         : kernel->few);
+    if (are_few && n > 1 && kernel->few_rows && !is_grid) {
         kernel->few_rows(matrix, x, y, n, first, end);
         return;
     }

@@ -20,6 +20,10 @@
  *     y = y + (d e) sum_g s[g] sum w q
  *     y = y - (dmin e) sum_g m[g] sum q      where the type has offsets
  *
+ * Grids (IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S) are K-quants without offsets:
+ * weights w of a table, with their signs, s an odd number, and d an eighth (IQ1, IQ2), a quarter
+ * (IQ3_XXS) or all of the block's. IQ1 has 8 times an entry of its table and one more or less as w.
+ *
  * Parts (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, IQ4_XS, MXFP4). A row of the matrix is parts of 32
  * weights, w integers of 8 bits, d and m of the part:
  *
@@ -42,7 +46,7 @@
  *
  * The sums of integers are exact in every order, so neither the width of vectors nor the number of
  * rows is part of the arithmetic. Processors with fused multiply-add give the same bits as each
- * other, those without it others. */
+ * other; those without it the same with K-quants, grids and floats, and others with parts. */
 #pragma once
 
 #include <stdbool.h>
@@ -55,6 +59,13 @@ enum product_type {
     PRODUCT_Q4_K,
     PRODUCT_Q5_K,
     PRODUCT_Q6_K,
+    PRODUCT_IQ1_S, /* the first of grids */
+    PRODUCT_IQ1_M,
+    PRODUCT_IQ2_XXS,
+    PRODUCT_IQ2_XS,
+    PRODUCT_IQ2_S,
+    PRODUCT_IQ3_XXS,
+    PRODUCT_IQ3_S,
     PRODUCT_Q4_0, /* the first of parts */
     PRODUCT_Q4_1,
     PRODUCT_Q5_0,
@@ -118,10 +129,19 @@ const struct product_kernel *product_kernel_best(void);
  * a model is loaded? */
 bool product_kernel_beats_repacked(const struct product_kernel *kernel);
 
+/* Has it products of grid types, and are their tables known? */
+bool product_kernel_multiplies_grids(const struct product_kernel *kernel);
+
+/* Finds the tables of grid types by letting the caller unpack blocks of them, 256 weights each.
+ * IQ1_M has IQ1_S's. Once, before they are multiplied. */
+typedef void product_grid_unpack(enum product_type type, const uint8_t *block, float *weights);
+void product_grids_fill(product_grid_unpack *unpack);
+
 /* Are its products of floats faster than one number at a time? */
 bool product_kernel_multiplies_floats(const struct product_kernel *kernel);
 
-/* Rows are a multiple of so many weights: 256 for K-quants and IQ4_XS, 1 for floats, else 32. */
+/* Rows are a multiple of so many weights: 256 for K-quants, grids and IQ4_XS, 1 for floats,
+ * else 32. */
 uint32_t product_columns_of(enum product_type type);
 enum product_rounding product_rounding_of(enum product_type type);
 

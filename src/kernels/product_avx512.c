@@ -1,6 +1,8 @@
 /* The kernel for x86 processors with AVX-512 (F, BW and VL). Compiled for these alone. */
 #include "kernels/product_avx512.h"
 
+#include "kernels/product_grid_body.h"
+
 static int product_avx512_works(void)
 {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -8,15 +10,19 @@ static int product_avx512_works(void)
            __builtin_cpu_supports("f16c");
 }
 
-const struct product_kernel product_kernel_avx512 = {"avx512",
-                                                     false,
-                                                     3,
-                                                     2,
-                                                     product_avx512_works,
-                                                     round_row,
-                                                     product_kernel_row,
-                                                     ROWS,
-                                                     product_kernel_sheaf,
-                                                     part_kernel_round,
-                                                     part_kernel_row,
-                                                     part_kernel_sheaf};
+const struct product_kernel product_kernel_avx512 = {
+    .name = "avx512",
+    .few = 3,
+    .few_of_parts = 2,
+    .few_of_grids = 3,
+    .works = product_avx512_works,
+    .round = round_row,
+    .row = product_kernel_row,
+    .n_rows = ROWS,
+    .sheaf = product_kernel_sheaf,
+    .part_round = part_kernel_round,
+    .part_row = part_kernel_row,
+    .part_sheaf = part_kernel_sheaf,
+    .grid_row = grid_kernel_row,
+    .grid_sheaf = grid_kernel_sheaf,
+};

@@ -3,6 +3,7 @@
 #include "kernels/product_avx512.h"
 
 #include "kernels/product_few_vnni.h"
+#include "kernels/product_grid_vnni.h"
 #include "kernels/product_panel_vnni.h"
 #include "kernels/product_row_vnni.h"
 #include "kernels/product_sheaf_vnni.h"
@@ -14,16 +15,21 @@ static int product_vnni_works(void)
            __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 
-const struct product_kernel product_kernel_avx512_vnni = {"avx512-vnni",
-                                                          true,
-                                                          4,
-                                                          8,
-                                                          product_vnni_works,
-                                                          round_row,
-                                                          product_vnni_row,
-                                                          ROWS,
-                                                          product_vnni_sheaf,
-                                                          part_kernel_round,
-                                                          part_kernel_row,
-                                                          product_vnni_panels,
-                                                          product_vnni_few};
+const struct product_kernel product_kernel_avx512_vnni = {
+    .name = "avx512-vnni",
+    .beats_repacked = true,
+    .few = 4,
+    .few_of_parts = 8,
+    .few_of_grids = 2,
+    .works = product_vnni_works,
+    .round = round_row,
+    .row = product_vnni_row,
+    .n_rows = ROWS,
+    .sheaf = product_vnni_sheaf,
+    .part_round = part_kernel_round,
+    .part_row = part_kernel_row,
+    .part_sheaf = product_vnni_panels,
+    .few_rows = product_vnni_few,
+    .grid_row = grid_vnni_row,
+    .grid_sheaf = grid_vnni_sheaf,
+};

@@ -11,15 +11,17 @@ static int product_avx_vnni_works(void)
            __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 
-const struct product_kernel product_kernel_avx_vnni = {"avx-vnni",
-                                                       true,
-                                                       3,
-                                                       3,
-                                                       product_avx_vnni_works,
-                                                       round_row,
-                                                       product_kernel_row,
-                                                       ROWS,
-                                                       product_avx_vnni_sheaf,
-                                                       part_kernel_round,
-                                                       part_kernel_row,
-                                                       part_kernel_sheaf};
+const struct product_kernel product_kernel_avx_vnni = {
+    .name = "avx-vnni",
+    .beats_repacked = true,
+    .few = 3,
+    .few_of_parts = 3,
+    .works = product_avx_vnni_works,
+    .round = round_row,
+    .row = product_kernel_row,
+    .n_rows = ROWS,
+    .sheaf = product_avx_vnni_sheaf,
+    .part_round = part_kernel_round,
+    .part_row = part_kernel_row,
+    .part_sheaf = part_kernel_sheaf,
+};

@@ -17,9 +17,10 @@ struct unpacked {
 
 struct product_kernel {
     const char *name;
-    bool beats_repacked;        /* see product_kernel_beats_repacked() */
-    uint32_t few, few_of_parts; /* rows x, at most, for which sheaves are not worth unpacking */
-    int (*works)(void);         /* on this processor */
+    bool beats_repacked; /* see product_kernel_beats_repacked() */
+    /* rows x, at most, for which sheaves are not worth unpacking */
+    uint32_t few, few_of_parts, few_of_grids;
+    int (*works)(void); /* on this processor */
     void (*round)(const float *x, uint32_t n_blocks, struct product_block *out);
     /* y[c] = rows[c] times x, for n_rows <= PRODUCT_SHEAF_MAX rows of the matrix. */
     void (*row)(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
@@ -36,9 +37,15 @@ struct product_kernel {
     void (*part_sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,
                        const struct product_block *const *x, uint32_t n,
                        float (*y)[PRODUCT_SHEAF_MAX]);
-    /* As product_compute(), for 1 < n <= few, few_of_parts; NULL: as single rows. */
+    /* As product_compute(), for 1 < n <= few, few_of_parts; not for grids. NULL: as single rows. */
     void (*few_rows)(const struct product_matrix *matrix, const struct product_block *const *x,
                      float *const *y, uint32_t n, uint32_t first, uint32_t end);
+    /* row() and sheaf() for grid types; NULL: there are none. */
+    void (*grid_row)(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
+                     uint32_t n_blocks, const struct product_block *x, float *y);
+    void (*grid_sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_blocks,
+                       const struct product_block *const *x, uint32_t n,
+                       float (*y)[PRODUCT_SHEAF_MAX]);
 };
 
 /* Types of floats: y[i][c] = rows[c] times x[i], for n_rows <= PRODUCT_SHEAF_MAX rows of the

@@ -27,9 +27,10 @@
  * groups
  *
  * Every product of floats is added by `sum += a * b`, which compilers fuse where the processor can
- * and nowhere else, or by add_product(). */
+ * and nowhere else, or by add_product() and add_products(), which fuse everywhere. */
 #include "kernels/product_kernel.h"
 
+#include <math.h>
 #include <string.h>
 
 struct form { /* of a type's blocks; constants where the code below is made for a type */
@@ -37,11 +38,13 @@ struct form { /* of a type's blocks; constants where the code below is made for 
     bool has_dmin; /* else offsets count in d */
     bool is_wide;  /* weights of six bits */
     void (*unpack)(const uint8_t *block, struct unpacked *out);
+    float (*d)(const uint8_t *block); /* where it does not just stand at d_at */
+    bool is_widest;                   /* weights of seven bits */
 };
 
 ALWAYS_INLINE float d_of(const struct form *form, const uint8_t *block)
 {
-    return half(block + form->d_at);
+    return form->d ? form->d(block) : half(block + form->d_at);
 }
 
 ALWAYS_INLINE float dmin_of(const struct form *form, const uint8_t *block)
@@ -72,7 +75,17 @@ ALWAYS_INLINE float add_product(float y, float a, float b)
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
     return __builtin_fmaf(a, b, y);
 #else
-    return y + a * b;
+    return fmaf(a, b, y);
+#endif
+}
+
+ALWAYS_INLINE void add_products(row_floats *y, const row_floats *a, const row_floats *b)
+{
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    *y += *a * *b;
+#else
+    for (uint32_t c = 0; c < ROWS; c++)
+        (*y)[c] = fmaf((*a)[c], (*b)[c], (*y)[c]);
 #endif
 }
 
@@ -167,22 +180,45 @@ ALWAYS_INLINE void fetch_sheaf(const struct form *form, const uint8_t *const *ro
 }
 
 #if !defined(PRODUCT_OWN_SHEAF)
+/* Weights of seven bits: rows_add_group() adds up more of their products than 16 bits hold, so
+ * every second four of x are zeros. */
+ALWAYS_INLINE void rows_add_widest(const uint8_t w[4][ROWS][4], const int8_t *q,
+                                   const int16_t scale[ROWS][2], row_ints *to)
+{
+    static const int8_t zeros[4];
+    int8_t some[2][PRODUCT_GROUP];
+    for (uint32_t i = 0; i < 4; i++) {
+        memcpy(some[0] + 4 * i, i % 2 ? zeros : q + 4 * i, 4);
+        memcpy(some[1] + 4 * i, i % 2 ? q + 4 * i : zeros, 4);
+    }
+    rows_add_group(w, some[0], scale, true, to);
+    rows_add_group(w, some[1], scale, true, to);
+}
+
 ALWAYS_INLINE void multiply_sheaf(const struct form *form, const struct sheaf *sheaf,
                                   const struct product_block *x, float *y)
 {
     row_ints products = {0}, offsets = {0};
     UNROLL for (uint32_t g = 0; g < PRODUCT_GROUPS; g++)
-        rows_add_group(sheaf->weights + 4 * g, x->values + PRODUCT_GROUP * g, sheaf->scales[g],
-                       form->is_wide, &products);
+    {
+        const int8_t *q = x->values + PRODUCT_GROUP * g;
+        if (form->is_widest)
+            rows_add_widest(sheaf->weights + 4 * g, q, sheaf->scales[g], &products);
+        else
+            rows_add_group(sheaf->weights + 4 * g, q, sheaf->scales[g], form->is_wide, &products);
+    }
     UNROLL for (uint32_t g = 0; g < PRODUCT_GROUPS; g += 2)
         rows_add_pairs(sheaf->offsets[g / 2], x->sums + g, &offsets);
     if (!form->has_dmin)
         products -= offsets;
-    row_floats all = *(const row_floats *)y;
-    all += *(const row_floats *)sheaf->d * x->scale * __builtin_convertvector(products, row_floats);
-    if (form->has_dmin)
-        all += *(const row_floats *)sheaf->dmin * -x->scale *
-               __builtin_convertvector(offsets, row_floats);
+    row_floats all = *(const row_floats *)y, factor = *(const row_floats *)sheaf->d * x->scale,
+               sum = __builtin_convertvector(products, row_floats);
+    add_products(&all, &factor, &sum);
+    if (form->has_dmin) {
+        factor = *(const row_floats *)sheaf->dmin * -x->scale;
+        sum = __builtin_convertvector(offsets, row_floats);
+        add_products(&all, &factor, &sum);
+    }
     *(row_floats *)y = all;
 }
 
@@ -253,8 +289,8 @@ static void round_block(const float *x, struct product_block *out)
     }
     const float scale = top / 127, inverse = scale > 0x1p-100f ? 1 / scale : 0;
     for (uint32_t i = 0; i < PRODUCT_BLOCK; i++) {
-        const float shifted =
-            x[i] * inverse + 0x1.8p23f; /* rounds to the nearest; the integer is in the low bits */
+        const float shifted = add_product(
+            0x1.8p23f, x[i], inverse); /* rounds to the nearest; the integer is in the low bits */
         int32_t bits;
         memcpy(&bits, &shifted, sizeof bits);
         out->values[i] = (int8_t)bits;

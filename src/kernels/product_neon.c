@@ -171,15 +171,16 @@ static int product_neon_works(void)
     return arm_has_dotprod();
 }
 
-const struct product_kernel product_kernel_neon = {"neon-dotprod",
-                                                   false,
-                                                   4,
-                                                   3,
-                                                   product_neon_works,
-                                                   round_row,
-                                                   product_kernel_row,
-                                                   ROWS,
-                                                   product_kernel_sheaf,
-                                                   part_kernel_round,
-                                                   part_kernel_row,
-                                                   part_kernel_sheaf};
+const struct product_kernel product_kernel_neon = {
+    .name = "neon-dotprod",
+    .few = 4,
+    .few_of_parts = 3,
+    .works = product_neon_works,
+    .round = round_row,
+    .row = product_kernel_row,
+    .n_rows = ROWS,
+    .sheaf = product_kernel_sheaf,
+    .part_round = part_kernel_round,
+    .part_row = part_kernel_row,
+    .part_sheaf = part_kernel_sheaf,
+};

@@ -112,20 +112,26 @@ static inline void halves_of(const uint8_t *at, size_t step, float out[8])
 
 #include "kernels/product_part_body.h"
 
+#include "kernels/product_grid_body.h"
+
 static int product_plain_works(void)
 {
     return 1;
 }
 
-const struct product_kernel product_kernel_plain = {"plain",
-                                                    false,
-                                                    3,
-                                                    2,
-                                                    product_plain_works,
-                                                    round_row,
-                                                    product_kernel_row,
-                                                    ROWS,
-                                                    product_kernel_sheaf,
-                                                    part_kernel_round,
-                                                    part_kernel_row,
-                                                    part_kernel_sheaf};
+const struct product_kernel product_kernel_plain = {
+    .name = "plain",
+    .few = 3,
+    .few_of_parts = 2,
+    .few_of_grids = 3,
+    .works = product_plain_works,
+    .round = round_row,
+    .row = product_kernel_row,
+    .n_rows = ROWS,
+    .sheaf = product_kernel_sheaf,
+    .part_round = part_kernel_round,
+    .part_row = part_kernel_row,
+    .part_sheaf = part_kernel_sheaf,
+    .grid_row = grid_kernel_row,
+    .grid_sheaf = grid_kernel_sheaf,
+};

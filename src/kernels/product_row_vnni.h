@@ -54,16 +54,22 @@ ALWAYS_INLINE __m512i row_with_bit(__m512i weights, __m512i twice, int from, int
     return _mm512_ternarylogic_epi64(weights, moved, _mm512_set1_epi8((char)(1 << to)), 0xf8);
 }
 
-/* Sums of scaled products with x, of which vectors of 64 values are `step` bytes apart. Scales [i]
- * stand as the packed sums of weights[2 i] and weights[2 i + 1] do. */
+/* dots[i] are sums of four products of weights 64 i to 64 i + 63; scales[i] stand as the packed
+ * sums of dots[2 i] and dots[2 i + 1] do. */
+ALWAYS_INLINE __m512i row_scaled(const __m512i dots[4], const __m512i scales[2])
+{
+    const __m512i first = _mm512_packs_epi32(dots[0], dots[1]),
+                  second = _mm512_packs_epi32(dots[2], dots[3]);
+    return _mm512_dpwssd_epi32(_mm512_madd_epi16(first, scales[0]), second, scales[1]);
+}
+
+/* Sums of scaled products with x, of which vectors of 64 values are `step` bytes apart. */
 ALWAYS_INLINE __m512i row_products(const struct row_weights *row, const int8_t *q, size_t step)
 {
     __m512i dots[4];
     UNROLL for (uint32_t j = 0; j < 4; j++) dots[j] = _mm512_dpbusd_epi32(
         _mm512_setzero_si512(), row->weights[j], _mm512_loadu_si512(q + j * step));
-    const __m512i first = _mm512_packs_epi32(dots[0], dots[1]),
-                  second = _mm512_packs_epi32(dots[2], dots[3]);
-    return _mm512_dpwssd_epi32(_mm512_madd_epi16(first, row->scales[0]), second, row->scales[1]);
+    return row_scaled(dots, row->scales);
 }
 
 /* Q4_K, Q5_K: [s0 s1 s2 s3 m0 m1 m2 m3 s4 s5 s6 s7 m4 m5 m6 m7], bytes. `head` are 4 bytes of d and
