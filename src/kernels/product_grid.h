@@ -48,11 +48,6 @@ static inline uint64_t grid_read64(const uint8_t *from)
     return x;
 }
 
-static inline void grid_write64(uint8_t *to, uint64_t x)
-{
-    memcpy(to, &x, sizeof x);
-}
-
 /* ---- indices: entry i of a block's, of eight weights each, and their signs ---- */
 
 ALWAYS_INLINE uint64_t grid_entry_iq2xxs(const uint8_t *block, uint32_t i)

@@ -32,37 +32,81 @@ ALWAYS_INLINE float grid_d_iq1m(const uint8_t *block)
 
 /* ---- blocks ---- */
 
-ALWAYS_INLINE uint64_t grid_signed(uint64_t entry, uint8_t signs, uint32_t bias)
+#if defined(__AVX2__)
+/* 32 weights at a time: what is stored by eights cannot be loaded by vectors until it is in the
+ * cache. */
+ALWAYS_INLINE void grid_put(uint8_t *weights, const uint64_t entries[4], const uint8_t signs[4],
+                            uint32_t bias)
 {
-    return entry + bias * GRID_ONES - (entry << 1 & product_grids.signs[signs]);
+    const uint64_t *const bytes = product_grids.signs;
+    __m256i all = _mm256_set_epi64x((long long)entries[3], (long long)entries[2],
+                                    (long long)entries[1], (long long)entries[0]);
+    if (bias) {
+        const __m256i is_less =
+            _mm256_set_epi64x((long long)bytes[signs[3]], (long long)bytes[signs[2]],
+                              (long long)bytes[signs[1]], (long long)bytes[signs[0]]);
+        all = _mm256_sub_epi8(_mm256_add_epi8(all, _mm256_set1_epi8((char)bias)),
+                              _mm256_and_si256(_mm256_add_epi8(all, all), is_less));
+    }
+    store32(weights, all);
 }
 
 ALWAYS_INLINE void grid_spread_scales(struct grid_scales scales, uint32_t bias,
                                       struct unpacked *out)
 {
-    UNROLL for (uint32_t g = 0; g < PRODUCT_GROUPS; g++)
-    {
-        const uint64_t scale = scales.of[g / 8] >> 8 * (g % 8) & 255;
-        const uint64_t each = scale * UINT64_C(0x0001000100010001);
-        memcpy(out->scales + 8 * g, &each, sizeof each);
-        memcpy(out->scales + 8 * g + 4, &each, sizeof each);
-        out->offsets[g] = (int16_t)(bias * scale);
+    const __m128i bytes = _mm_set_epi64x((long long)scales.of[1], (long long)scales.of[0]);
+    spread_scales(_mm256_cvtepu8_epi16(even_then_odd(bytes)), out->scales);
+    store32(out->offsets,
+            _mm256_mullo_epi16(_mm256_cvtepu8_epi16(bytes), _mm256_set1_epi16((short)bias)));
+}
+#else
+ALWAYS_INLINE void grid_put(uint8_t *weights, const uint64_t entries[4], const uint8_t signs[4],
+                            uint32_t bias)
+{
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint64_t less = bias ? entries[i] << 1 & product_grids.signs[signs[i]] : 0;
+        const uint64_t all = entries[i] + bias * GRID_ONES - less;
+        memcpy(weights + 8 * i, &all, sizeof all);
     }
 }
+
+ALWAYS_INLINE void grid_spread_scales(struct grid_scales scales, uint32_t bias,
+                                      struct unpacked *out)
+{
+    int16_t of[PRODUCT_GROUPS];
+    for (uint32_t g = 0; g < PRODUCT_GROUPS; g++) {
+        of[g] = (int16_t)(scales.of[g / 8] >> 8 * (g % 8) & 255);
+        out->offsets[g] = (int16_t)((int32_t)bias * of[g]);
+    }
+    spread_scales(of, out);
+}
+#endif
 
 /* weights: PRODUCT_BLOCK of them, and the bias. */
 #define GRID_WEIGHTS_SIGNED(name, bias)                                                            \
     ALWAYS_INLINE void grid_weights_##name(const uint8_t *block, uint8_t *weights)                 \
     {                                                                                              \
-        for (uint32_t i = 0; i < PRODUCT_BLOCK / 8; i++)                                           \
-            grid_write64(weights + 8 * i, grid_signed(grid_entry_##name(block, i),                 \
-                                                      grid_signs_##name(block, i), bias));         \
+        UNROLL for (uint32_t i = 0; i < PRODUCT_BLOCK / 8; i += 4)                                 \
+        {                                                                                          \
+            uint64_t entries[4];                                                                   \
+            uint8_t signs[4];                                                                      \
+            UNROLL for (uint32_t k = 0; k < 4; k++)                                                \
+            {                                                                                      \
+                entries[k] = grid_entry_##name(block, i + k);                                      \
+                signs[k] = grid_signs_##name(block, i + k);                                        \
+            }                                                                                      \
+            grid_put(weights + 8 * i, entries, signs, bias);                                       \
+        }                                                                                          \
     }
 #define GRID_WEIGHTS(name)                                                                         \
     ALWAYS_INLINE void grid_weights_##name(const uint8_t *block, uint8_t *weights)                 \
     {                                                                                              \
-        for (uint32_t i = 0; i < PRODUCT_BLOCK / 8; i++)                                           \
-            grid_write64(weights + 8 * i, grid_entry_##name(block, i));                            \
+        UNROLL for (uint32_t i = 0; i < PRODUCT_BLOCK / 8; i += 4)                                 \
+        {                                                                                          \
+            uint64_t entries[4];                                                                   \
+            UNROLL for (uint32_t k = 0; k < 4; k++) entries[k] = grid_entry_##name(block, i + k);  \
+            grid_put(weights + 8 * i, entries, NULL, 0);                                           \
+        }                                                                                          \
     }
 GRID_WEIGHTS(iq1s)
 GRID_WEIGHTS(iq1m)
