@@ -521,7 +521,8 @@ static void expect_minute(const char *node, const char *device, enum error_code 
         assert_int_equal(minute.n_told, 1);
         if (minute.why.code == code && strstr(minute.why.text, words))
             return;
-        assert_int_equal(minute.why.code, ERROR_IO);
+        if (minute.why.code != ERROR_IO)
+            break;
         daemon_world_pass(w, 500);
     }
     fail_msg("'%s' is not in: %s", words, minute.why.text);
@@ -540,7 +541,8 @@ static void test_minutes_of_devices(void **state)
     struct minute many = {0}, last = {0}, broken = {0};
     start_cluster(2);
     struct daemon *daemon = w->nodes[0].daemon;
-    char *other = w->nodes[1].daemon->id;
+    char other[NODE_ID_TEXT]; /* of a daemon that is freed before the end */
+    memcpy(other, w->nodes[1].daemon->id, sizeof other);
     assert_true(daemon_world_run(w, has_device, other, 20000));
     expect_minute("no id", "sim:chip", ERROR_NOT_FOUND, "no node of that id");
     expect_minute(daemon->id, "sim:chip", ERROR_NOT_FOUND, "has no such device");
