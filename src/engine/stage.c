@@ -454,11 +454,6 @@ struct stage_memory stage_memory(const struct stage *stage)
     return stage->memory;
 }
 
-bool stage_is_first(const struct stage *stage)
-{
-    return stage->source.first;
-}
-
 bool stage_is_last(const struct stage *stage)
 {
     return stage->source.last;

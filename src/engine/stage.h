@@ -94,7 +94,6 @@ struct stage_streaming {
 struct stage_streaming stage_streaming(const struct stage *stage);
 
 struct stage_memory stage_memory(const struct stage *stage);
-bool stage_is_first(const struct stage *stage);
 bool stage_is_last(const struct stage *stage);
 /* Whether a row's output has the same bits alone and beside any others, of its own sequence too:
  * our attention and products, and ggml's where tests/unit/test_same_bits.c compares them. False

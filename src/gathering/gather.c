@@ -390,12 +390,6 @@ bool gather_is_of(const struct gather *gather, uint32_t node, uint32_t unit)
     return gather_is_everybodys(gather, unit) || gather->parts[unit].owner == node;
 }
 
-uint64_t gather_wake_ns(const struct gather *gather, uint64_t now_ns)
-{
-    return gather_status(gather) == GATHER_RUNNING ? now_ns + GATHER_SHARE_MS * GATHER_MS
-                                                   : UINT64_MAX;
-}
-
 /* ---- what happened --------------------------------------------------------------------------- */
 
 static void gather_moved(struct gather *gather, uint64_t now_ns, uint32_t node)

@@ -79,8 +79,6 @@ struct gather_action gather_next(struct gather *gather, uint64_t now_ns);
 bool gather_is_of(const struct gather *gather, uint32_t node, uint32_t unit);
 /* Whether the unit is a file's header. */
 bool gather_is_header(const struct gather_unit *units, uint32_t unit);
-/* When to ask gather_next() though nothing happens. */
-uint64_t gather_wake_ns(const struct gather *gather, uint64_t now_ns);
 
 /* ---- what happened; false: nobody has asked for that, it is dropped ---- */
 /* Bytes of its units that are there, and how fast they come. */

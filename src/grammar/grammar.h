@@ -128,7 +128,6 @@ enum error_code grammar_vocabulary_new(const char *bytes, const uint64_t *starts
                                        const int32_t *ends, uint32_t n_ends,
                                        struct grammar_vocabulary **out, struct error *err);
 void grammar_vocabulary_free(struct grammar_vocabulary *vocabulary); /* NULL is fine */
-uint32_t grammar_vocabulary_size(const struct grammar_vocabulary *vocabulary);
 
 /* ---- matching ---- */
 

@@ -31,11 +31,6 @@ void grammar_vocabulary_free(struct grammar_vocabulary *vocabulary)
     mem_free(vocabulary);
 }
 
-uint32_t grammar_vocabulary_size(const struct grammar_vocabulary *vocabulary)
-{
-    return vocabulary->n_vocab;
-}
-
 /* The characters of a plain token; 0: it is none. */
 static uint32_t vocabulary_plain(const char *bytes, size_t size)
 {

@@ -5,11 +5,6 @@
 #include <assert.h>
 #include <string.h>
 
-struct part *hosting_find(const struct hosting *hosting, const char *instance, uint64_t epoch)
-{
-    return (struct part *)parts_find(&hosting->parts, instance, epoch);
-}
-
 /* ---- the loop's turns ------------------------------------------------------------------- */
 
 void hosting_tell(struct hosting *hosting)

@@ -94,7 +94,6 @@ struct hosting {
 };
 
 /* ---- hosting.c ---- */
-struct part *hosting_find(const struct hosting *hosting, const char *instance, uint64_t epoch);
 void hosting_tell(struct hosting *hosting); /* raises `changed` in the loop's next turn, then goes
                                                on with the jobs */
 void hosting_pump(struct hosting *hosting); /* carries out what its parts want (parts.h) */

@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -55,13 +54,6 @@ bool quant_of_name(const char *file, char out[QUANT_TEXT])
         out[i] = (char)toupper((unsigned char)found[i]);
     out[size] = '\0';
     return true;
-}
-
-uint32_t quant_bits(const char *quant)
-{
-    const size_t letters = strcspn(quant, "0123456789");
-    const unsigned long bits = strtoul(quant + letters, NULL, 10);
-    return bits <= 64 ? (uint32_t)bits : 0;
 }
 
 bool quant_matches(const char *quant, const char *tag)

@@ -16,8 +16,6 @@ struct hub_model_entry {
 
 /* "Q4_K_M" of "…-Q4_K_M-00001-of-00003.gguf". False: the name says none. */
 bool quant_of_name(const char *file, char out[QUANT_TEXT]);
-/* Bits of a weight, by the type's name: 4 of "Q4_K_M"; 0: not known. */
-uint32_t quant_bits(const char *quant);
 
 /* Models in the list's order; what is no model by itself (projectors, importance matrices) and what
  * lacks a part is left out. How many there are: at most QUANT_MODELS. */

@@ -1,6 +1,5 @@
 #include "hub/shelf.h"
 
-#include "base/durable_file.h"
 #include "base/mem.h"
 #include "base/state_folder.h"
 #include "hub/pull_state.h"
@@ -93,16 +92,5 @@ enum error_code pulled_parse(const char *bytes, size_t size, struct pulled_state
     if (!code)
         *out = (struct pulled_state){.size = state->size, .done = pull_state_done(state)};
     mem_free(state);
-    return code;
-}
-
-enum error_code pulled_read(const char *path, struct pulled_state *out, struct error *err)
-{
-    struct buffer bytes = {0};
-    *out = (struct pulled_state){0};
-    enum error_code code = durable_read(path, PULL_STATE_BYTES, 0, &bytes, err);
-    if (!code)
-        code = pulled_parse(bytes.data ? bytes.data : "", bytes.size, out, err);
-    buffer_deinit(&bytes);
     return code;
 }

@@ -7,7 +7,7 @@
  * FILE.gguf is there when all of it is, and was checked. While it is not, FILE.gguf.part has its
  * bytes at their places (a sparse file), FILE.gguf.pull says which, and FILE.gguf.live says what
  * came since (pull_disk.h); the three are one puller's, who holds flock() on FILE.gguf.part.
- * Pure but for pulled_read(). Any thread. */
+ * Pure. Any thread. */
 #pragma once
 
 #include "base/error.h"
@@ -33,5 +33,3 @@ struct pulled_state {
 };
 enum error_code pulled_parse(const char *bytes, size_t size, struct pulled_state *out,
                              struct error *err);
-/* `path`: of FILE.gguf.pull. Errors of durable_read(), and ERROR_INVALID. */
-enum error_code pulled_read(const char *path, struct pulled_state *out, struct error *err);

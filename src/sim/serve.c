@@ -14,16 +14,6 @@
 
 /* ---- who is where ---- */
 
-const Cluster__Placement *serve_placement(const struct node *node, uint32_t instance,
-                                          uint64_t epoch)
-{
-    const char id[] = {'i', (char)('0' + instance), 0};
-    const Cluster__Instance *is = state_instance(node_state(node), id);
-    if (is && is->current && is->current->epoch == epoch)
-        return is->current;
-    return is && is->next && is->next->epoch == epoch ? is->next : NULL;
-}
-
 struct hosted *serve_driver(struct world *w, struct node *node, uint32_t instance)
 {
     const char id[] = {'i', (char)('0' + instance), 0};

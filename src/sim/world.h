@@ -207,8 +207,6 @@ void serve_missed(struct world *w, struct node *node, struct sim_part *part);
 void serve_leave(struct world *w, struct node *node, struct sim_part *part);
 void serve_drop_all(struct node *node);
 
-const Cluster__Placement *serve_placement(const struct node *node, uint32_t instance,
-                                          uint64_t epoch);
 /* What came for a stage here finds none, or one that lacks what stands before it. */
 void serve_stray(struct world *w, struct node *node, const struct message *m);
 void serve_broken(struct world *w, struct node *node, const struct hosted *stage);

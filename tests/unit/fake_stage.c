@@ -313,7 +313,7 @@ struct stage_memory stage_memory(const struct stage *stage)
     return (struct stage_memory){.weights = fake_weights(&stage->options)};
 }
 
-bool stage_is_first(const struct stage *stage)
+static bool stage_is_first(const struct stage *stage)
 {
     return stage->options.first_layer == 0;
 }
