@@ -38,7 +38,6 @@ static inline ints ints_dot_sums(const int16_t *m, const int16_t *sums)
                              _mm256_loadu_si256((const void *)sums));
 }
 
-#if !defined(PRODUCT_OWN_SHEAF)
 static inline __m256i dot_quad(const uint8_t w[8][4], const int8_t *q)
 {
     int32_t four;
@@ -68,7 +67,6 @@ static inline void rows_add_pairs(const int16_t m[8][2], const int16_t sums[2], 
     *to +=
         (row_ints)_mm256_madd_epi16(_mm256_loadu_si256((const void *)m), _mm256_set1_epi32(both));
 }
-#endif
 
 static inline void ints_add_up(const ints sums[8], eight_ints *all)
 {

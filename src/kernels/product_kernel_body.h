@@ -149,6 +149,20 @@ ALWAYS_INLINE void turn_all(const void *from, uint32_t size, uint8_t (*to)[ROWS]
     }
 }
 
+/* Two blocks after b, behind the rows' end of the rows that follow, to the second cache: so many
+ * streams processors do not see. */
+ALWAYS_INLINE void fetch_sheaf(const struct form *form, const uint8_t *const *rows,
+                               uint32_t n_blocks, uint32_t b)
+{
+    const size_t at = (size_t)(b + 2) * form->bytes, row_size = (size_t)n_blocks * form->bytes;
+    const uintptr_t all_rows = (uintptr_t)(rows[1] - rows[0]) * ROWS;
+    const uintptr_t ahead = at < row_size ? at : all_rows + at - row_size;
+    for (uint32_t c = 0; c < ROWS; c++) {
+        UNROLL for (uint32_t i = 0; i < form->bytes; i += 64)
+            __builtin_prefetch((const void *)((uintptr_t)rows[c] + ahead + i), 0, 2);
+    }
+}
+
 ALWAYS_INLINE void unpack_sheaf(const struct form *form, const uint8_t *const *rows, uint32_t b,
                                 struct sheaf *out)
 {
@@ -165,21 +179,6 @@ ALWAYS_INLINE void unpack_sheaf(const struct form *form, const uint8_t *const *r
     turn_all(unpacked->offsets, sizeof unpacked->offsets, (uint8_t(*)[ROWS][4])out->offsets);
 }
 
-/* Two blocks after b, behind the rows' end of the rows that follow, to the second cache: so many
- * streams processors do not see. */
-ALWAYS_INLINE void fetch_sheaf(const struct form *form, const uint8_t *const *rows,
-                               uint32_t n_blocks, uint32_t b)
-{
-    const size_t at = (size_t)(b + 2) * form->bytes, row_size = (size_t)n_blocks * form->bytes;
-    const uintptr_t all_rows = (uintptr_t)(rows[1] - rows[0]) * ROWS;
-    const uintptr_t ahead = at < row_size ? at : all_rows + at - row_size;
-    for (uint32_t c = 0; c < ROWS; c++) {
-        UNROLL for (uint32_t i = 0; i < form->bytes; i += 64)
-            __builtin_prefetch((const void *)((uintptr_t)rows[c] + ahead + i), 0, 2);
-    }
-}
-
-#if !defined(PRODUCT_OWN_SHEAF)
 /* Weights of seven bits: rows_add_group() adds up more of their products than 16 bits hold, so
  * every second four of x are zeros. */
 ALWAYS_INLINE void rows_add_widest(const uint8_t w[4][ROWS][4], const int8_t *q,
@@ -235,7 +234,6 @@ ALWAYS_INLINE void multiply_rows(const struct form *form, const uint8_t *const *
             multiply_sheaf(form, &sheaf, x[i] + b, y[i]);
     }
 }
-#endif
 
 /* ---- for each type --------------------------------------------------------------------------- */
 

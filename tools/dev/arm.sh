@@ -8,7 +8,8 @@ arm_left_out=' alerts attention audit backends carrier chat_template cluster_com
  host-driver placement_oracle placement_replan placement_replan_random placement_replicas
  placement_whatif placing plan plan_command precision_figures replica_random runner runner_cache
  same_bits sampler stage store_power thermal_governor topology_random weight_precision
- weight_stream command_words hardware_report own_node '
+ weight_stream command_words hardware_report own_node
+ pool_attention '
 
 # Prints the fast tests: of suite unit, those that do not wait for clocks and need no GPU.
 arm_tests() {
