@@ -56,7 +56,7 @@ bool product_is_of(const struct product_kernel *kernel, enum ggml_type type)
 {
     if (!kernel)
         return false;
-    if (type == GGML_TYPE_Q4_0 || type == GGML_TYPE_MXFP4)
+    if (type == GGML_TYPE_Q4_0 || type == GGML_TYPE_IQ4_NL || type == GGML_TYPE_MXFP4)
         return product_kernel_beats_repacked(kernel);
     if (product_ggml_is_of_grids(type))
         return product_kernel_beats_repacked(kernel) && product_kernel_multiplies_grids(kernel);

@@ -222,6 +222,11 @@ static bool is_promised(const struct model *model)
     for (uint64_t i = 0; i < gguf_file_tensor_count(file); i++) {
         const enum ggml_type type = (enum ggml_type)gguf_file_tensor(file, i)->type;
         enum product_type ours;
+#if !defined(                                                                                      \
+    __x86_64__) /* ggml's, which have other bits there, or are not known to have the same */
+        if (type == GGML_TYPE_Q4_1 || type == GGML_TYPE_IQ4_NL)
+            return false;
+#endif
         if (product_type_of(type, &ours) && ggml_blck_size(type) == PRODUCT_BLOCK &&
             !product_is_of(device_ggml_products(cpu), type))
             return false;
