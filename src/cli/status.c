@@ -175,12 +175,24 @@ static const char *limit_text(const char *limit)
     return "";
 }
 
+/* What one stream may reach, which nobody knows before its text is there. */
+static void cmd_status_add_range(struct answer *answer, yyjson_val *instance, struct table *table)
+{
+    yyjson_val *one = answer_object_if(answer, instance, "forecast_one_stream");
+    if (!one)
+        table_cell(table, "-");
+    else
+        table_cell(table, "%.1f tok/s, to %.1f where text repeats",
+                   answer_number(answer, one, "tokens_per_s"),
+                   answer_number(answer, one, "repeating_tokens_per_s"));
+}
+
 /* How replies went beside the forecast: "74.0 of 75.0 tok/s". */
 static void add_served(struct answer *answer, yyjson_val *instance, struct table *table)
 {
     yyjson_val *served = answer_object_if(answer, instance, "served");
     if (!served || !yyjson_obj_get(served, "decode_error")) {
-        table_cell(table, "-");
+        cmd_status_add_range(answer, instance, table);
         return;
     }
     const double measured = answer_number(answer, served, "decode_tokens_per_s"),

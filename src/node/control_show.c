@@ -62,6 +62,22 @@ static void control_show_put_stages(struct daemon *daemon, yyjson_mut_doc *doc,
     }
 }
 
+/* Whether its devices allow guesses: CPUs, and simulated devices, which are such. */
+static bool control_show_may_guess(const struct daemon *daemon, const Cluster__Instance *instance)
+{
+    const Cluster__Placement *placement = instance->current;
+    for (size_t i = 0; i < placement->n_stages; i++) {
+        const Cluster__Stage *stage = placement->stages[i];
+        const Cluster__NodeRecord *node = state_node(daemon_state(daemon), stage->node);
+        const Cluster__Device *device = node ? state_device(node, stage->device) : NULL;
+        if (!device || !device->kind ||
+            (strcmp(device->kind, cluster_kind_name(CLUSTER_CPU)) != 0 &&
+             strncmp(device->id, "sim:", 4) != 0))
+            return false;
+    }
+    return instance->demand->speculate != SPECULATE_OFF;
+}
+
 static void put_forecast(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
                          const Cluster__Instance *instance)
 {
@@ -71,6 +87,11 @@ static void put_forecast(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_
         return;
     yyjson_mut_obj_add_real(doc, object, "forecast_decode_tokens_per_s",
                             forecast.decode_tokens_per_s);
+    if (control_show_may_guess(daemon, instance) && placement_guesses_gain(&forecast.guessed)) {
+        yyjson_mut_val *guessed = yyjson_mut_obj_add_obj(doc, object, "forecast_one_stream");
+        yyjson_mut_obj_add_real(doc, guessed, "tokens_per_s", forecast.guessed.without);
+        yyjson_mut_obj_add_real(doc, guessed, "repeating_tokens_per_s", forecast.guessed.repeating);
+    }
     bool measured = true;
     for (uint32_t i = 0; i < forecast.n_stages; i++)
         measured &= forecast.stages[i].measured;

@@ -9,7 +9,12 @@
  *
  * since the last begins d - 1 chunks later than the first. That is least for
  * n = sqrt((d - 1) P / f). Chunks are equal because of two unequal ones in a row one device waits
- * for the difference. */
+ * for the difference: with chunks of any lengths c it is
+ *
+ *     sum (f + c) + (d - 1) max (f + c)
+ *
+ * in any order (a proportionate flow shop: Pinedo, Scheduling, chapter 6), so shorter ones at the
+ * beginning and the end make nothing faster as long as the longest stays. */
 #pragma once
 
 #include <stdint.h>

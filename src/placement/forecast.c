@@ -14,6 +14,9 @@ void placement_forecast(const struct placement_problem *problem, const struct pl
                                        .n_stages = placement->n_stages};
     out->decode_tokens_per_s = placement_decode_tokens_per_s(problem, &out->cost);
     out->prefill_tokens_per_s = placement_prefill_tokens_per_s(problem, placement);
+    placement_guessed(problem, placement, &out->guessed);
+    if (out->prefill_tokens_per_s <= 0) /* what more rows take is not known */
+        out->guessed.repeating = out->guessed.without;
     for (uint32_t i = 0; i < placement->n_stages; i++) {
         const struct placement_stage *stage = &placement->stages[i];
         const struct placement_device *device = &problem->devices[stage->device];

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "placement/cost.h"
+#include "placement/guessed.h"
 #include "placement/solve.h"
 
 struct placement_stage_forecast {
@@ -18,10 +19,11 @@ struct placement_stage_forecast {
 };
 
 struct placement_forecast {
-    double decode_tokens_per_s;  /* all streams together */
-    double decode_spread;        /* relative; 0: unknown */
-    double prefill_tokens_per_s; /* of one prompt; 0: unknown */
-    struct placement_cost cost;  /* which names the bottleneck */
+    double decode_tokens_per_s;       /* all streams together */
+    double decode_spread;             /* relative; 0: unknown */
+    double prefill_tokens_per_s;      /* of one prompt; 0: unknown */
+    struct placement_guessed guessed; /* of one stream */
+    struct placement_cost cost;       /* which names the bottleneck */
     uint32_t n_stages;
     struct placement_stage_forecast stages[LIMIT_STAGES];
 };

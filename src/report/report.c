@@ -420,6 +420,19 @@ enum cluster_speed report_speed(const struct report *report)
     return least;
 }
 
+/* CPUs promise a row the same bits alone and among others, and simulated devices are such. */
+bool report_may_guess(const struct report *report)
+{
+    const struct placement *placement = &report->solution.placement;
+    for (uint32_t i = 0; i < placement->n_stages; i++) {
+        const struct cluster_device *device =
+            &report->ask.cluster->devices[placement->stages[i].device];
+        if (device->kind != CLUSTER_CPU && strncmp(device->id, "sim:", 4) != 0)
+            return false;
+    }
+    return placement->n_stages > 0;
+}
+
 void report_placement_text(const struct cluster *cluster, const struct cluster_problem *problem,
                            const struct placement_solution *solution, struct buffer *out)
 {

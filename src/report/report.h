@@ -97,6 +97,10 @@ struct report_name report_device_name(const struct report *report, uint32_t devi
 /* The least certain speed of a stage in use; an estimate, too, where the types were not measured
  * that the model has. */
 enum cluster_speed report_speed(const struct report *report);
+/* Whether tokens are guessed on the best placement (docs/speculation.md), as far as its devices
+ * say.
+ */
+bool report_may_guess(const struct report *report);
 
 /* The problem and the forecast of one of several groups. */
 struct placement_problem report_group(const struct report *report, uint32_t group,

@@ -90,6 +90,10 @@ static void add_best(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct rep
     yyjson_mut_val *best = yyjson_mut_obj_add_obj(doc, root, "best");
     const double gap = placement_gap(solution);
     add_forecast(doc, best, report, &solution->placement, &report->forecast);
+    const struct placement_guessed *guessed = &report->forecast.guessed;
+    add_known(doc, best, "one_stream_tokens_per_s", guessed->without, guessed->without > 0);
+    add_known(doc, best, "repeating_tokens_per_s", guessed->repeating,
+              report_may_guess(report) && placement_guesses_gain(guessed));
     yyjson_mut_obj_add_str(doc, best, "speeds", cluster_speed_name(report_speed(report)));
     yyjson_mut_obj_add_bool(doc, best, "proved_optimal", solution->proved);
     add_known(doc, best, "gap", gap, true);

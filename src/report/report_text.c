@@ -105,6 +105,17 @@ static void say_stages(const struct report *report, const struct placement *plac
     }
 }
 
+/* What is not known beforehand is a range. */
+static void say_guesses(const struct report *report, struct buffer *out)
+{
+    const struct placement_guessed *guessed = &report->forecast.guessed;
+    if (!report_may_guess(report) || !placement_guesses_gain(guessed))
+        return;
+    buffer_printf(out, "One stream: %s", report_rate_words(guessed->without).text);
+    buffer_printf(out, " without guesses, up to %s where its text repeats itself\n",
+                  report_rate_words(guessed->repeating).text);
+}
+
 static void say_best(const struct report *report, struct buffer *out)
 {
     static const char *const words[] = {"Best, by a guess", "Best, by estimate", "Best", "Best"};
@@ -115,6 +126,7 @@ static void say_best(const struct report *report, struct buffer *out)
     buffer_printf(out, "%*s", used < 72 ? (int)(74 - used) : 2, "");
     say_proof(report, out);
     say_stages(report, &report->solution.placement, &report->forecast, out);
+    say_guesses(report, out);
 }
 
 static void say_bottleneck(const struct report *report, struct buffer *out)

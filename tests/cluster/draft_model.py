@@ -72,6 +72,8 @@ def scenario(world):
     with world.step("the draft model goes where the driver is"):
         laptop.medley("place", NAME, "--draft", small, "--speculate", "lookup")
         check_equal(laptop.status()["instances"][0]["draft"], DRAFT, "status")
+        forecast = laptop.status()["instances"][0]["forecast_one_stream"]
+        check(forecast["repeating_tokens_per_s"] > 1.2 * forecast["tokens_per_s"], f"{forecast}")
         check(f"drafts by {DRAFT}" in laptop.medley("status").out, "status says it")
         check("guesses for" in laptop.medley("forget", DRAFT, ok=False).err, "it is in use")
         move = ["move", NAME, "--to", "tower/sim:tower:3,attic/sim:attic:2"]

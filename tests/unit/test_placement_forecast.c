@@ -148,9 +148,30 @@ static void policies_are_never_better(void **state)
     assert_true(found > 200);
 }
 
+/* Two stages; a row more costs next to nothing, so a text that repeats is faster by what trains are
+ * said to give, and never slower than one row at a time. */
+static void test_guesses_are_a_range(void **state)
+{
+    (void)state;
+    make_plain();
+    const struct placement_solution solution = solve();
+    struct placement_guessed guessed;
+    placement_guessed(&world.problem, &solution.placement, &guessed);
+    const struct placement_cost cost = placement_decode_cost(&world.problem, &solution.placement);
+    near(guessed.without, 1 / cost.round_s);
+    assert_true(guessed.repeating > 2 * guessed.without);
+    assert_true(guessed.repeating < guessed.without / (1 - PLACEMENT_GUESSED_SHARE) * 2);
+    assert_true(placement_guesses_gain(&guessed));
+    world.layers[1].state_bytes = 100; /* cannot be cut back */
+    placement_guessed(&world.problem, &solution.placement, &guessed);
+    near(guessed.repeating, guessed.without);
+    assert_false(placement_guesses_gain(&guessed));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_guesses_are_a_range),
         cmocka_unit_test(formulas_by_hand),
         cmocka_unit_test(reasons),
         cmocka_unit_test(each_reason),

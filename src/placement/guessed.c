@@ -1,0 +1,63 @@
+#include "placement/guessed.h"
+
+#include "placement/cost.h"
+
+#include <math.h>
+
+struct guessed_pass {
+    double all_s, slowest_s;
+};
+
+static struct guessed_pass guessed_pass_of(const struct placement_problem *problem,
+                                           const struct placement *placement, uint32_t n_rows)
+{
+    struct guessed_pass pass = {0};
+    struct placement_load load = placement_decode_load(problem);
+    load.rows = n_rows;
+    load.sequences = 1;
+    for (uint32_t i = 0; i < placement->n_stages; i++) {
+        const struct placement_stage *stage = &placement->stages[i];
+        const uint32_t first = placement->stages[0].device;
+        const double stage_s = placement_stage_s(problem, stage, load);
+        pass.slowest_s = fmax(pass.slowest_s, stage_s);
+        pass.all_s += stage_s;
+        pass.all_s += i + 1 < placement->n_stages
+                          ? placement_hop_s(problem, stage->device, stage[1].device, n_rows)
+                          : placement_back_s(problem, stage->device, first, n_rows);
+    }
+    return pass;
+}
+
+static bool guessed_can_be(const struct placement_model *model)
+{
+    for (uint32_t i = 0; i < model->n_layers; i++) {
+        if (model->layers[i].state_bytes)
+            return false;
+    }
+    return true;
+}
+
+bool placement_guesses_gain(const struct placement_guessed *guessed)
+{
+    return guessed->repeating > 1.05 * guessed->without;
+}
+
+void placement_guessed(const struct placement_problem *problem, const struct placement *placement,
+                       struct placement_guessed *out)
+{
+    static const double share = PLACEMENT_GUESSED_SHARE;
+    const uint32_t n_max = guessed_can_be(&problem->model) ? PLACEMENT_GUESSED_ROWS : 1;
+    *out = (struct placement_guessed){0};
+    for (uint32_t n = 1; n <= n_max; n++) {
+        const struct guessed_pass pass = guessed_pass_of(problem, placement, n);
+        const double right = pow(share, n),
+                     gap_s = fmax(pass.slowest_s, pass.all_s / PLACEMENT_GUESSED_UNDER_WAY);
+        if (pass.all_s <= 0)
+            return;
+        double rate = (1 - right) / (1 - share) / pass.all_s;
+        if (placement->n_stages > 1 && n_max > 1)
+            rate = fmax(rate, 1 / (1 - share) / (pass.all_s + gap_s * right / (1 - right)));
+        out->without = n == 1 ? 1 / pass.all_s : out->without;
+        out->repeating = fmax(out->repeating, rate);
+    }
+}

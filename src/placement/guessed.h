@@ -1,0 +1,33 @@
+/* How fast one stream decodes where its text repeats itself, so that most guesses are right
+ * (docs/speculation.md). How often a text does that, nobody knows before it is there: what decoding
+ * will be lies between this and the speed without guesses.
+ *
+ * A pass of n rows, all but the first of them guesses, takes what the stages take for n rows of one
+ * sequence (placement_stage_s(), by measured rates) and the links, and with the share a of guesses
+ * that turn out right gives
+ *
+ *     (1 - a^n) / (1 - a)                  tokens (Leviathan, Kalman, Matias 2023, equation 1)
+ *
+ * Through several stages passes follow each other without waiting, `under way` at most:
+ *
+ *     1 / (1 - a) tokens in pass(n) + gap a^n / (1 - a^n)
+ *     gap = max(slowest stage(n), pass(n) / under way)
+ *
+ * (pipeline/speculation_train.h). n is the best of 1 to 32; a is PLACEMENT_GUESSED_SHARE, an
+ * assumption. Where FLOP/s are unknown, so is this (placement_forecast() leaves it out). A model with recurrent layers is not guessed for. Whether the devices allow
+ * guesses (GPUs do not) is the caller's to know. Pure. */
+#pragma once
+
+#include "placement/problem.h"
+
+#define PLACEMENT_GUESSED_SHARE 0.95
+enum { PLACEMENT_GUESSED_ROWS = 32, PLACEMENT_GUESSED_UNDER_WAY = 17 };
+
+struct placement_guessed { /* tokens a second of one stream alone */
+    double without, repeating;
+};
+/* Of a placement that placement_check() accepted. */
+void placement_guessed(const struct placement_problem *problem, const struct placement *placement,
+                       struct placement_guessed *out);
+/* Worth a word: it is faster by a twentieth. */
+bool placement_guesses_gain(const struct placement_guessed *guessed);
