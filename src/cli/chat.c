@@ -4,6 +4,7 @@
 #include "model/chat_template.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,11 +148,28 @@ static bool chat_answer(const struct command *command, struct chat *chat, const 
 
 enum chat_line { LINE_TEXT, LINE_INTERRUPTED, LINE_END };
 
+enum { CHAT_LOOK_MS = 100 };
+
+/* Waits for a line; false: Ctrl-C. It may come before the waiting begins, or to another thread, and
+ * then ends no call of this one: so it is looked for. */
+static bool chat_await_line(void)
+{
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    while (!interrupts()) {
+        const int n = poll(&input, 1, CHAT_LOOK_MS);
+        if (n > 0 || (n < 0 && errno != EINTR))
+            return true;
+    }
+    return false;
+}
+
 static enum chat_line chat_read_line(bool terminal, char **line, size_t *capacity, size_t *size)
 {
     if (terminal) {
         fputs("> ", stderr);
         fflush(stderr);
+        if (!chat_await_line())
+            return LINE_INTERRUPTED;
     }
     errno = 0;
     ssize_t length = getline(line, capacity, stdin);

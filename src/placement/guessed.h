@@ -14,8 +14,9 @@
  *     gap = max(slowest stage(n), pass(n) / under way)
  *
  * (pipeline/speculation_train.h). n is the best of 1 to 32; a is PLACEMENT_GUESSED_SHARE, an
- * assumption. Where FLOP/s are unknown, so is this (placement_forecast() leaves it out). A model with recurrent layers is not guessed for. Whether the devices allow
- * guesses (GPUs do not) is the caller's to know. Pure. */
+ * assumption. Where FLOP/s are unknown, so is this (placement_forecast() leaves it out). A model
+ * with recurrent layers is not guessed for. Whether the devices allow guesses (GPUs do not) is the
+ * caller's to know. Pure. */
 #pragma once
 
 #include "placement/problem.h"
