@@ -133,13 +133,17 @@ static enum ggml_status stage_compute_with_threads(struct stage *stage)
     const uint32_t n_rows = stage->batch->n_rows, most = device_threads(stage->device);
     if (most != stage->threads.most)
         thread_choice_init(&stage->threads, most);
-    device_compute_with(stage->device, thread_choice_next(&stage->threads, n_rows));
+    const uint32_t n_threads = thread_choice_next(&stage->threads, n_rows);
+    if (n_threads != most)
+        device_compute_with(stage->device, n_threads);
     const uint64_t start_ns = clock_now_ns(), preempted = stage_count_preempted();
     const enum ggml_status status =
         ggml_backend_sched_graph_compute(stage->sched, stage->graph.cgraph);
-    thread_choice_took(&stage->threads, n_rows, clock_now_ns() - start_ns,
-                       stage_count_preempted() - preempted);
-    device_compute_with(stage->device, 0);
+    if (status == GGML_STATUS_SUCCESS) /* one that was stopped says nothing */
+        thread_choice_took(&stage->threads, n_rows, clock_now_ns() - start_ns,
+                           stage_count_preempted() - preempted);
+    if (n_threads != most)
+        device_compute_with(stage->device, 0);
     return status;
 }
 
