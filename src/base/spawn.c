@@ -1,8 +1,10 @@
 #include "base/spawn.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <unistd.h>
 
 static int set_descriptors(posix_spawn_file_actions_t *actions, int given, int as,
                            bool tells_errors)
@@ -35,8 +37,8 @@ static int set_signals(posix_spawnattr_t *attributes)
     return failure;
 }
 
-int spawn_child(const char *program, char *const arguments[], char *const environment[], int given,
-                int as, bool tells_errors, pid_t *pid)
+static int spawn_with(const char *program, char *const arguments[], char *const environment[],
+                      int given, int as, bool tells_errors, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -53,5 +55,17 @@ int spawn_child(const char *program, char *const arguments[], char *const enviro
         posix_spawnattr_destroy(&attributes);
     }
     posix_spawn_file_actions_destroy(&actions);
+    return failure;
+}
+
+int spawn_child(const char *program, char *const arguments[], char *const environment[], int given,
+                int as, bool tells_errors, pid_t *pid)
+{
+    /* A number above all that the child's standard descriptors and `as` overwrite. */
+    const int above = fcntl(given, F_DUPFD_CLOEXEC, as + 1);
+    if (above < 0)
+        return errno;
+    const int failure = spawn_with(program, arguments, environment, above, as, tells_errors, pid);
+    close(above);
     return failure;
 }

@@ -118,15 +118,10 @@ static void probe_start(struct probe *probe, const struct probe_options *options
         snprintf(probe->reason, sizeof probe->reason, "no pipe: %s", strerror(errno));
         return;
     }
-    /* A parent that was started without standard descriptors may get one of their numbers here, and
-     * the child's would be overwritten before it is used. */
-    int answer = fcntl(ends[1], F_DUPFD_CLOEXEC, PROBE_DESCRIPTOR + 1);
-    close(ends[1]);
-    int failure = answer < 0 ? errno : fcntl(ends[0], F_SETFL, O_NONBLOCK) ? errno : 0;
+    int failure = fcntl(ends[0], F_SETFL, O_NONBLOCK) ? errno : 0;
     if (!failure)
-        failure = probe_spawn(probe, options, answer);
-    if (answer >= 0)
-        close(answer);
+        failure = probe_spawn(probe, options, ends[1]);
+    close(ends[1]);
     probe->answer = ends[0];
     if (failure) {
         snprintf(probe->reason, sizeof probe->reason, "%s: %s", options->program,

@@ -4,17 +4,13 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
-#include "base/spawn.h"
 #include "base/transfer.h"
-#include "sandbox/sandbox.h"
+#include "sandbox/reader.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <utf8proc.h>
 
@@ -108,24 +104,8 @@ static void template_process_stop(struct template_process *process)
     if (!process->pid)
         return;
     close(process->socket);
-    kill(process->pid, SIGKILL);
-    while (waitpid(process->pid, NULL, 0) < 0 && errno == EINTR)
-        ;
+    reader_end(process->pid);
     process->pid = 0;
-}
-
-static int template_process_spawn(struct template_process *process, int theirs)
-{
-    static char argument[] = TEMPLATE_ARGUMENT;
-    char *const arguments[] = {(char *)(uintptr_t)process->program, argument, NULL};
-    struct sandbox_environment *environment = mem_new(sizeof *environment);
-    if (!environment)
-        return ENOMEM;
-    sandbox_environment_make(environ, NULL, environment);
-    const int failure = spawn_child(process->program, arguments, environment->variables, theirs,
-                                    TEMPLATE_DESCRIPTOR, true, &process->pid);
-    mem_free(environment);
-    return failure;
 }
 
 /* A message and its answer. */
@@ -152,22 +132,11 @@ static enum error_code template_process_ask(struct template_process *process,
 
 static enum error_code template_process_start(struct template_process *process, struct error *err)
 {
-    int ends[2];
     assert(!process->pid);
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        return error_set(err, ERROR_IO, "no socket for its process: %s", strerror(errno));
-    /* Above the number that it gets there: spawn_child(). */
-    const int theirs = fcntl(ends[1], F_DUPFD_CLOEXEC, TEMPLATE_DESCRIPTOR + 1);
-    const int failure = theirs < 0 ? errno : template_process_spawn(process, theirs);
-    close(ends[1]);
-    if (theirs >= 0)
-        close(theirs);
-    if (failure) {
-        process->pid = 0;
-        close(ends[0]);
+    const int failure = reader_start_with_socket(process->program, TEMPLATE_ARGUMENT, true,
+                                                 &process->socket, &process->pid);
+    if (failure)
         return error_set(err, ERROR_IO, "cannot start its process: %s", strerror(failure));
-    }
-    process->socket = ends[0];
     struct template_head head = {.kind = TEMPLATE_OPEN};
     struct buffer nothing = {0};
     for (int i = 0; i < TEXTS; i++)

@@ -32,7 +32,6 @@ pid_t template_process_pid(const struct template_process *process); /* 0: it doe
 /* ---- for its two ends, and tests ---- */
 
 #define TEMPLATE_ARGUMENT "--run-chat-templates-for-the-node"
-enum { TEMPLATE_DESCRIPTOR = 3 };
 
 enum template_kind { TEMPLATE_OPEN = 1, TEMPLATE_RENDER };
 /* Before each message's bytes; both ends are the same program. OPEN: sizes of source, bos, eos;

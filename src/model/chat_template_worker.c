@@ -6,43 +6,20 @@
 #include "base/transfer.h"
 #include "model/chat_template_jinja.h"
 #include "model/chat_template_process.h"
-#include "sandbox/sandbox.h"
+#include "sandbox/reader.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 static struct jinja *worker_jinja;
 
-/* The sanitizers' own memory would not fit. */
-#if defined __SANITIZE_ADDRESS__
-enum { LIMITS_MEMORY = 0 };
-#else
-enum { LIMITS_MEMORY = 1 };
-#endif
-
-static enum error_code worker_enter_sandbox(struct error *err)
-{
-    static struct sandbox_rules rules;
-    const struct sandbox_need need = {.work = SANDBOX_FILES};
-    const rlim_t bytes = LIMIT_TEMPLATE_PROCESS_BYTES;
-    tzset(); /* for strftime_now: the zone's file cannot be opened any more */
-    if (LIMITS_MEMORY && setrlimit(RLIMIT_DATA, &(struct rlimit){bytes, bytes}))
-        return error_set(err, ERROR_IO, "its process cannot limit its memory: %s", strerror(errno));
-    sandbox_rules_make(&need, &rules);
-    return sandbox_enter(&rules, err);
-}
-
 /* The node is trusted; one that asks for what cannot be is a mistake of ours. */
 static char *worker_receive_text(size_t size, size_t max)
 {
     char *text = size <= max ? mem_new(size + 1) : NULL;
-    if (!text || !transfer_receive(TEMPLATE_DESCRIPTOR, text, size, UINT64_MAX))
+    if (!text || !transfer_receive(READER_DESCRIPTOR, text, size, UINT64_MAX))
         _exit(1);
     return text;
 }
@@ -52,7 +29,8 @@ static enum error_code worker_open(const struct template_head *head, struct erro
     char *texts[3];
     for (int i = 0; i < 3; i++)
         texts[i] = worker_receive_text(head->sizes[i], LIMIT_TEMPLATE_BYTES);
-    enum error_code code = worker_enter_sandbox(err);
+    tzset(); /* for strftime_now: the zone's file cannot be opened any more */
+    enum error_code code = reader_enter_sandbox(LIMIT_TEMPLATE_PROCESS_BYTES, err);
     if (!code)
         code = jinja_open(texts[0], head->sizes[0], texts[1], texts[2], &worker_jinja, err);
     for (int i = 0; i < 3; i++)
@@ -73,9 +51,8 @@ static void worker_answer(enum error_code code, const struct buffer *out, const 
 {
     const struct template_head head = {.kind = code,
                                        .sizes = {(uint32_t)(code ? strlen(err->text) : out->size)}};
-    if (!transfer_send(TEMPLATE_DESCRIPTOR, &head, sizeof head, UINT64_MAX) ||
-        !transfer_send(TEMPLATE_DESCRIPTOR, code ? err->text : out->data, head.sizes[0],
-                       UINT64_MAX))
+    if (!transfer_send(READER_DESCRIPTOR, &head, sizeof head, UINT64_MAX) ||
+        !transfer_send(READER_DESCRIPTOR, code ? err->text : out->data, head.sizes[0], UINT64_MAX))
         _exit(0); /* the node has gone */
 }
 
@@ -83,10 +60,9 @@ void chat_template_main(int argc, char **argv)
 {
     struct template_head head;
     struct error err = {0};
-    if (argc != 2 || strcmp(argv[1], TEMPLATE_ARGUMENT) != 0)
+    if (!reader_is_asked(argc, argv, TEMPLATE_ARGUMENT))
         return;
-    fcntl(TEMPLATE_DESCRIPTOR, F_SETFD, FD_CLOEXEC);
-    while (transfer_receive(TEMPLATE_DESCRIPTOR, &head, sizeof head, UINT64_MAX)) {
+    while (transfer_receive(READER_DESCRIPTOR, &head, sizeof head, UINT64_MAX)) {
         struct buffer out = {0};
         enum error_code code = ERROR_NONE;
         if (head.kind == TEMPLATE_OPEN && !worker_jinja)

@@ -2,49 +2,26 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "base/mem.h"
-#include "base/spawn.h"
 #include "model/gguf_file.h"
 #include "model/model.h"
 #include "model/tokenizer.h"
-#include "sandbox/sandbox.h"
+#include "sandbox/reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { TRIAL_DESCRIPTOR = 3, TRIALS_KEPT = 64, TRIAL_LOOK_NS = 1000000 };
-
-/* The sanitizers' own memory would not fit. */
-#if defined __SANITIZE_ADDRESS__
-enum { TRIAL_LIMITS_MEMORY = 0 };
-#else
-enum { TRIAL_LIMITS_MEMORY = 1 };
-#endif
+enum { TRIALS_KEPT = 64, TRIAL_LOOK_NS = 1000000 };
 
 static const char *trial_program;
 static uint32_t trial_limit_ms;
 
 /* ---- the process ----------------------------------------------------------------------------- */
-
-static enum error_code trial_enter_sandbox(struct error *err)
-{
-    static struct sandbox_rules rules;
-    const struct sandbox_need need = {.work = SANDBOX_FILES};
-    const rlim_t bytes = LIMIT_TRIAL_BYTES;
-    if (TRIAL_LIMITS_MEMORY && setrlimit(RLIMIT_DATA, &(struct rlimit){bytes, bytes}))
-        return error_set(err, ERROR_IO, "its memory cannot be limited: %s", strerror(errno));
-    sandbox_rules_make(&need, &rules);
-    return sandbox_enter(&rules, err);
-}
 
 /* All that a node reads of a file before its weights. */
 static void trial_read(void)
@@ -52,7 +29,7 @@ static void trial_read(void)
     struct gguf_file *file;
     struct model *model;
     struct tokenizer *tokenizer;
-    if (gguf_file_open_part(TRIAL_DESCRIPTOR, "a model file", &file, NULL))
+    if (gguf_file_open_part(READER_DESCRIPTOR, "a model file", &file, NULL))
         return;
     if (!tokenizer_open(file, &tokenizer, NULL))
         tokenizer_close(tokenizer);
@@ -63,9 +40,9 @@ static void trial_read(void)
 void gguf_trial_main(int argc, char **argv)
 {
     struct error err = {0};
-    if (argc != 2 || strcmp(argv[1], GGUF_TRIAL_ARGUMENT) != 0)
+    if (!reader_is_asked(argc, argv, GGUF_TRIAL_ARGUMENT))
         return;
-    if (!trial_enter_sandbox(&err))
+    if (!reader_enter_sandbox(LIMIT_TRIAL_BYTES, &err))
         trial_read();
     _exit(err.code ? EXIT_FAILURE : EXIT_SUCCESS);
 }
@@ -114,25 +91,6 @@ static void trial_keep(const struct trial_key *key)
 
 /* ---- the node's side ------------------------------------------------------------------------- */
 
-static int trial_spawn(int descriptor, pid_t *pid)
-{
-    static char argument[] = GGUF_TRIAL_ARGUMENT;
-    char *const arguments[] = {(char *)(uintptr_t)trial_program, argument, NULL};
-    /* spawn_child() wants a number above the child's */
-    const int given = fcntl(descriptor, F_DUPFD_CLOEXEC, TRIAL_DESCRIPTOR + 1);
-    struct sandbox_environment *environment = mem_new(sizeof *environment);
-    int failure = given < 0 ? errno : environment ? 0 : ENOMEM;
-    if (!failure) {
-        sandbox_environment_make(environ, NULL, environment);
-        failure = spawn_child(trial_program, arguments, environment->variables, given,
-                              TRIAL_DESCRIPTOR, false, pid);
-    }
-    if (given >= 0)
-        close(given);
-    mem_free(environment);
-    return failure;
-}
-
 /* False: it took too long, and was ended. */
 static bool trial_wait(pid_t pid, int *status)
 {
@@ -148,9 +106,7 @@ static bool trial_wait(pid_t pid, int *status)
             break;
         nanosleep(&look, NULL);
     }
-    kill(pid, SIGKILL);
-    while (waitpid(pid, status, 0) < 0 && errno == EINTR)
-        ;
+    reader_end(pid);
     return false;
 }
 
@@ -170,7 +126,7 @@ enum error_code gguf_trial_run(int descriptor, struct error *err)
     const struct trial_key key = trial_key_of(&info);
     if (trial_was_made(&key))
         return ERROR_NONE;
-    const int failure = trial_spawn(descriptor, &pid);
+    const int failure = reader_start(trial_program, GGUF_TRIAL_ARGUMENT, descriptor, false, &pid);
     if (failure)
         return error_set(err, ERROR_IO, "a process to try the file in cannot be started: %s",
                          strerror(failure));

@@ -4,18 +4,13 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
-#include "base/spawn.h"
 #include "base/transfer.h"
 #include "picture/decode.h"
-#include "sandbox/sandbox.h"
+#include "sandbox/reader.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { NS_OF_MS = 1000000 };
@@ -90,49 +85,6 @@ enum error_code picture_receive(int socket, uint64_t until_ns, struct picture *o
 
 /* ---- its process ---- */
 
-static int picture_spawn(int theirs, pid_t *pid)
-{
-    static char argument[] = PICTURE_ARGUMENT;
-    char *const arguments[] = {(char *)(uintptr_t)picture_program, argument, NULL};
-    struct sandbox_environment *environment = mem_new(sizeof *environment);
-    if (!environment)
-        return ENOMEM;
-    sandbox_environment_make(environ, NULL, environment);
-    const int failure = spawn_child(picture_program, arguments, environment->variables, theirs,
-                                    PICTURE_DESCRIPTOR, false, pid);
-    mem_free(environment);
-    return failure;
-}
-
-static enum error_code picture_process_start(int *socket, pid_t *pid, struct error *err)
-{
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        return error_set(err, ERROR_IO, "no socket for the process that decodes: %s",
-                         strerror(errno));
-    /* Above the number that it gets there: spawn_child(). */
-    const int theirs = fcntl(ends[1], F_DUPFD_CLOEXEC, PICTURE_DESCRIPTOR + 1);
-    const int failure = theirs < 0 ? errno : picture_spawn(theirs, pid);
-    close(ends[1]);
-    if (theirs >= 0)
-        close(theirs);
-    if (failure) {
-        close(ends[0]);
-        return error_set(err, ERROR_IO, "the process that decodes cannot be started: %s",
-                         strerror(failure));
-    }
-    *socket = ends[0];
-    return ERROR_NONE;
-}
-
-static void picture_process_stop(int socket, pid_t pid)
-{
-    close(socket);
-    kill(pid, SIGKILL);
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-        ;
-}
-
 enum error_code picture_read(const void *bytes, size_t size, struct picture *out, struct error *err)
 {
     const uint64_t until_ns = clock_now_ns() + (uint64_t)picture_limit_ms * NS_OF_MS;
@@ -149,15 +101,19 @@ enum error_code picture_read(const void *bytes, size_t size, struct picture *out
     if (!picture_program)
         return picture_decode(&(const struct decoding){bytes, size, LIMIT_PICTURE_PIXELS}, out,
                               err);
-    enum error_code code = picture_process_start(&socket, &pid, err);
-    if (code)
-        return code;
+    const int failure =
+        reader_start_with_socket(picture_program, PICTURE_ARGUMENT, false, &socket, &pid);
+    if (failure)
+        return error_set(err, ERROR_IO, "the process that decodes it cannot be started: %s",
+                         strerror(failure));
+    enum error_code code = ERROR_NONE;
     if (!transfer_send(socket, &head, sizeof head, until_ns) ||
         !transfer_send(socket, bytes, size, until_ns))
         code = picture_broken(err);
     else
         code = picture_receive(socket, until_ns, out, err);
-    picture_process_stop(socket, pid);
+    close(socket);
+    reader_end(pid);
     assert(code ? !out->rgb : out->rgb != NULL);
     return code;
 }

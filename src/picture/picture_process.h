@@ -28,7 +28,6 @@ enum error_code picture_read(const void *bytes, size_t size, struct picture *out
 /* ---- for its two ends, and tests ---- */
 
 #define PICTURE_ARGUMENT "--decode-a-picture-for-the-node"
-enum { PICTURE_DESCRIPTOR = 3 };
 
 /* Before the answer's bytes: pixels, or an error's text. Before the file's: its size alone. */
 struct picture_head {

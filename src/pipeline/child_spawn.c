@@ -7,7 +7,6 @@
 #include "sandbox/sandbox.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -68,13 +67,8 @@ enum error_code child_spawn(const struct child *child, pid_t *pid, int *out, str
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         return error_set(err, ERROR_IO, "no socket for the process of %s: %s", child->device,
                          strerror(errno));
-    /* Above the number that it gets in the child, which must not be overwritten before it is
-     * used. */
-    const int theirs = fcntl(ends[1], F_DUPFD_CLOEXEC, CHILD_DESCRIPTOR + 1);
-    int failure = theirs < 0 ? errno : child_fork(child, theirs, pid);
+    const int failure = child_fork(child, ends[1], pid);
     close(ends[1]);
-    if (theirs >= 0)
-        close(theirs);
     if (failure) {
         close(ends[0]);
         return error_set(err, ERROR_IO, "cannot start the process of %s: %s", child->device,
