@@ -110,6 +110,10 @@ static int medley_help(const char *name)
         buffer_deinit(&text);
         return EXIT_OK;
     }
+    if (name) {
+        fprintf(stderr, "medley help: no command '%s'. `medley help` lists them.\n", name);
+        return EXIT_USAGE;
+    }
     printf("medley " MEDLEY_VERSION
            ": one computer for large language models, out of the machines you own\n\n");
     for (size_t i = 0; commands[i]; i++)

@@ -233,6 +233,13 @@ uint32_t http_pause_ms(uint32_t attempt, uint32_t retry_after_s)
     return retry_after_s * 1000 > pause_ms ? retry_after_s * 1000 : pause_ms;
 }
 
+void http_tell_again(const struct error *err, uint32_t attempt, uint32_t attempts,
+                     uint32_t pause_ms)
+{
+    log_line(LOG_WARN, "hub", "%s; attempt %u of %u in %.1f s", err->text, attempt + 1, attempts,
+             pause_ms / 1000.0);
+}
+
 /* ---- a small text ---------------------------------------------------------------------------- */
 
 struct http_room {
@@ -306,8 +313,11 @@ enum error_code http_text(const char *url, const struct http_place *place, const
         code = http_text_once(curl, &get, what, &room, &outcome, err);
         if (outcome == HTTP_AGAIN && attempt == HTTP_ATTEMPTS)
             break;
-        if (outcome == HTTP_AGAIN)
-            http_sleep_ms(http_pause_ms(attempt, get.head->retry_after_s), place->stop);
+        if (outcome == HTTP_AGAIN) {
+            const uint32_t pause_ms = http_pause_ms(attempt, get.head->retry_after_s);
+            http_tell_again(err, attempt, HTTP_ATTEMPTS, pause_ms);
+            http_sleep_ms(pause_ms, place->stop);
+        }
     }
     curl_easy_cleanup(curl);
     return code;

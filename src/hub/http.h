@@ -83,6 +83,9 @@ enum error_code http_explain(CURLcode code, const struct http_get *get, const ch
 
 /* So long a pause before the next attempt, the first having number 1. */
 uint32_t http_pause_ms(uint32_t attempt, uint32_t retry_after_s);
+/* Tells people that attempt `attempt` of `attempts` failed, and that another follows. */
+void http_tell_again(const struct error *err, uint32_t attempt, uint32_t attempts,
+                     uint32_t pause_ms);
 
 /* A small text, tried again as often as makes sense. ERROR_NOT_FOUND: 404. ERROR_INVALID: larger
  * than bytes_max. `head` may be NULL. */

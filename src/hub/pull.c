@@ -59,9 +59,11 @@ static enum error_code pull_ask(struct pull *pull, struct http_head *head, struc
                            .head = head,
                            .problem = problem};
     for (uint32_t attempt = 1; code == ERROR_BUSY && attempt <= attempts; attempt++) {
-        if (attempt > 1)
-            curl_multi_poll(pull->multi, NULL, 0,
-                            (int)http_pause_ms(attempt - 1, head->retry_after_s), NULL);
+        if (attempt > 1) {
+            const uint32_t pause_ms = http_pause_ms(attempt - 1, head->retry_after_s);
+            http_tell_again(err, attempt - 1, attempts, pause_ms);
+            curl_multi_poll(pull->multi, NULL, 0, (int)pause_ms, NULL);
+        }
         code = pull_ask_once(pull, curl, &get, err);
     }
     curl_easy_cleanup(curl);

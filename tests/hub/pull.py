@@ -234,6 +234,7 @@ def bad_servers():
         started = time.monotonic()
         last = world.run("pull", "hf:org/repo", "--json")
         assert last.returncode == 0, last.stderr
+        assert "attempt 2 of 10" in last.stderr, last.stderr  # nobody waits without a word
         last = json.loads(last.stdout.splitlines()[-1])
         path = pathlib.Path(last["path"])
         assert path.read_bytes() == data and time.monotonic() - started >= 1  # Retry-After
@@ -319,7 +320,9 @@ def kills(n):
         sum_of("sha256", data), sum_of("md5", data)
         hub.faults.rate = 2_500_000 / PATIENCE  # of each of four connections
         done, spoiled = 0, 0
-        for i in range(n):
+        for i in range(10 * n):
+            if i >= n and hub.sent > size / 20:
+                break  # on a busy machine it may be killed before anything comes
             done += killed(world, ("pull", "hf:org/repo"), draw.uniform(0.05, 0.9) * PATIENCE)
             if i in (n // 3, n // 2):
                 spoiled += damage(world, draw)

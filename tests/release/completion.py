@@ -32,7 +32,7 @@ def commands():
     return re.findall(r"^  medley (\S+)", medley("help"), re.MULTILINE)
 
 
-print("1..4")
+print("1..5")
 names = commands()
 check(len(names) > 30, names)
 check(bash_offers("") == ["help", *names], bash_offers(""))
@@ -68,3 +68,7 @@ for name in names:
     check(f".SS medley {name}\n" in page, f"man: {name}")
 check(page.count(".nf\n") == page.count(".fi\n") == len(names), "each help is set as it stands")
 print("ok 4 - the manual page has every command")
+
+unknown = subprocess.run([MEDLEY, "help", "nothing"], capture_output=True, text=True, check=False)
+check(unknown.returncode and "no command 'nothing'" in unknown.stderr and not unknown.stdout, unknown)
+print("ok 5 - a command that is not there is said to be none")
