@@ -130,19 +130,22 @@ static uint64_t stage_count_preempted(void)
 
 static enum ggml_status stage_compute_with_threads(struct stage *stage)
 {
-    const uint32_t n_rows = stage->batch->n_rows, most = device_threads(stage->device);
-    if (most != stage->threads.most)
-        thread_choice_init(&stage->threads, most);
-    const uint32_t n_threads = thread_choice_next(&stage->threads, n_rows);
-    if (n_threads != most)
+    const uint32_t n_rows = stage->batch->n_rows, cores = device_cores(stage->device);
+    const uint32_t most = device_threads(stage->device);
+    const bool is_few = n_rows <= THREAD_FEW_ROWS;
+    struct thread_choice *choice = is_few ? &stage->few_threads : &stage->many_threads;
+    if (cores != choice->cores || most != choice->most)
+        thread_choice_init(choice, is_few ? 1 : cores, cores, most, is_few ? THREAD_WINDOW : 1);
+    const uint32_t n_threads = thread_choice_next(choice);
+    if (n_threads != cores)
         device_compute_with(stage->device, n_threads);
     const uint64_t start_ns = clock_now_ns(), preempted = stage_count_preempted();
     const enum ggml_status status =
         ggml_backend_sched_graph_compute(stage->sched, stage->graph.cgraph);
     if (status == GGML_STATUS_SUCCESS) /* one that was stopped says nothing */
-        thread_choice_took(&stage->threads, n_rows, clock_now_ns() - start_ns,
+        thread_choice_took(choice, n_rows, clock_now_ns() - start_ns,
                            stage_count_preempted() - preempted);
-    if (n_threads != most)
+    if (n_threads != cores)
         device_compute_with(stage->device, 0);
     return status;
 }

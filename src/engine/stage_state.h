@@ -31,7 +31,7 @@ struct stage {
     struct stage_stream_run run; /* of the batch that is computed, … */
     const struct batch *batch;   /* … which is this one */
     struct stage_cost cost;
-    struct thread_choice threads;
+    struct thread_choice few_threads, many_threads; /* of batches of a few rows, of more */
     bool has_stable_bits;
 };
 

@@ -17,7 +17,7 @@ struct ggml_device {
     ggml_backend_t fallback;                       /* == backend for the CPU */
     ggml_backend_t accelerators[ACCELERATORS_MAX]; /* BLAS and the like; they ride with the CPU */
     uint32_t n_accelerators;
-    uint32_t n_threads; /* of the CPU device; 0 elsewhere */
+    uint32_t n_threads, n_cores; /* of the CPU device; 0 elsewhere */
     bool is_cpu;
     bool is_software; /* a GPU's driver that computes on the CPU */
 };
@@ -140,10 +140,12 @@ static enum error_code device_ggml_initialize(const void *family, uint32_t index
         device_ggml_shutdown(self);
         return code;
     }
-    const uint32_t n_threads =
-        options->n_cpu_threads ? options->n_cpu_threads : host_thread_count();
-    set_all_threads(self, n_threads);
-    self->n_threads = self->is_cpu ? n_threads : 0;
+    struct host_cores cores = {options->n_cpu_threads, options->n_cpu_threads};
+    if (!options->n_cpu_threads)
+        cores = host_cores_read();
+    set_all_threads(self, cores.n_cores);
+    self->n_threads = self->is_cpu ? cores.n_threads : 0;
+    self->n_cores = self->is_cpu ? cores.n_cores : 0;
     *out = self;
     return ERROR_NONE;
 }
@@ -459,15 +461,20 @@ void device_set_threads(struct device *device, uint32_t n_threads)
     if (!self->is_cpu || !n_threads)
         return;
     set_all_threads(self, n_threads);
-    self->n_threads = n_threads;
+    self->n_threads = self->n_cores = n_threads;
 }
 
 void device_compute_with(struct device *device, uint32_t n_threads)
 {
     const struct ggml_device *self = ggml_of(device);
     if (self->is_cpu)
-        set_all_threads(self,
-                        n_threads && n_threads < self->n_threads ? n_threads : self->n_threads);
+        set_all_threads(self, n_threads ? n_threads : self->n_cores);
+    assert(n_threads <= self->n_threads || !self->is_cpu);
+}
+
+uint32_t device_cores(const struct device *device)
+{
+    return ggml_of(device)->n_cores;
 }
 
 uint32_t device_threads(const struct device *device)

@@ -33,8 +33,11 @@ void device_ggml_ask(struct device *device, ggml_abort_callback stops, void *arg
 
 /* Makes `n_threads` the thread count of a CPU device; no-op elsewhere. */
 void device_set_threads(struct device *device, uint32_t n_threads);
-uint32_t device_threads(const struct device *device); /* 0 where it has no meaning */
+/* The most that it computes with, and the cores that they are of; both are what was asked for where
+ * somebody did. 0 where they have no meaning. */
+uint32_t device_threads(const struct device *device);
+uint32_t device_cores(const struct device *device);
 
-/* What a CPU device computes next with: `n_threads` of its threads, or all of them where it is 0 or
- * has no more. No-op elsewhere. */
+/* What a CPU device computes next with: `n_threads` of its threads, or, 0, one for each core.
+ * No-op elsewhere. */
 void device_compute_with(struct device *device, uint32_t n_threads);

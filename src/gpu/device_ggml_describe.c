@@ -72,7 +72,7 @@ static void describe_cpu(ggml_backend_dev_t dev, struct device_info *info)
     snprintf(info->name, sizeof info->name, "%s", cpu.name);
     snprintf(info->vendor, sizeof info->vendor, "%s", cpu.vendor);
     info->clock_mhz = cpu.clock_mhz;
-    info->compute_units = reading_of(UNIT_COUNT, host_thread_count());
+    info->compute_units = reading_of(UNIT_COUNT, host_cores_read().n_cores);
     describe_instructions(dev, info->architecture, sizeof info->architecture);
     struct device_memory memory = host_memory_read();
     info->memory_total_bytes = memory.total_bytes;

@@ -28,14 +28,14 @@ struct gpu;
 struct device;
 
 struct gpu_options {
-    const char *backend; /* --backend / MEDLEY_BACKEND: only this backend (the CPU always stays);
-                            NULL: all */
-    uint32_t
-        n_cpu_threads; /* threads of the CPU device; 0: one per core that this process may use */
-    bool skip_other;   /* load the CPU backend alone: the fastest start */
-    const char *only;  /* the id of the one device to open, beside the CPU; NULL: all */
-    bool skip_empty;   /* do not load a backend that listed no device last time, while drivers and
-                          device files are as they were: a library of drivers takes 0.05 s */
+    const char *backend;    /* --backend / MEDLEY_BACKEND: only this backend (the CPU always stays);
+                               NULL: all */
+    uint32_t n_cpu_threads; /* threads of the CPU device; 0: one for each core that this process may
+                               use, and a core's second where that is measured to be faster */
+    bool skip_other;        /* load the CPU backend alone: the fastest start */
+    const char *only;       /* the id of the one device to open, beside the CPU; NULL: all */
+    bool skip_empty; /* do not load a backend that listed no device last time, while drivers and
+                        device files are as they were: a library of drivers takes 0.05 s */
 
     const char
         *registry; /* the file that remembers devices, see gpu_registry_path(); NULL or "": none */

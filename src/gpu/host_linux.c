@@ -3,7 +3,6 @@
 #include "sensors/host_memory.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,31 +87,6 @@ void host_nvidia_driver(char *text, size_t size)
     char version[64];
     if (sysfs_text(&machine, version, sizeof version, "sys/module/nvidia/version") == SYSFS_OK)
         snprintf(text, size, "%s", version);
-}
-
-/* cgroup v2, as seen from inside: "QUOTA PERIOD" or "max PERIOD". 0: no quota. */
-static uint32_t quota_threads(void)
-{
-    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (!file)
-        return 0;
-    uint64_t quota, period;
-    int n = fscanf(file, "%" SCNu64 " %" SCNu64, &quota, &period);
-    fclose(file);
-    if (n != 2 || !period || !quota || quota / period > 4096)
-        return 0;
-    return (uint32_t)((quota + period - 1) / period);
-}
-
-uint32_t host_thread_count(void)
-{
-    long count = sysconf(_SC_NPROCESSORS_ONLN);
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
-        count = CPU_COUNT(&allowed);
-    uint32_t threads = count > 0 ? (uint32_t)count : 1;
-    uint32_t quota = quota_threads();
-    return quota && quota < threads ? quota : threads;
 }
 
 struct device_memory host_memory_read(void)

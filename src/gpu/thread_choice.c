@@ -2,15 +2,20 @@
 
 #include <stdbool.h>
 
-void thread_choice_init(struct thread_choice *choice, uint32_t most)
+void thread_choice_init(struct thread_choice *choice, uint32_t least, uint32_t cores, uint32_t most,
+                        uint32_t window)
 {
-    *choice = (struct thread_choice){.most = most, .kept = most, .pause = THREAD_PAUSE_MIN};
+    *choice = (struct thread_choice){.least = least,
+                                     .cores = cores,
+                                     .most = most,
+                                     .window = window,
+                                     .kept = cores,
+                                     .strays.pause = THREAD_PAUSE_MIN,
+                                     .seconds = {THREAD_PAUSE_MIN, THREAD_PAUSE_MIN}};
 }
 
-uint32_t thread_choice_next(const struct thread_choice *choice, uint32_t n_rows)
+uint32_t thread_choice_next(const struct thread_choice *choice)
 {
-    if (n_rows > THREAD_FEW_ROWS)
-        return choice->most;
     return choice->tried ? choice->tried : choice->kept;
 }
 
@@ -21,40 +26,60 @@ static void window_begin(struct thread_choice *choice, uint32_t n_rows)
     choice->sum_ns = choice->preempted = 0;
 }
 
-/* One less is tried as soon as others take processors away; one more, since nothing tells when they
- * have gone, after a pause. */
-static void trial_begin(struct thread_choice *choice)
+static bool trials_are_due(const struct thread_trials *trials)
 {
-    const bool is_disturbed = choice->preempted >= THREAD_WINDOW;
-    const bool is_first = choice->pause == THREAD_PAUSE_MIN && choice->kept == choice->most;
-    if (!is_first && choice->windows < choice->pause)
-        return;
-    if (choice->kept > 1 && is_disturbed)
-        choice->tried = choice->kept - 1;
-    else if (choice->kept < choice->most)
-        choice->tried = choice->kept + 1;
+    return trials->windows >= trials->pause;
 }
 
-/* Fewer must be clearly better, for they leave processors to others; more at all. */
+/* One less is tried as soon as others take processors away; one more, since nothing tells when they
+ * have gone, after a pause. Second threads are tried while nobody disturbs. */
+static void trial_begin(struct thread_choice *choice)
+{
+    const bool is_disturbed = choice->preempted >= choice->window;
+    const bool is_first = choice->strays.pause == THREAD_PAUSE_MIN && choice->kept == choice->cores;
+    if (choice->kept > choice->cores) {
+        if (trials_are_due(&choice->seconds))
+            choice->tried = choice->cores;
+    } else if (choice->kept > choice->least && is_disturbed) {
+        if (is_first || trials_are_due(&choice->strays))
+            choice->tried = choice->kept - 1;
+    } else if (choice->kept < choice->cores) {
+        if (trials_are_due(&choice->strays))
+            choice->tried = choice->kept + 1;
+    } else if (choice->cores < choice->most && trials_are_due(&choice->seconds)) {
+        choice->tried = choice->most;
+    }
+}
+
+/* How much of the time before a trial may take to be kept. Fewer than the cores must be clearly
+ * better; second threads, too, for others can use them. */
+static uint64_t trial_percent(const struct thread_choice *choice)
+{
+    if (choice->kept > choice->cores)
+        return 103;
+    return choice->tried < choice->kept ? 90 : 97;
+}
+
 static void trial_end(struct thread_choice *choice)
 {
-    const bool is_fewer = choice->tried < choice->kept;
-    const uint64_t percent = is_fewer ? 90 : 97;
-    if (choice->sum_ns * 100 < choice->kept_ns * percent) {
+    struct thread_trials *trials = choice->tried > choice->cores || choice->kept > choice->cores
+                                       ? &choice->seconds
+                                       : &choice->strays;
+    if (choice->sum_ns * 100 < choice->kept_ns * trial_percent(choice)) {
         choice->kept = choice->tried;
         choice->kept_ns = choice->sum_ns;
-        choice->pause = THREAD_PAUSE_MIN;
-    } else if (choice->pause < THREAD_PAUSE_MAX) {
-        choice->pause *= 2;
+        trials->pause = THREAD_PAUSE_MIN;
+    } else if (trials->pause < THREAD_PAUSE_MAX) {
+        trials->pause *= 2;
     }
     choice->tried = 0;
-    choice->windows = 0;
+    trials->windows = 0;
 }
 
 void thread_choice_took(struct thread_choice *choice, uint32_t n_rows, uint64_t ns,
                         uint64_t preempted)
 {
-    if (choice->most < 2 || n_rows > THREAD_FEW_ROWS)
+    if (choice->most < 2)
         return;
     if (n_rows != choice->n_rows) { /* nothing to compare with */
         choice->tried = 0;
@@ -62,9 +87,10 @@ void thread_choice_took(struct thread_choice *choice, uint32_t n_rows, uint64_t 
     }
     choice->sum_ns += ns;
     choice->preempted += preempted;
-    if (++choice->n_batches < THREAD_WINDOW)
+    if (++choice->n_batches < choice->window)
         return;
-    choice->windows++;
+    choice->strays.windows++;
+    choice->seconds.windows++;
     if (choice->tried) {
         trial_end(choice);
     } else {

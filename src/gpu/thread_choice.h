@@ -1,12 +1,16 @@
-/* How many threads a CPU device computes the next batch of a few rows with: all that it has, or
- * fewer while others want its processors.
+/* How many threads a CPU device computes the next batch with: one for each core, and of a few rows
+ * fewer while others want its processors; or all that its cores have.
  *
  * Threads meet after each operation. Who shares his processor with a busy stranger comes late, and
  * all wait for him: beside one busy process two threads decode 26 tokens a second, one alone 40
  * (docs/performance.md, "Between products"). What is best is measured: when the system took
  * processors away from threads, some batches are computed with one thread less, and while there are
  * fewer, with one more from time to time. The better number is kept; after a trial in vain the next
- * waits twice as long. A batch of many rows waits for little beside its work, and takes them all.
+ * waits twice as long. A batch of many rows waits for little beside its work: it never takes fewer
+ * than there are cores.
+ *
+ * The second threads of cores share their units. Whether they help is not known, but measured as
+ * well: they are tried soon, kept where that is faster, and looked at again from time to time.
  *
  * Pure, of one stage, on its device's thread. Zeroed: there is nothing to choose. The number of
  * threads is no part of the arithmetic, so bits stay. */
@@ -16,26 +20,34 @@
 
 enum {
     THREAD_FEW_ROWS = 16, /* of a batch whose threads are chosen */
-    THREAD_WINDOW = 4,    /* batches of as many rows that are timed together */
+    THREAD_WINDOW = 4,    /* batches of as many rows that are timed together; of many rows: 1 */
     THREAD_PAUSE_MIN = 8, /* windows until the next trial */
     THREAD_PAUSE_MAX = 128,
 };
 
-struct thread_choice {
-    uint32_t most, kept; /* what there are; what is best so far */
-    uint32_t tried;      /* 0: no trial is under way */
-    uint32_t n_rows;     /* of the window's batches: */
-    uint32_t n_batches;
-    uint64_t sum_ns, preempted;
-    uint64_t kept_ns; /* of the last window with `kept` */
-    uint32_t windows; /* since the last trial */
+struct thread_trials {
+    uint32_t windows; /* since the last one */
     uint32_t pause;   /* windows until the next */
 };
 
-void thread_choice_init(struct thread_choice *choice, uint32_t most);
+struct thread_choice {
+    uint32_t least, cores, most; /* threads; least <= cores <= most */
+    uint32_t window;             /* batches that are timed together */
+    uint32_t kept;               /* what is best so far */
+    uint32_t tried;              /* 0: no trial is under way */
+    uint32_t n_rows;             /* of the window's batches: */
+    uint32_t n_batches;
+    uint64_t sum_ns, preempted;
+    uint64_t kept_ns;             /* of the last window with `kept` */
+    struct thread_trials strays;  /* up to `cores` threads, while strangers want processors */
+    struct thread_trials seconds; /* of `most` threads, or back to `cores` */
+};
 
-/* 0: as many as the device has. */
-uint32_t thread_choice_next(const struct thread_choice *choice, uint32_t n_rows);
+void thread_choice_init(struct thread_choice *choice, uint32_t least, uint32_t cores, uint32_t most,
+                        uint32_t window);
+
+/* 0: one for each core. */
+uint32_t thread_choice_next(const struct thread_choice *choice);
 
 /* A batch took `ns`, and `preempted` times the system gave a thread's processor to somebody
  * else meanwhile. */

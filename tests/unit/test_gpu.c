@@ -127,9 +127,10 @@ static void test_cpu_device(void **state)
     assert_ptr_equal(device_ggml_fallback(cpu), device_ggml_backend(cpu));
     assert_int_equal(ggml_backend_dev_type(device_ggml_dev(cpu)), GGML_BACKEND_DEVICE_TYPE_CPU);
     uint32_t n_threads = device_threads(cpu);
-    assert_true(n_threads >= 1);
+    assert_true(device_cores(cpu) >= 1 && n_threads >= device_cores(cpu));
     device_set_threads(cpu, 3);
     assert_int_equal(device_threads(cpu), 3);
+    assert_int_equal(device_cores(cpu), 3);
     device_set_threads(cpu, n_threads);
     struct device *vulkan = gpu_find(gpu, "vulkan0");
     if (vulkan) {

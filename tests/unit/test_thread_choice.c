@@ -23,7 +23,7 @@ static struct run compute(struct thread_choice *choice, const struct machine *ma
 {
     struct run run = {0};
     for (uint32_t i = 0; i < n_batches; i++) {
-        const uint32_t n = thread_choice_next(choice, n_rows);
+        const uint32_t n = thread_choice_next(choice);
         thread_choice_took(choice, n_rows, machine->ns[n], machine->takes[n]);
         run.with[n]++;
         run.ns += machine->ns[n];
@@ -39,7 +39,7 @@ static void takes_all_threads_of_a_quiet_machine(void **state)
 {
     (void)state;
     struct thread_choice choice;
-    thread_choice_init(&choice, 2);
+    thread_choice_init(&choice, 1, 2, 2, THREAD_WINDOW);
     const struct run run = compute(&choice, &quiet, 10000, 1);
     assert_int_equal(run.with[2], 10000);
 }
@@ -48,7 +48,7 @@ static void leaves_a_busy_strangers_processor_and_comes_back(void **state)
 {
     (void)state;
     struct thread_choice choice;
-    thread_choice_init(&choice, 2);
+    thread_choice_init(&choice, 1, 2, 2, THREAD_WINDOW);
     compute(&choice, &quiet, 100, 1);
     struct run run = compute(&choice, &beside_one, 1000, 1);
     assert_true(run.with[2] <= 40); /* to notice, and to look whether he is still there */
@@ -56,7 +56,7 @@ static void leaves_a_busy_strangers_processor_and_comes_back(void **state)
     run = compute(&choice, &beside_one, 100000, 1);
     assert_true(run.with[2] <= 100000 / 100);
     run = compute(&choice, &quiet, 1000, 1);
-    assert_int_equal(thread_choice_next(&choice, 1), 2);
+    assert_int_equal(thread_choice_next(&choice), 2);
     assert_true(run.with[1] <= (THREAD_PAUSE_MAX + 2) * THREAD_WINDOW);
     run = compute(&choice, &quiet, 10000, 1);
     assert_int_equal(run.with[2], 10000);
@@ -66,7 +66,7 @@ static void tries_seldom_what_does_not_help(void **state)
 {
     (void)state;
     struct thread_choice choice;
-    thread_choice_init(&choice, 2);
+    thread_choice_init(&choice, 1, 2, 2, THREAD_WINDOW);
     const struct run run = compute(&choice, &crowded, 10000, 1);
     assert_true(run.with[1] > 0);
     assert_true(run.with[1] <= 10000 / 50);
@@ -78,7 +78,7 @@ static void gives_as_many_threads_as_strangers_want(void **state)
     static const struct machine two_strangers = {.ns = {0, 80, 45, 55, 65},
                                                  .takes = {0, 0, 0, 3, 5}};
     struct thread_choice choice;
-    thread_choice_init(&choice, 4);
+    thread_choice_init(&choice, 1, 4, 4, THREAD_WINDOW);
     compute(&choice, &two_strangers, 200, 1);
     const struct run run = compute(&choice, &two_strangers, 1000, 1);
     assert_true(run.with[2] > 900);
@@ -89,38 +89,76 @@ static void compares_batches_of_as_many_rows_alone(void **state)
 {
     (void)state;
     struct thread_choice choice;
-    thread_choice_init(&choice, 2);
+    thread_choice_init(&choice, 1, 2, 2, THREAD_WINDOW);
     for (uint32_t i = 0; i < 1000; i++) { /* each shape is another, so nothing is learnt */
-        const uint32_t n_rows = 1 + i % 2, n = thread_choice_next(&choice, n_rows);
+        const uint32_t n_rows = 1 + i % 2, n = thread_choice_next(&choice);
         assert_int_equal(n, 2);
         thread_choice_took(&choice, n_rows, beside_one.ns[n], beside_one.takes[n]);
     }
     compute(&choice, &beside_one, THREAD_WINDOW, 1);
-    assert_int_equal(thread_choice_next(&choice, 1), 1); /* a trial … */
+    assert_int_equal(thread_choice_next(&choice), 1); /* a trial … */
     thread_choice_took(&choice, 2, 38, 5);
-    assert_int_equal(thread_choice_next(&choice, 1), 2); /* … that another shape ends */
+    assert_int_equal(thread_choice_next(&choice), 2); /* … that another shape ends */
 }
 
-static void leaves_batches_of_many_rows_alone(void **state)
+static void never_gives_less_than_the_cores_for_many_rows(void **state)
 {
     (void)state;
     struct thread_choice choice;
-    thread_choice_init(&choice, 2);
-    compute(&choice, &beside_one, 100, 1);
-    assert_int_equal(thread_choice_next(&choice, 1), 1);
-    const struct run run = compute(&choice, &beside_one, 100, THREAD_FEW_ROWS + 1);
-    assert_int_equal(run.with[2], 100);
-    assert_int_equal(thread_choice_next(&choice, 1), 1);
+    thread_choice_init(&choice, 2, 2, 2, 1);
+    const struct run run = compute(&choice, &beside_one, 1000, 512);
+    assert_int_equal(run.with[2], 1000);
+}
+
+/* Two cores of two threads each. */
+static const struct machine seconds_wait = {.ns = {0, 190, 100, 0, 120}},
+                            seconds_help = {.ns = {0, 190, 100, 0, 80}},
+                            seconds_are_taken = {.ns = {0, 190, 100, 0, 140},
+                                                 .takes = {0, 0, 0, 0, 6}};
+
+static void leaves_second_threads_alone_where_they_wait(void **state)
+{
+    (void)state;
+    struct thread_choice choice;
+    thread_choice_init(&choice, 1, 2, 4, THREAD_WINDOW);
+    const struct run run = compute(&choice, &seconds_wait, 20000, 1);
+    assert_true(run.with[4] > 0 && run.with[4] <= 20000 / 50);
+    assert_int_equal(run.with[1] + run.with[2] + run.with[4], 20000);
+    assert_true(run.with[1] == 0);
+}
+
+static void takes_second_threads_where_they_help(void **state)
+{
+    (void)state;
+    struct thread_choice choice;
+    thread_choice_init(&choice, 2, 2, 4, 1);
+    struct run run = compute(&choice, &seconds_help, 1000, 512);
+    assert_true(run.with[4] > 900);
+    run = compute(&choice, &seconds_are_taken, 1000, 512); /* somebody else has them now */
+    assert_true(run.with[2] > 900 - THREAD_PAUSE_MAX);
+    assert_int_equal(thread_choice_next(&choice), 2);
+}
+
+static void notices_strangers_after_second_threads_did_not_help(void **state)
+{
+    (void)state;
+    static const struct machine beside_one_of_four = {.ns = {0, 105, 140, 0, 170},
+                                                      .takes = {0, 0, 5, 0, 9}};
+    struct thread_choice choice;
+    thread_choice_init(&choice, 1, 2, 4, THREAD_WINDOW);
+    compute(&choice, &seconds_wait, 1000, 1);
+    const struct run run = compute(&choice, &beside_one_of_four, 1000, 1);
+    assert_true(run.with[1] > 900);
 }
 
 static void has_nothing_to_choose_without_threads(void **state)
 {
     (void)state;
     struct thread_choice none = {0}, one;
-    thread_choice_init(&one, 1);
+    thread_choice_init(&one, 1, 1, 1, THREAD_WINDOW);
     for (uint32_t i = 0; i < 100; i++) {
-        assert_int_equal(thread_choice_next(&none, 1), 0);
-        assert_int_equal(thread_choice_next(&one, 1), 1);
+        assert_int_equal(thread_choice_next(&none), 0);
+        assert_int_equal(thread_choice_next(&one), 1);
         thread_choice_took(&none, 1, 1, 9);
         thread_choice_took(&one, 1, 1, 9);
     }
@@ -134,7 +172,10 @@ int main(void)
         cmocka_unit_test(tries_seldom_what_does_not_help),
         cmocka_unit_test(gives_as_many_threads_as_strangers_want),
         cmocka_unit_test(compares_batches_of_as_many_rows_alone),
-        cmocka_unit_test(leaves_batches_of_many_rows_alone),
+        cmocka_unit_test(never_gives_less_than_the_cores_for_many_rows),
+        cmocka_unit_test(leaves_second_threads_alone_where_they_wait),
+        cmocka_unit_test(takes_second_threads_where_they_help),
+        cmocka_unit_test(notices_strangers_after_second_threads_did_not_help),
         cmocka_unit_test(has_nothing_to_choose_without_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
