@@ -13,6 +13,7 @@ static const struct product_kernel *const kernels[] = {
     &product_kernel_avx512_vnni, &product_kernel_avx_vnni,
     &product_kernel_avx512,      &product_kernel_avx2,
 #elif defined(__aarch64__) && defined(__linux__)
+    &product_kernel_neon_i8mm,
     &product_kernel_neon,
 #endif
     &product_kernel_plain,

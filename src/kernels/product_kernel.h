@@ -63,5 +63,5 @@ extern const struct product_kernel product_kernel_plain;
 extern const struct product_kernel product_kernel_avx2, product_kernel_avx_vnni,
     product_kernel_avx512, product_kernel_avx512_vnni;
 #elif defined(__aarch64__) && defined(__linux__)
-extern const struct product_kernel product_kernel_neon;
+extern const struct product_kernel product_kernel_neon, product_kernel_neon_i8mm;
 #endif

@@ -14,17 +14,18 @@
  *                                               m sums of the 16 groups
  *     void ints_add_up(const ints sums[8], eight_ints *all)
  *                                               all of each
- *   for many, unless PRODUCT_OWN_BODIES says that the kernel has bodies of its own (or
- *   PRODUCT_OWN_SHEAF, that it has this one)
+ *   for many, unless PRODUCT_OWN_BODIES says that the kernel has bodies of its own
  *     ROWS                                      of a sheaf: 8 or 16
  *     row_ints, row_floats                      ROWS of int32_t, of floats
  *     void turn_column(const uint8_t *rows, size_t row_step, uint8_t *to, size_t step)
  *                                               32 bytes of eight rows: to + i * step + 4 c is
- *                                               bytes 4 i of row c
- *     void rows_add_group(const uint8_t w[4][ROWS][4], const int8_t q[16], const int16_t
- * scale[ROWS][2], bool is_wide, row_ints *to)              scale w q of a group void
- * rows_add_pairs(const int16_t m[ROWS][2], const int16_t sums[2], row_ints *to) m sums of two
- * groups
+ *                                               bytes 4 i of row c, or as the kernel likes it
+ *   and unless PRODUCT_OWN_SHEAF says that the kernel has that of K-quants of its own
+ *     void rows_add_group(const uint8_t w[4][ROWS][4], const int8_t q[16],
+ *                         const int16_t scale[ROWS][2], bool is_wide, row_ints *to)
+ *                                               scale w q of a group
+ *     void rows_add_pairs(const int16_t m[ROWS][2], const int16_t sums[2], row_ints *to)
+ *                                               m sums of two groups
  *
  * Every product of floats is added by `sum += a * b`, which compilers fuse where the processor can
  * and nowhere else, or by add_product() and add_products(), which fuse everywhere. */
@@ -179,6 +180,7 @@ ALWAYS_INLINE void unpack_sheaf(const struct form *form, const uint8_t *const *r
     turn_all(unpacked->offsets, sizeof unpacked->offsets, (uint8_t(*)[ROWS][4])out->offsets);
 }
 
+#if !defined(PRODUCT_OWN_SHEAF)
 /* Weights of seven bits: rows_add_group() adds up more of their products than 16 bits hold, so
  * every second four of x are zeros. */
 ALWAYS_INLINE void rows_add_widest(const uint8_t w[4][ROWS][4], const int8_t *q,
@@ -234,6 +236,7 @@ ALWAYS_INLINE void multiply_rows(const struct form *form, const uint8_t *const *
             multiply_sheaf(form, &sheaf, x[i] + b, y[i]);
     }
 }
+#endif
 
 /* ---- for each type --------------------------------------------------------------------------- */
 
