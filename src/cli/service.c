@@ -169,6 +169,18 @@ static enum error_code service_describe(struct service_args *args, struct error 
 
 /* ---- systemd ---------------------------------------------------------------------------- */
 
+/* What a child exits with that could not become its program, where posix_spawn() returns before it
+ * has tried (POSIX leaves that open; emulators of processors are so). */
+enum { STATUS_NOT_STARTED = 127 };
+
+static enum error_code service_lacks_tool(const char *name, struct error *err)
+{
+    return error_set(err, ERROR_NOT_FOUND,
+                     "there is no %s: this machine is not run by systemd. Let its own "
+                     "service manager run `medley up`",
+                     name);
+}
+
 /* `words` end with NULL. *status: what it exited with. */
 static enum error_code service_run_tool(const char *const *words, int *status, struct error *err)
 {
@@ -176,15 +188,14 @@ static enum error_code service_run_tool(const char *const *words, int *status, s
     const int problem =
         posix_spawnp(&pid, words[0], NULL, NULL, (char *const *)(uintptr_t)words, environ);
     if (problem == ENOENT)
-        return error_set(err, ERROR_NOT_FOUND,
-                         "there is no %s: this machine is not run by systemd. Let its own "
-                         "service manager run `medley up`",
-                         words[0]);
+        return service_lacks_tool(words[0], err);
     if (problem)
         return error_set(err, ERROR_IO, "cannot start %s: %s", words[0], strerror(problem));
     while (waitpid(pid, status, 0) < 0 && errno == EINTR)
         ;
     *status = WIFEXITED(*status) ? WEXITSTATUS(*status) : 128 + WTERMSIG(*status);
+    if (*status == STATUS_NOT_STARTED)
+        return service_lacks_tool(words[0], err);
     return ERROR_NONE;
 }
 
