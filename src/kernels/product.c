@@ -9,6 +9,9 @@
 /* ---- kernels ---- */
 
 static const struct product_kernel *const kernels[] = {
+#if defined(__x86_64__) && defined(__linux__)
+    &product_kernel_amx,
+#endif
 #if defined(__x86_64__)
     &product_kernel_avx512_vnni, &product_kernel_avx_vnni,
     &product_kernel_avx512,      &product_kernel_avx2,
@@ -39,8 +42,15 @@ const char *product_kernel_name(const struct product_kernel *kernel)
     return kernel->name;
 }
 
+/* The kernel that has what this one lacks. */
+static const struct product_kernel *product_fewer_of(const struct product_kernel *kernel)
+{
+    return kernel->fewer ? kernel->fewer : kernel;
+}
+
 static product_float_rows *floats_of(const struct product_kernel *kernel)
 {
+    kernel = product_fewer_of(kernel);
 #if defined(__x86_64__)
     if (kernel != &product_kernel_plain)
         return kernel == &product_kernel_avx512 || kernel == &product_kernel_avx512_vnni
@@ -53,7 +63,7 @@ static product_float_rows *floats_of(const struct product_kernel *kernel)
 
 bool product_kernel_multiplies_grids(const struct product_kernel *kernel)
 {
-    return kernel->grid_row && product_grids.is_filled;
+    return product_fewer_of(kernel)->grid_row && product_grids.is_filled;
 }
 
 bool product_kernel_multiplies_floats(const struct product_kernel *kernel)
@@ -63,7 +73,7 @@ bool product_kernel_multiplies_floats(const struct product_kernel *kernel)
 
 bool product_kernel_beats_repacked(const struct product_kernel *kernel)
 {
-    return kernel->beats_repacked;
+    return product_fewer_of(kernel)->beats_repacked;
 }
 
 /* ---- products ---- */
@@ -101,6 +111,7 @@ enum product_rounding product_rounding_of(enum product_type type)
 void product_round(const struct product_kernel *kernel, enum product_rounding rounding,
                    const float *x, uint32_t n, struct product_block *out)
 {
+    kernel = product_fewer_of(kernel);
     assert(rounding != PRODUCT_ROUND_NOTHING);
     assert(n % (rounding == PRODUCT_ROUND_PARTS ? PRODUCT_PART : PRODUCT_BLOCK) == 0);
     if (rounding == PRODUCT_ROUND_BLOCKS)
@@ -171,6 +182,8 @@ void product_compute(const struct product_kernel *kernel, const struct product_m
 {
     assert(n <= PRODUCT_TILE && matrix->n_columns % product_columns_of(matrix->type) == 0);
     assert(!is_of_floats(matrix->type));
+    if (n < kernel->many)
+        kernel = kernel->fewer;
     const bool is_grid = is_of_grids(matrix->type);
     const bool are_few = n <= (is_of_parts(matrix->type) ? kernel->few_of_parts
                                : is_grid                 ? kernel->few_of_grids
@@ -184,8 +197,12 @@ void product_compute(const struct product_kernel *kernel, const struct product_m
             compute_rows(kernel, matrix, x, y, n, row, end);
         return;
     }
+    if (kernel->begin)
+        kernel->begin(matrix->type, n);
     for (uint32_t row = first; row < end; row += kernel->n_rows)
         compute_sheaf(kernel, matrix, x, y, n, row, end);
+    if (kernel->end)
+        kernel->end();
 }
 
 void product_compute_floats(const struct product_kernel *kernel,

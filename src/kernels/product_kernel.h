@@ -17,6 +17,10 @@ struct unpacked {
 
 struct product_kernel {
     const char *name;
+    /* A kernel that has bodies for many rows alone: what it lacks, and fewer than `many` rows x,
+     * are this one's. NULL: it has all. */
+    const struct product_kernel *fewer;
+    uint32_t many;
     bool beats_repacked; /* see product_kernel_beats_repacked() */
     /* rows x, at most, for which sheaves are not worth unpacking */
     uint32_t few, few_of_parts, few_of_grids;
@@ -46,6 +50,9 @@ struct product_kernel {
     void (*grid_sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_blocks,
                        const struct product_block *const *x, uint32_t n,
                        float (*y)[PRODUCT_SHEAF_MAX]);
+    /* Around a thread's sheaves with n rows x of a type; NULL: nothing is to be done. */
+    void (*begin)(enum product_type type, uint32_t n);
+    void (*end)(void);
 };
 
 /* Types of floats: y[i][c] = rows[c] times x[i], for n_rows <= PRODUCT_SHEAF_MAX rows of the
@@ -62,6 +69,9 @@ extern const struct product_kernel product_kernel_plain;
 #if defined(__x86_64__)
 extern const struct product_kernel product_kernel_avx2, product_kernel_avx_vnni,
     product_kernel_avx512, product_kernel_avx512_vnni;
+#if defined(__linux__)
+extern const struct product_kernel product_kernel_amx;
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 extern const struct product_kernel product_kernel_neon, product_kernel_neon_i8mm;
 #endif

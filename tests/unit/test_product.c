@@ -3,6 +3,7 @@
 #include "base/random.h"
 #include "gpu/device_ggml.h"
 #include "gpu/product_ggml.h"
+#include "tested_kernels.h"
 
 #include <ggml-alloc.h>
 #include <ggml.h>
@@ -215,7 +216,7 @@ static void test_rounds_to_the_nearest(void **state)
     const struct product_kernel *kernel;
     for (uint32_t t = 0; t < TYPES; t++) {
         world_init(&w, t);
-        for (uint32_t k = 0; (kernel = product_kernel_at(k)); k++) {
+        for (uint32_t k = 0; (kernel = tested_kernel_at(k)); k++) {
             for (uint32_t i = 0; i < X; i++) {
                 round_x(kernel, &w, i, blocks);
                 for (uint32_t at = 0; at < COLUMNS; at++) {
@@ -268,7 +269,7 @@ static void test_is_the_formula(void **state)
     const struct product_kernel *kernel;
     for (uint32_t t = 0; t < TYPES; t++) {
         world_init(&w, t);
-        for (uint32_t k = 0; (kernel = product_kernel_at(k)); k++) {
+        for (uint32_t k = 0; (kernel = tested_kernel_at(k)); k++) {
             if (!multiplies(kernel, w.matrix.type))
                 continue;
             compute(kernel, &w, 0, X, y);
@@ -290,7 +291,7 @@ static void test_same_bits_beside_others(void **state)
     const struct product_kernel *kernel;
     for (uint32_t t = 0; t < TYPES; t++) {
         world_init(&w, t);
-        for (uint32_t k = 0; (kernel = product_kernel_at(k)); k++) {
+        for (uint32_t k = 0; (kernel = tested_kernel_at(k)); k++) {
             if (!multiplies(kernel, w.matrix.type))
                 continue;
             compute(kernel, &w, 0, X, all);
@@ -312,7 +313,7 @@ static void test_same_bits_on_all_vectors(void **state)
     for (uint32_t t = 0; product_kernel_best() && t < TYPES; t++) {
         world_init(&w, t);
         compute(best_for(w.matrix.type), &w, 0, X, want);
-        for (uint32_t k = 0; (kernel = product_kernel_at(k)); k++) {
+        for (uint32_t k = 0; (kernel = tested_kernel_at(k)); k++) {
             if (strcmp(product_kernel_name(kernel), "plain") == 0 && is_of_parts(&w))
                 continue; /* without fused multiply-add */
             if (!multiplies(kernel, w.matrix.type))
@@ -351,7 +352,7 @@ static void check_wide(enum ggml_type type)
             product_round(product_kernel_at(0), product_rounding_of(matrix.type), row,
                           matrix.n_columns, blocks[r - WIDE_ROWS]);
     }
-    for (uint32_t k = 0; (kernel = product_kernel_at(k)); k++) {
+    for (uint32_t k = 0; (kernel = tested_kernel_at(k)); k++) {
         for (uint32_t i = 0; i < WIDE_X; i++) {
             x[i] = blocks[i], y[i] = want[i];
             product_compute(kernel, &matrix, &x[i], &y[i], 1, 0, WIDE_ROWS);

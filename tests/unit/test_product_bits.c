@@ -1,6 +1,6 @@
 /* Products have one value on all processors with fused multiply-add: a digest of their bits, the
  * same here and on a machine of another kind. */
-#include "kernels/product.h"
+#include "tested_kernels.h"
 
 #include <inttypes.h>
 #include <setjmp.h>
@@ -119,7 +119,7 @@ static void test_the_bits_of_every_fused_processor(void **state)
     (void)state;
     const struct product_kernel *kernel;
     uint32_t n = 0;
-    for (uint32_t i = 0; (kernel = product_kernel_at(i)); i++) {
+    for (uint32_t i = 0; (kernel = tested_kernel_at(i)); i++) {
         if (!is_fused(kernel))
             continue;
         for (uint32_t t = 0; t < TYPES; t++) {

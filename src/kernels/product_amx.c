@@ -1,0 +1,56 @@
+/* The kernel for x86 processors with AMX's tiles of 8-bit integers (Xeons from Sapphire Rapids on),
+ * for eight rows x and more; AVX-512 VNNI has the others. Compiled for these alone. It never ran on
+ * such a processor: tests run it with a stand-in of the tile instructions.
+ *
+ * Floats are not here: tdpbf16ps takes rows x rounded to BF16, adds pairs of products before it
+ * adds them to a sum, and takes tiny numbers for zero, so it cannot have the bits of product.h. */
+
+/* What unpacks weights is AVX-512 VNNI's; its bodies are not used. */
+#pragma GCC diagnostic ignored "-Wunused-function"
+
+#include "kernels/product_amx_blocks.h"
+#include "kernels/product_amx_parts.h"
+
+/* Linux is asked once; to ask twice at the same time does no harm. */
+static int product_amx_works(void)
+{
+    static int answer; /* 0: not asked; else 1 more than it */
+    int known = __atomic_load_n(&answer, __ATOMIC_RELAXED);
+    if (!known) {
+        known = 1 + (product_kernel_avx512_vnni.works() && AMX_IS_THERE());
+        __atomic_store_n(&answer, known, __ATOMIC_RELAXED);
+    }
+    return known - 1;
+}
+
+/* The thread's own: four tiles of sums, two of rows x, two of weights. */
+static void product_amx_begin(enum product_type type, uint32_t n)
+{
+    struct amx_shapes shapes = {.palette = 1};
+    const uint8_t n_rows = (uint8_t)amx_sides_of(type, n).n_rows;
+    const uint8_t n_values = type >= PRODUCT_Q4_0 ? PRODUCT_PART : 64;
+    for (uint32_t i = 0; i < 8; i++) {
+        shapes.rows[i] = i < 6 ? n_rows : n_values / 4;
+        shapes.row_bytes[i] = i == 4 || i == 5 ? n_values : 64;
+    }
+    AMX_CONFIGURE(&shapes);
+}
+
+/* As long as a thread has tiles, they are saved with it. */
+static void product_amx_end(void)
+{
+    AMX_RELEASE();
+}
+
+const struct product_kernel product_kernel_amx = {
+    .name = "amx-int8",
+    .fewer = &product_kernel_avx512_vnni,
+    .many = 8,
+    .works = product_amx_works,
+    .n_rows = ROWS,
+    .sheaf = product_amx_blocks,
+    .part_sheaf = product_amx_parts,
+    .grid_sheaf = product_amx_blocks,
+    .begin = product_amx_begin,
+    .end = product_amx_end,
+};
