@@ -6,12 +6,11 @@
 
 #include <string.h>
 
-/* Of ggml's products those that the test compares. On ARM those with Q4_1 have other bits for one
- * row, and those with IQ4_NL were not compared. */
+/* Of ggml's products those that the test compares. On ARM those with IQ4_NL were not compared. */
 static bool ggml_bits_are_stable(enum ggml_type type)
 {
 #if defined(__x86_64__)
-    if (type == GGML_TYPE_Q4_1 || type == GGML_TYPE_IQ4_NL)
+    if (type == GGML_TYPE_IQ4_NL)
         return true;
 #endif
     return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16 ||

@@ -63,7 +63,8 @@ bool product_is_of(const struct product_kernel *kernel, enum ggml_type type)
     if (type == GGML_TYPE_F16)
         return product_kernel_multiplies_floats(kernel);
     return (type >= GGML_TYPE_Q2_K && type <= GGML_TYPE_Q6_K) || type == GGML_TYPE_Q8_0 ||
-           type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1 || type == GGML_TYPE_IQ4_XS;
+           type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1 ||
+           type == GGML_TYPE_IQ4_XS;
 }
 
 static enum product_type type_of_product(enum ggml_type ggml)
@@ -140,6 +141,11 @@ static void round_share_to_parts_alike(struct ggml_tensor *out, int ith, int nth
     round_share_to(PRODUCT_ROUND_PARTS_ALIKE, out, ith, nth, kernel);
 }
 
+static void round_share_to_parts_summed(struct ggml_tensor *out, int ith, int nth, void *kernel)
+{
+    round_share_to(PRODUCT_ROUND_PARTS_SUMMED, out, ith, nth, kernel);
+}
+
 struct ggml_tensor *product_rounded(struct ggml_context *ctx, const struct product_kernel *kernel,
                                     enum ggml_type type, struct ggml_tensor *x)
 {
@@ -147,6 +153,7 @@ struct ggml_tensor *product_rounded(struct ggml_context *ctx, const struct produ
         [PRODUCT_ROUND_BLOCKS] = round_share_to_blocks,
         [PRODUCT_ROUND_PARTS] = round_share_to_parts,
         [PRODUCT_ROUND_PARTS_ALIKE] = round_share_to_parts_alike,
+        [PRODUCT_ROUND_PARTS_SUMMED] = round_share_to_parts_summed,
     };
     assert(x->type == GGML_TYPE_F32 && x->nb[0] == sizeof(float) && x->ne[3] == 1);
     assert(x->ne[0] % product_columns_of(type_of_product(type)) == 0);

@@ -102,10 +102,13 @@ uint32_t product_columns_of(enum product_type type)
 
 enum product_rounding product_rounding_of(enum product_type type)
 {
-    return is_of_floats(type)       ? PRODUCT_ROUND_NOTHING
-           : !is_of_parts(type)     ? PRODUCT_ROUND_BLOCKS
-           : type == PRODUCT_IQ4_XS ? PRODUCT_ROUND_PARTS_ALIKE
-                                    : PRODUCT_ROUND_PARTS;
+    if (is_of_floats(type))
+        return PRODUCT_ROUND_NOTHING;
+    if (!is_of_parts(type))
+        return PRODUCT_ROUND_BLOCKS;
+    if (type == PRODUCT_Q4_1 || type == PRODUCT_Q5_1)
+        return PRODUCT_ROUND_PARTS_SUMMED;
+    return type == PRODUCT_IQ4_XS ? PRODUCT_ROUND_PARTS_ALIKE : PRODUCT_ROUND_PARTS;
 }
 
 void product_round(const struct product_kernel *kernel, enum product_rounding rounding,
@@ -113,11 +116,14 @@ void product_round(const struct product_kernel *kernel, enum product_rounding ro
 {
     kernel = product_fewer_of(kernel);
     assert(rounding != PRODUCT_ROUND_NOTHING);
-    assert(n % (rounding == PRODUCT_ROUND_PARTS ? PRODUCT_PART : PRODUCT_BLOCK) == 0);
+    assert(n % (rounding == PRODUCT_ROUND_PARTS || rounding == PRODUCT_ROUND_PARTS_SUMMED
+                    ? PRODUCT_PART
+                    : PRODUCT_BLOCK) ==
+           0);
     if (rounding == PRODUCT_ROUND_BLOCKS)
         kernel->round(x, n / PRODUCT_BLOCK, out);
     else
-        kernel->part_round(x, n / PRODUCT_PART, rounding == PRODUCT_ROUND_PARTS_ALIKE, out);
+        kernel->part_round(x, n / PRODUCT_PART, rounding, out);
 }
 
 static uint32_t product_smaller(uint32_t a, uint32_t b)

@@ -30,11 +30,17 @@
  *     weight = d w + m                       m where the type has one
  *
  * x is rounded as above, but in parts of 32 values (for IQ4_XS with the e of 256). It is filled up
- * with zeros to whole blocks of eight parts. Part b adds to the partial sum p[b mod 4], in order of
- * b, in F32:
+ * with zeros to whole blocks of eight parts. Then e, but for IQ4_XS, and what the values add up to
+ * are rounded to eleven bits, as many as ggml's F16 numbers have, so that logits are ggml's but for
+ * the last digits:
+ *
+ *     s = e sum q                            where the type has m
+ *     e and s to the nearest                 of two as near, the one whose last bit is 0
+ *
+ * Part b adds to the partial sum p[b mod 4], in order of b, in F32:
  *
  *     p = p + (d e) sum w q
- *     p = p + m (e sum q)                    where the type has m
+ *     p = p + m s                            where the type has m
  *     y = (p[0] + p[1]) + (p[2] + p[3])
  *
  * Floats (F16, BF16). x is not rounded. Both rows are filled up with zeros to a multiple of 16
@@ -81,8 +87,9 @@ enum product_type {
 enum product_rounding {
     PRODUCT_ROUND_BLOCKS,
     PRODUCT_ROUND_PARTS,
-    PRODUCT_ROUND_PARTS_ALIKE, /* eight parts with the block's scale: nearer to ggml's IQ4_XS */
-    PRODUCT_ROUND_NOTHING,     /* floats */
+    PRODUCT_ROUND_PARTS_ALIKE,  /* eight parts with the block's scale: nearer to ggml's IQ4_XS */
+    PRODUCT_ROUND_PARTS_SUMMED, /* for types with m */
+    PRODUCT_ROUND_NOTHING,      /* floats */
 };
 
 enum {
@@ -105,7 +112,10 @@ struct product_block { /* 256 values of a rounded row */
         };
         struct { /* for parts */
             float scales[PRODUCT_PARTS];
-            int32_t part_sums[PRODUCT_PARTS]; /* of the values of a part */
+            union {
+                int32_t part_sums[PRODUCT_PARTS]; /* of the values of a part */
+                float x_sums[PRODUCT_PARTS];      /* s, where parts are summed */
+            };
         };
     }; /* 64 bytes, so that vectors of values do not lie across lines of the cache */
 };

@@ -25,7 +25,7 @@ struct few_block {               /* of a group of rows x */
         int32_t excess[2][4][FEW_X];  /* parts: what products have too much, less than zero */
         int16_t sums[2][4][FEW_X][2]; /* K-quants: of two groups */
     };
-    float q_sums[2][4][FEW_X]; /* parts: e sum q */
+    float x_sums[2][4][FEW_X]; /* parts */
 } __attribute__((aligned(64)));
 
 struct few_job {
@@ -50,7 +50,7 @@ ALWAYS_INLINE void few_turn(__m128 rows[FEW_X], void *out)
 static void few_prepare_parts(int32_t bias, const struct product_block *const *x, uint32_t b,
                               uint32_t i, struct few_block *out)
 {
-    __m128 e[FEW_X], excess[FEW_X], q_sums[FEW_X];
+    __m128 e[FEW_X], excess[FEW_X], x_sums[FEW_X];
     for (uint32_t k = 0; k < FEW_X; k++) {
         const struct product_block *block = &x[k][b];
         const __m512i first = _mm512_loadu_si512(block->values + 128 * i),
@@ -58,13 +58,13 @@ static void few_prepare_parts(int32_t bias, const struct product_block *const *x
         const __m128i sums = _mm_loadu_si128((const void *)(block->part_sums + 4 * i));
         e[k] = _mm_loadu_ps(block->scales + 4 * i);
         excess[k] = _mm_castsi128_ps(_mm_mullo_epi32(sums, _mm_set1_epi32(-bias)));
-        q_sums[k] = _mm_mul_ps(e[k], _mm_cvtepi32_ps(sums));
+        x_sums[k] = _mm_loadu_ps(block->x_sums + 4 * i);
         _mm512_store_si512(out->values[2 * i][k], _mm512_shuffle_i32x4(first, last, 0x88));
         _mm512_store_si512(out->values[2 * i + 1][k], _mm512_shuffle_i32x4(first, last, 0xdd));
     }
     few_turn(e, out->e[i]);
     few_turn(excess, out->excess[i]);
-    few_turn(q_sums, out->q_sums[i]);
+    few_turn(x_sums, out->x_sums[i]);
 }
 
 static void few_prepare_block(const struct product_block *const *x, uint32_t b,
@@ -269,7 +269,7 @@ ALWAYS_INLINE void few_add_parts(const struct part_form *form, const struct few_
     *y = _mm512_fmadd_ps(_mm512_mul_ps(dots->d, _mm512_load_ps(x->e[i])), _mm512_cvtepi32_ps(sums),
                          *y);
     if (form->has_m)
-        *y = _mm512_fmadd_ps(dots->m, _mm512_load_ps(x->q_sums[i]), *y);
+        *y = _mm512_fmadd_ps(dots->m, _mm512_load_ps(x->x_sums[i]), *y);
 }
 
 /* Offsets times the sums of groups: as products, a lane's numbers are those of rows x. */

@@ -35,7 +35,8 @@ struct product_kernel {
     void (*sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_blocks,
                   const struct product_block *const *x, uint32_t n, float (*y)[PRODUCT_SHEAF_MAX]);
     /* The same for types of parts, rows of n_parts. */
-    void (*part_round)(const float *x, uint32_t n_parts, bool by_block, struct product_block *out);
+    void (*part_round)(const float *x, uint32_t n_parts, enum product_rounding rounding,
+                       struct product_block *out);
     void (*part_row)(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
                      uint32_t n_parts, const struct product_block *x, float *y);
     void (*part_sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,

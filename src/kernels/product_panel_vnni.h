@@ -21,7 +21,7 @@ struct panel_of_parts {
 
 struct panel_beside {            /* the same parts of a row x */
     int32_t excess[PANEL_PARTS]; /* what products have too much, less than zero */
-    float q_sums[PANEL_PARTS];   /* e sum q */
+    float x_sums[PANEL_PARTS];
 } __attribute__((aligned(64)));
 
 struct panel_sums {
@@ -192,8 +192,7 @@ ALWAYS_INLINE void panel_prepare(int32_t bias, bool has_m, const struct product_
         _mm256_store_si256((void *)&out->excess[i],
                            _mm256_mullo_epi32(sums, _mm256_set1_epi32(-bias)));
         if (has_m)
-            _mm256_store_ps(&out->q_sums[i],
-                            _mm256_mul_ps(_mm256_loadu_ps(x->scales), _mm256_cvtepi32_ps(sums)));
+            _mm256_store_ps(&out->x_sums[i], _mm256_loadu_ps(x->x_sums));
     }
 }
 
@@ -221,7 +220,7 @@ ALWAYS_INLINE void panel_multiply_fourth(bool has_m, uint32_t n, const struct pa
         {
             all[k] += d * x[k][b].scales[i] * (row_floats)_mm512_cvtepi32_ps(dot[k]);
             if (has_m)
-                all[k] += *(const row_floats *)panel->m[part] * beside[k].q_sums[part];
+                all[k] += *(const row_floats *)panel->m[part] * beside[k].x_sums[part];
         }
     }
     UNROLL for (uint32_t k = 0; k < n; k++) y[k].of[first] = all[k];

@@ -138,14 +138,15 @@ ALWAYS_INLINE void part_multiply_block(const struct part_form *form, const uint8
     products -= q_sums * part_excess(form);
     form->scales(block, n, (float *)&d, (float *)&m);
     const eight_floats a = d * e, s = __builtin_convertvector(products, eight_floats);
-    const eight_floats q = e * __builtin_convertvector(q_sums, eight_floats);
+    eight_floats x_sums;
+    memcpy(&x_sums, x->x_sums, sizeof x_sums);
     UNROLL for (int h = 0; h < 2; h++)
     {
         const part_floats *half_a = (const part_floats *)&a + h,
                           *half_s = (const part_floats *)&s + h;
         *y += *half_a * *half_s;
         if (form->has_m)
-            *y += *((const part_floats *)&m + h) * *((const part_floats *)&q + h);
+            *y += *((const part_floats *)&m + h) * *((const part_floats *)&x_sums + h);
     }
 }
 
@@ -170,7 +171,6 @@ struct panel { /* some parts of each row, so that the rows stand beside each oth
 struct panel_side { /* the same parts of rows x */
     const struct product_block *x;
     int32_t excess[PANEL]; /* taken off products */
-    float q_sums[PANEL];   /* e sum q */
 };
 
 struct part_rows {
@@ -221,10 +221,8 @@ ALWAYS_INLINE void part_prepare_side(const struct part_form *form, const struct 
 {
     out->x = x;
     for (uint32_t b = 0; b < n_blocks; b++) {
-        for (uint32_t i = 0; i < PRODUCT_PARTS; i++) {
+        for (uint32_t i = 0; i < PRODUCT_PARTS; i++)
             out->excess[b * PRODUCT_PARTS + i] = -part_excess(form) * x[b].part_sums[i];
-            out->q_sums[b * PRODUCT_PARTS + i] = x[b].scales[i] * (float)x[b].part_sums[i];
-        }
     }
 }
 
@@ -253,7 +251,7 @@ ALWAYS_INLINE void part_multiply_panel(bool is_wide, bool has_m, const struct pa
                 all[k] +=
                     d * sides[k].x[b].scales[i] * __builtin_convertvector(sums[k], row_floats);
                 if (has_m)
-                    all[k] += *(const row_floats *)panel->m[part] * sides[k].q_sums[part];
+                    all[k] += *(const row_floats *)panel->m[part] * sides[k].x[b].x_sums[i];
             }
         }
         UNROLL for (uint32_t k = 0; k < SIDE; k++) y[k].of[first] = all[k];
@@ -397,9 +395,20 @@ static int32_t part_round(const float *x, float scale, int8_t *values)
     return sum;
 }
 
-static void part_kernel_round(const float *x, uint32_t n_parts, bool by_block,
+/* To eleven bits. */
+static float part_shortened(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0xfff + (bits >> 13 & 1)) & 0xffffe000;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static void part_kernel_round(const float *x, uint32_t n_parts, enum product_rounding rounding,
                               struct product_block *out)
 {
+    const bool by_block = rounding == PRODUCT_ROUND_PARTS_ALIKE;
     if (n_parts % PRODUCT_PARTS)
         memset(&out[n_parts / PRODUCT_PARTS], 0, sizeof *out);
     for (uint32_t p = 0; p < n_parts; p++, x += PRODUCT_PART) {
@@ -409,6 +418,12 @@ static void part_kernel_round(const float *x, uint32_t n_parts, bool by_block,
             block->scales[i] = part_top(x, PRODUCT_PART) / 127;
         else
             block->scales[i] = i ? block->scales[0] : part_top(x, PRODUCT_BLOCK) / 127;
-        block->part_sums[i] = part_round(x, block->scales[i], block->values + i * PRODUCT_PART);
+        const int32_t sum = part_round(x, block->scales[i], block->values + i * PRODUCT_PART);
+        if (rounding == PRODUCT_ROUND_PARTS_SUMMED)
+            block->x_sums[i] = part_shortened(block->scales[i] * (float)sum);
+        else
+            block->part_sums[i] = sum;
+        if (!by_block)
+            block->scales[i] = part_shortened(block->scales[i]);
     }
 }

@@ -25,14 +25,14 @@ static const struct {
     {PRODUCT_Q4_K, 144, 0, 2, 0, 0x9c199b1f599ef104},
     {PRODUCT_Q5_K, 176, 0, 2, 0, 0x45efcf806f71c846},
     {PRODUCT_Q6_K, 210, 208, NONE, 0, 0x311fc4b22a515df1},
-    {PRODUCT_Q4_0, 144, 0, NONE, 18, 0xe8066dfb3be37796},
-    {PRODUCT_Q4_1, 160, 0, 2, 20, 0xc8c924e0a6eafb5b},
-    {PRODUCT_Q5_0, 176, 0, NONE, 22, 0xbce135859c083853},
-    {PRODUCT_Q5_1, 192, 0, 2, 24, 0x26645f6a58e8926},
-    {PRODUCT_Q8_0, 272, 0, NONE, 34, 0xf6ab32f3b32267b6},
-    {PRODUCT_IQ4_NL, 144, 0, NONE, 18, 0xad76f42e9ec97875},
+    {PRODUCT_Q4_0, 144, 0, NONE, 18, 0x5a82fd4d9989a897},
+    {PRODUCT_Q4_1, 160, 0, 2, 20, 0x62e0f386f9886edc},
+    {PRODUCT_Q5_0, 176, 0, NONE, 22, 0x1dcbc05dbb10d7ed},
+    {PRODUCT_Q5_1, 192, 0, 2, 24, 0xd5e72fbb1966a41},
+    {PRODUCT_Q8_0, 272, 0, NONE, 34, 0x2de12b0c85fa335d},
+    {PRODUCT_IQ4_NL, 144, 0, NONE, 18, 0xd11eacec594a8716},
     {PRODUCT_IQ4_XS, 136, 0, NONE, 0, 0x1beb4cbf2ef6591e},
-    {PRODUCT_MXFP4, 136, NONE, NONE, 17, 0x7003c0b8f8b83f69},
+    {PRODUCT_MXFP4, 136, NONE, NONE, 17, 0x8e09a6ae98b3ec57},
 };
 enum { TYPES = sizeof types / sizeof types[0] };
 

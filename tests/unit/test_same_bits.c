@@ -224,7 +224,8 @@ static bool is_promised(const struct model *model)
         enum product_type ours;
 #if !defined(                                                                                      \
     __x86_64__) /* ggml's, which have other bits there, or are not known to have the same */
-        if (type == GGML_TYPE_Q4_1 || type == GGML_TYPE_IQ4_NL)
+        if ((type == GGML_TYPE_Q4_1 || type == GGML_TYPE_IQ4_NL) &&
+            !product_is_of(device_ggml_products(cpu), type))
             return false;
 #endif
         if (product_type_of(type, &ours) && ggml_blck_size(type) == PRODUCT_BLOCK &&
