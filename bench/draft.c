@@ -9,15 +9,18 @@
  * The text is sampled at temperature 8 of all tokens, so nothing repeats and lookup finds nothing.
  * Then the same with all guesses wrong. The answers of both ways must be the same, token by token.
  * Printed: medians of decoded tokens a second by the clock and by the processor's time, the medians
- * of the turns' ratios, and the share of guesses that were right. */
+ * of the turns' ratios, and the share of guesses that were right; then what passes of 1 to 8 rows
+ * take, by the driver's own measure (with ? where it is on a line between others), what a guess
+ * takes, and the best ratio that these allow. */
 #include "base/random.h"
 #include "gpu/gpu.h"
 #include "model/draft_model.h"
+#include "pipeline/driver_state.h"
 #include "replies.h"
 
 #include <stdio.h>
 
-enum { OPENING = 24, SEED = 11 };
+enum { OPENING = 24, SEED = 11, ROWS = 8 };
 
 static uint32_t n_right = 70, n_tokens = 100, n_turns = 5, n_threads = 1;
 static int32_t prompt[OPENING];
@@ -69,6 +72,33 @@ static void measure(const char *name, struct driver *const drivers[2], struct tr
     fflush(stdout);
 }
 
+/* Of drafts of n tokens by what they are measured to take, nothing else costing anything. */
+static double gain_at_best(const struct speculation_costs *costs, double guess_ns, uint32_t n)
+{
+    const double right = n_right / 100.;
+    double tokens = 1, all_right = 1;
+    for (uint32_t i = 0; i < n; i++)
+        tokens += all_right *= right;
+    return tokens * speculation_cost(costs, 1) / (speculation_cost(costs, 1 + n) + n * guess_ns);
+}
+
+/* What the driver has learnt that passes take, and a guess. */
+static void say_parts(const struct driver *driver)
+{
+    const struct speculation_costs *costs = &driver->costs;
+    const double guess_ns = drafter_token_ns(driver->drafter, speculation_cost(costs, 1));
+    uint32_t best = 1;
+    printf("      ms of a pass of 1 row and more:");
+    for (uint32_t n = 1; n <= ROWS; n++) {
+        printf(" %.1f%s", speculation_cost(costs, n) * 1e-6, costs->pass_ns[n] ? "" : "?");
+        if (n < ROWS && gain_at_best(costs, guess_ns, n) > gain_at_best(costs, guess_ns, best))
+            best = n;
+    }
+    printf("; a guess %.2f; so at best %.2f, with %u guesses\n", guess_ns * 1e-6,
+           gain_at_best(costs, guess_ns, best), best);
+    fflush(stdout);
+}
+
 static void read_options(int argc, char **argv)
 {
     const struct replies_option options[] = {
@@ -116,6 +146,7 @@ int main(int argc, char **argv)
     printf("the draft has %.3f of the model's bytes\n", drafting.share);
     truth.n_right = n_right;
     measure("right", drivers, &truth);
+    say_parts(drivers[1]);
     driver_close(drivers[1]); /* which has learnt how good its draft model is */
     drivers[1] = replies_open_driver(model, cpu, &guessing);
     truth.n_right = 0;

@@ -195,10 +195,14 @@ void step_cells_give_back(struct driver *driver);
 struct step_draft {
     uint32_t n_tokens;
     uint32_t n_match; /* 0: nothing in the text says how it goes on */
-    int32_t foreseen; /* where nothing is drafted: the token that would have been first; -1: none */
-    uint64_t took_ns; /* that the pass waited for it */
-    bool is_ahead;    /* there is no row of its own: a train's (step_ahead.c) */
+    int32_t foreseen; /* by a match in the text that is not drafted of: the token that would have
+                         been first; -1: none */
+    uint32_t foreseen_match; /* of so many tokens */
+    uint64_t took_ns;        /* that the pass waited for it */
+    bool is_ahead;           /* there is no row of its own: a train's (step_ahead.c) */
 };
+/* Of a sequence that has been given a slot. */
+void step_draft_begin(const struct driver *driver, struct sequence *sequence);
 /* The draft model guesses how the slot's sequence goes on: nothing of it is to be sent. */
 bool step_draft_is_awaited(const struct driver *driver, uint32_t slot);
 /* For each share of the schedule (step_draft.c). `rows`: of a micro-batch, at most. False: the

@@ -60,11 +60,12 @@ struct share {
                            last so many rows are guesses of what those tokens are */
     uint32_t first_pick, n_picks; /* of the micro-batch's: as many as the guesses were right, and
                                      one */
-    uint32_t n_match;             /* the driver's: of its draft, or … */
+    uint32_t n_match;             /* the driver's: of its draft */
     bool is_ahead;                /* the same: its first row is a guess, too */
     uint32_t n_cuts;              /* the slot's, when it was sent */
     uint64_t draft_ns;            /* the same: that it took */
-    int32_t foreseen;             /* … of the token that it would have drafted; -1: none */
+    int32_t foreseen;             /* the same: the token that the text foresees; -1: none … */
+    uint32_t foreseen_match;      /* … after so many that were alike */
     bool gives_rows;              /* the outputs themselves are wanted */
     bool failed;                  /* a stage failed on it */
     bool dropped;                 /* its slot was poisoned; not computed to the end */

@@ -14,17 +14,20 @@ enum {
 static const double COST_ROW_FIRST = 0.3;
 
 static const double GAIN_MIN = 1.05;        /* of a draft, to be worth it */
-static const float ACCOUNT_FIRST = 1;       /* passes that a request may lose at first … */
+static const float ACCOUNT_FIRST = .015f;   /* of its time that a request may lose at first … */
+static const float ACCOUNT_FIRST_MAX = 1;   /* … and passes … */
 static const float ACCOUNT_INTEREST = .01f; /* … and with each without a draft … */
 static const float ACCOUNT_MAX = 6;         /* … and never more at once than it has gained */
 
-static const float NOTES_FADE = .93f; /* about the last 14 tokens count */
+/* About the last 14 tokens count: texts begin and end to repeat themselves. Of a model the last 33:
+ * fewer say too little where it pays barely. */
+static const float NOTES_FADE[SPECULATION_CLASSES] = {.93f, .93f, .93f, .97f};
 /* Before anything is known: as if so many tokens had been tried. */
 static const float PRIOR_TRIED = 2;
 static const float PRIOR_RIGHT[SPECULATION_CLASSES] = {.3f, .55f, .8f, .6f};
 enum { CLASS_OF_MODEL = SPECULATION_CLASSES - 1 };
-static const float MODEL_FADE = .99f;     /* of what is known of it, with each token without it */
-static const float MODEL_TRIED_FIRST = 6; /* as much is taken over from other requests */
+static const float MODEL_FADE = .99f;      /* of what is known of it, with each token without it */
+static const float MODEL_TRIED_FIRST = 12; /* as much is taken over from other requests */
 
 /* ---- costs ---- */
 
@@ -133,13 +136,17 @@ double speculation_expected(const struct speculation *speculation, uint32_t n_ma
     return sum;
 }
 
-void speculation_begin(struct speculation *speculation, const struct speculation *of_late)
+void speculation_begin(struct speculation *speculation, const struct speculation *of_late,
+                       double n_passes)
 {
     const float tried = of_late->n_tried[CLASS_OF_MODEL];
     const float share = tried > MODEL_TRIED_FIRST ? MODEL_TRIED_FIRST / tried : 1;
     *speculation = (struct speculation){0};
     speculation->n_tried[CLASS_OF_MODEL] = share * tried;
     speculation->n_right[CLASS_OF_MODEL] = share * of_late->n_right[CLASS_OF_MODEL];
+    speculation->account = ACCOUNT_FIRST * (float)n_passes;
+    if (speculation->account > ACCOUNT_FIRST_MAX)
+        speculation->account = ACCOUNT_FIRST_MAX;
 }
 
 void speculation_note(struct speculation *speculation, uint32_t n_match, uint32_t n_drafted,
@@ -151,8 +158,8 @@ void speculation_note(struct speculation *speculation, uint32_t n_match, uint32_
     if (n_tried > n_accepted + 1) /* behind the first wrong one nothing was tried */
         n_tried = n_accepted + 1;
     for (uint32_t k = 0; k < n_tried; k++) {
-        speculation->n_right[i] = speculation->n_right[i] * NOTES_FADE + (k < n_accepted);
-        speculation->n_tried[i] = speculation->n_tried[i] * NOTES_FADE + 1;
+        speculation->n_right[i] = speculation->n_right[i] * NOTES_FADE[i] + (k < n_accepted);
+        speculation->n_tried[i] = speculation->n_tried[i] * NOTES_FADE[i] + 1;
     }
 }
 
@@ -239,7 +246,7 @@ void speculation_pay(struct speculation *speculation, const struct speculation_c
 
 double speculation_credit(const struct speculation *speculation)
 {
-    return (double)(ACCOUNT_FIRST + speculation->account);
+    return (double)speculation->account;
 }
 
 void speculation_earn(struct speculation *speculation, double passes)

@@ -14,9 +14,10 @@
  * model. What that says where nobody asks it is not known: its acceptance goes back to what may be
  * expected of any, slowly, so that it is tried again.
  *
- * A request that does not repeat must not pay. So it has an account, in passes of one row: a draft
- * pays in what it saved or takes out what it cost beyond that, a pass without a draft pays in
- * little, and no draft may be dearer than what is there. */
+ * A request that does not repeat must not pay. So it has an account, in passes of one row, which
+ * begins with a small share of what the request will take: a draft pays in what it saved or takes
+ * out what it cost beyond that, a pass without a draft pays in little, and no draft may be dearer
+ * than what is there. */
 #pragma once
 
 #include <stdbool.h>
@@ -48,14 +49,16 @@ bool speculation_cost_is_old(const struct speculation_costs *costs, uint32_t n_r
 /* Of one request; zeroed: nothing is known of it. */
 struct speculation {
     float n_right[SPECULATION_CLASSES], n_tried[SPECULATION_CLASSES]; /* of late */
-    float account; /* beyond what a request begins with */
+    float account; /* passes that drafts may cost */
 };
 
 /* The share of a draft's tokens that are expected to be right. */
 double speculation_acceptance(const struct speculation *speculation, uint32_t n_match);
 
-/* Zeroed, or like what drafts of a model have been in other requests of late. */
-void speculation_begin(struct speculation *speculation, const struct speculation *of_late);
+/* Of a request that will probably take as long as n_passes of one row, its prompt with it.
+ * `of_late`: what drafts of a model have been in others; zeroed: nothing is known. */
+void speculation_begin(struct speculation *speculation, const struct speculation *of_late,
+                       double n_passes);
 
 /* What stands in the pass already: rows, and tokens that are expected of them; and what all of it
  * waits for guesses: for each, and for all. */

@@ -221,7 +221,7 @@ static void step_occupy(struct driver *driver, struct sequence *sequence,
     slot->sequence = sequence;
     slot->served = driver->n_sent;
     step_note_text(driver, sequence, choice);
-    speculation_begin(&sequence->speculation, &driver->drafts_of_late);
+    step_draft_begin(driver, sequence);
     sequence->slot = choice->slot;
     sequence->cached = slot->n_placed;
     sequence->admitted_ns = clock_now_ns();
@@ -362,6 +362,7 @@ void step_add_share(struct driver *driver, struct microbatch *microbatch, uint32
                             .n_drafted = draft->n_tokens,
                             .n_match = draft->n_match,
                             .foreseen = draft->foreseen,
+                            .foreseen_match = draft->foreseen_match,
                             .is_ahead = draft->is_ahead,
                             .n_cuts = slot->n_cuts,
                             .draft_ns = draft->took_ns};

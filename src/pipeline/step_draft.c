@@ -88,39 +88,68 @@ static void draft_add(const struct slot *slot, struct speculation_pass *pass,
         speculation_expected(&slot->sequence->speculation, draft->n_match, draft->n_tokens);
 }
 
+/* Tokens that an answer probably has yet. */
+static uint32_t draft_left(const struct driver *driver, const struct sequence *sequence)
+{
+    return draft_smaller(sequence->request.n_predict - sequence->generated,
+                         answers_median(&driver->answers));
+}
+
+static double draft_prompt_ns(const struct driver *driver, const struct sequence *sequence)
+{
+    return (double)driver->prompt_row_ns * sequence->request.n_prompt;
+}
+
+void step_draft_begin(const struct driver *driver, struct sequence *sequence)
+{
+    const double pass_ns = speculation_cost(&driver->costs, 1);
+    double n_passes = draft_left(driver, sequence);
+    if (pass_ns > 0)
+        n_passes += draft_prompt_ns(driver, sequence) / pass_ns;
+    speculation_begin(&sequence->speculation, &driver->drafts_of_late, n_passes);
+}
+
 /* ---- guesses of the text so far ---- */
 
+/* What it foresees costs nothing to compare, whether it is drafted or not. */
 static void draft_look_up(const struct driver *driver, struct slot *slot, uint32_t most,
                           const struct speculation_pass *pass, struct step_draft *out)
 {
-    const uint32_t from = most ? lookup_find(slot->tokens, slot->n_known, &out->n_match) : 0;
+    const uint32_t from = most ? lookup_find(slot->tokens, slot->n_known, &out->foreseen_match) : 0;
     const uint32_t n = from ? step_draft_write(slot, slot->n_known, slot->tokens + from, most) : 0;
+    out->n_match = out->foreseen_match;
+    if (n)
+        out->foreseen = slot->tokens[slot->n_known];
     if (n && pass->n_rows == 1 && step_ahead_is_possible(driver))
         out->n_tokens = step_ahead_begin(driver, slot, from, out->n_match, n);
     else
         out->n_tokens = n ? draft_length(driver, slot, pass, out->n_match, n) : 0;
-    if (n && !out->n_tokens)
-        out->foreseen = slot->tokens[slot->n_known];
 }
 
 /* ---- guesses of a draft model ---- */
 
+/* True: it has answered. Its guesses go before those of the text. */
 static bool draft_take(struct driver *driver, uint32_t index, uint32_t most,
-                       const struct speculation_pass *pass, struct step_draft *out)
+                       const struct speculation_pass *pass, bool was_awaited,
+                       struct step_draft *out)
 {
     const struct slot *slot = &driver->slots.slots[index];
     const int32_t *guesses;
     uint32_t n;
-    if (!driver->drafter ||
-        !drafter_answer(driver->drafter, index, slot->sequence->id, slot->tokens, slot->n_known,
-                        &guesses, &n, &out->took_ns)) {
-        out->took_ns = 0;
+    uint64_t took_ns;
+    if (!driver->drafter || !drafter_answer(driver->drafter, index, slot->sequence->id,
+                                            slot->tokens, slot->n_known, &guesses, &n, &took_ns))
         return false;
+    out->took_ns = took_ns;
+    n = draft_smaller(most, n);
+    if (!was_awaited)
+        n = draft_length(driver, slot, pass, SPECULATION_OF_MODEL, n);
+    n = step_draft_write(slot, slot->n_known, guesses, n);
+    if (n) {
+        slot->sequence->train = (struct draft_train){0};
+        out->n_match = SPECULATION_OF_MODEL;
+        out->n_tokens = n;
     }
-    out->n_match = SPECULATION_OF_MODEL;
-    if (slot->sequence->train.is_of_model) /* it has guessed without being waited for */
-        n = draft_length(driver, slot, pass, SPECULATION_OF_MODEL, draft_smaller(most, n));
-    out->n_tokens = step_draft_write(slot, slot->n_known, guesses, draft_smaller(most, n));
     return true;
 }
 
@@ -132,10 +161,8 @@ static bool draft_may_read(const struct driver *driver, const struct slot *slot,
 {
     const struct sequence *sequence = slot->sequence;
     const double pass_ns = speculation_cost(&driver->costs, 1);
-    const uint32_t n_left = draft_smaller(sequence->request.n_predict - sequence->generated,
-                                          answers_median(&driver->answers));
-    const double rest_ns = pass_ns * n_left,
-                 all_ns = rest_ns + (double)driver->prompt_row_ns * sequence->request.n_prompt;
+    const double rest_ns = pass_ns * draft_left(driver, sequence),
+                 all_ns = rest_ns + draft_prompt_ns(driver, sequence);
     if (reading_ns <= all_ns * (sequence->train.is_of_model ? READING_SHARE_BESIDE : READING_SHARE))
         return true;
     const double gain =
@@ -178,11 +205,13 @@ static bool draft_knows_text(const struct driver *driver, const struct sequence 
     return driver->drafter && !sequence->request.n_pictures; /* it knows text alone */
 }
 
-/* True: it was. */
+/* Beside `text`, which the text foresees: it is asked where that is expected to give more. True: it
+ * was. */
 static bool draft_ask(struct driver *driver, uint32_t index, uint32_t most,
-                      const struct speculation_pass *beside)
+                      const struct speculation_pass *beside, const struct step_draft *text)
 {
     const struct slot *slot = &driver->slots.slots[index];
+    const struct speculation *speculation = &slot->sequence->speculation;
     struct speculation_pass pass = *beside;
     if (!most || !draft_knows_text(driver, slot->sequence))
         return false;
@@ -192,6 +221,10 @@ static bool draft_ask(struct driver *driver, uint32_t index, uint32_t most,
         draft_length(driver, slot, &pass, SPECULATION_OF_MODEL, draft_smaller(most, ASKED_MAX));
     if (!n)
         drafter_doubt(driver->drafter, pass_ns);
+    if (n && text->n_tokens &&
+        speculation_gain(speculation, &driver->costs, &pass, SPECULATION_OF_MODEL, n) <=
+            speculation_gain(speculation, &driver->costs, beside, text->n_match, text->n_tokens))
+        return false;
     return n && draft_may_ask(driver, slot, slot->n_known, &pass, n) &&
            draft_ask_about(driver, slot, slot->n_known, n, false);
 }
@@ -241,7 +274,7 @@ static bool draft_begin_train(const struct driver *driver, const struct slot *sl
     if (!most || pass->n_rows != 1 || slot->sequence->train.distance ||
         !draft_knows_text(driver, slot->sequence) || !step_ahead_is_possible(driver))
         return false;
-    out->n_match = out->n_match ? out->n_match : SPECULATION_OF_MODEL;
+    out->n_match = SPECULATION_OF_MODEL;
     return true;
 }
 
@@ -250,19 +283,23 @@ static bool draft_choose(struct driver *driver, uint32_t index, uint32_t room,
                          struct speculation_pass *pass, struct step_draft *out)
 {
     struct slot *slot = &driver->slots.slots[index];
+    struct draft_train *train = &slot->sequence->train;
     const uint32_t most = draft_smaller(
         draft_smaller(step_draft_most(driver, slot, slot->n_placed), room), SPECULATION_DRAFT_MAX);
-    /* in tests by turns */
-    const bool looks_up = driver->options.speculate != SPECULATE_ALWAYS || !driver->drafter ||
-                          slot->sequence->generated % 2;
-    const bool has_answered = draft_take(driver, index, most, pass, out);
-    slot->sequence->train = (struct draft_train){0};
-    if (!out->n_tokens && looks_up)
+    const bool is_test = driver->options.speculate == SPECULATE_ALWAYS && driver->drafter,
+               was_awaited = !train->is_of_model; /* else it has guessed beside passes */
+    *train = (struct draft_train){0};
+    if (!is_test || slot->sequence->generated % 2) /* in tests by turns */
         draft_look_up(driver, slot, most, pass, out);
+    const bool has_answered = draft_take(driver, index, most, pass, was_awaited, out),
+               is_of_text = out->n_tokens && out->n_match != SPECULATION_OF_MODEL;
     if (draft_begin_train(driver, slot, most, pass, out))
-        slot->sequence->train.is_of_model = true;
-    else if (!out->n_tokens && !has_answered && draft_ask(driver, index, most, pass))
+        train->is_of_model = true;
+    else if (!has_answered && !train->distance && !(is_test && is_of_text) &&
+             draft_ask(driver, index, most, pass, out))
         return true;
+    if (out->n_match == out->foreseen_match && out->n_tokens)
+        out->foreseen = -1; /* it is drafted */
     draft_add(slot, pass, out);
     return false;
 }
@@ -348,13 +385,6 @@ static void draft_pay(struct driver *driver, struct sequence *sequence,
     speculation_pay(&sequence->speculation, &driver->costs, &pass, share->n_drafted, n_right);
 }
 
-/* Whose its guesses were. Behind a token alone the model may have guessed what follows, where the
- * text only said how it would. */
-static uint32_t draft_match(const struct sequence *sequence, const struct share *share)
-{
-    return sequence->train.is_of_model && !share->n_drafted ? SPECULATION_OF_MODEL : share->n_match;
-}
-
 void step_draft_settle(struct driver *driver, struct sequence *sequence,
                        const struct microbatch *microbatch, struct share *share)
 {
@@ -374,9 +404,9 @@ void step_draft_settle(struct driver *driver, struct sequence *sequence,
         sequence->accepted++; /* the first of what follows */
         driver->gain.accepted_tokens++;
     }
-    const uint32_t n_match = draft_match(sequence, share);
-    if (share->foreseen >= 0 && (!n_guessed || n_match != share->n_match))
-        speculation_note(&sequence->speculation, share->n_match, 0,
+    const uint32_t n_match = share->n_match;
+    if (share->foreseen >= 0 && (!n_guessed || n_match != share->foreseen_match))
+        speculation_note(&sequence->speculation, share->foreseen_match, 0,
                          picks[0].token == share->foreseen);
     if (n_match && n_guessed)
         speculation_note(&sequence->speculation, n_match, n_guessed, n_accepted);
