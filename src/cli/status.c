@@ -179,12 +179,19 @@ static const char *limit_text(const char *limit)
 static void cmd_status_add_range(struct answer *answer, yyjson_val *instance, struct table *table)
 {
     yyjson_val *one = answer_object_if(answer, instance, "forecast_one_stream");
-    if (!one)
+    if (!one) {
         table_cell(table, "-");
-    else
-        table_cell(table, "%.1f tok/s, to %.1f where text repeats",
-                   answer_number(answer, one, "tokens_per_s"),
-                   answer_number(answer, one, "repeating_tokens_per_s"));
+        return;
+    }
+    char drafted[96] = "";
+    if (yyjson_obj_get(one, "drafted_tokens_per_s"))
+        snprintf(drafted, sizeof drafted,
+                 ", %.1f if %.0f %% of its draft model's guesses are right",
+                 answer_number(answer, one, "drafted_tokens_per_s"),
+                 100 * answer_number(answer, one, "drafted_right"));
+    table_cell(table, "%.1f tok/s, to %.1f where text repeats%s",
+               answer_number(answer, one, "tokens_per_s"),
+               answer_number(answer, one, "repeating_tokens_per_s"), drafted);
 }
 
 /* How replies went beside the forecast: "74.0 of 75.0 tok/s". */

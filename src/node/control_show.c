@@ -91,6 +91,10 @@ static void put_forecast(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_
         yyjson_mut_val *guessed = yyjson_mut_obj_add_obj(doc, object, "forecast_one_stream");
         yyjson_mut_obj_add_real(doc, guessed, "tokens_per_s", forecast.guessed.without);
         yyjson_mut_obj_add_real(doc, guessed, "repeating_tokens_per_s", forecast.guessed.repeating);
+        if (forecast.guessed.drafted > 0) {
+            yyjson_mut_obj_add_real(doc, guessed, "drafted_tokens_per_s", forecast.guessed.drafted);
+            yyjson_mut_obj_add_real(doc, guessed, "drafted_right", PLACEMENT_DRAFTED_SHARE);
+        }
     }
     bool measured = true;
     for (uint32_t i = 0; i < forecast.n_stages; i++)

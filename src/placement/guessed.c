@@ -61,3 +61,30 @@ void placement_guessed(const struct placement_problem *problem, const struct pla
         out->repeating = fmax(out->repeating, rate);
     }
 }
+
+/* Tokens a second with n rows of a pass that takes pass.all_s, and pass(1) one_s. */
+static double drafted_rate(const struct guessed_pass *pass, double one_s, double guess_s,
+                           uint32_t n, bool is_pipeline)
+{
+    static const double share = PLACEMENT_DRAFTED_SHARE;
+    const double right = pow(share, n);
+    if (!is_pipeline)
+        return (1 - right) / (1 - share) / (pass->all_s + (n - 1) * guess_s);
+    const double gap_s =
+        fmax(fmax(pass->slowest_s, pass->all_s / PLACEMENT_GUESSED_UNDER_WAY), n * guess_s);
+    return 1 / (1 - share) / (one_s + share * (pass->all_s - one_s + gap_s / (1 - right)));
+}
+
+void placement_drafted(const struct placement_problem *problem, const struct placement *placement,
+                       double guess_s, struct placement_guessed *out)
+{
+    const double one_s = guessed_pass_of(problem, placement, 1).all_s;
+    out->drafted = out->without;
+    for (uint32_t n = 1; n <= PLACEMENT_DRAFTED_ROWS; n++) {
+        const struct guessed_pass pass = guessed_pass_of(problem, placement, n);
+        if (pass.all_s <= 0 || !guessed_can_be(&problem->model))
+            return;
+        out->drafted =
+            fmax(out->drafted, drafted_rate(&pass, one_s, guess_s, n, placement->n_stages > 1));
+    }
+}

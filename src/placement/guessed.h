@@ -16,19 +16,37 @@
  * (pipeline/speculation_train.h). n is the best of 1 to 32; a is PLACEMENT_GUESSED_SHARE, an
  * assumption. Where FLOP/s are unknown, so is this (placement_forecast() leaves it out). A model
  * with recurrent layers is not guessed for. Whether the devices allow guesses (GPUs do not) is the
- * caller's to know. Pure. */
+ * caller's to know.
+ *
+ * With a draft model beside, which takes guess_s for a token: the stage waits for its n - 1 guesses
+ * of each pass; or, through several stages, it guesses while the known token travels, so that
+ *
+ *     1 / (1 - a) tokens in pass(1) + a (pass(n) - pass(1)) + gap a / (1 - a^n)
+ *     gap = max(slowest stage(n), pass(n) / under way, n guess_s)
+ *
+ * a is PLACEMENT_DRAFTED_SHARE then, an assumption, too: it depends on both models and the text.
+ * Pure. */
 #pragma once
 
 #include "placement/problem.h"
 
 #define PLACEMENT_GUESSED_SHARE 0.95
-enum { PLACEMENT_GUESSED_ROWS = 32, PLACEMENT_GUESSED_UNDER_WAY = 17 };
+#define PLACEMENT_DRAFTED_SHARE 0.7
+enum {
+    PLACEMENT_GUESSED_ROWS = 32,
+    PLACEMENT_DRAFTED_ROWS = 16, /* a model is asked for no more at once */
+    PLACEMENT_GUESSED_UNDER_WAY = 17,
+};
 
 struct placement_guessed { /* tokens a second of one stream alone */
     double without, repeating;
+    double drafted; /* with its draft model; 0: it has none, or that is not known */
 };
 /* Of a placement that placement_check() accepted. */
 void placement_guessed(const struct placement_problem *problem, const struct placement *placement,
                        struct placement_guessed *out);
-/* Worth a word: it is faster by a twentieth. */
+/* Adds `drafted` to what that has filled: a guess takes guess_s. Not below what is without. */
+void placement_drafted(const struct placement_problem *problem, const struct placement *placement,
+                       double guess_s, struct placement_guessed *out);
+/* Worth a word: where a text repeats itself it is faster by a twentieth. */
 bool placement_guesses_gain(const struct placement_guessed *guessed);

@@ -8,6 +8,7 @@
 #include "plan/plan_devices.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- an instance ----------------------------------------------------------------------------- */
@@ -85,6 +86,25 @@ enum error_code placing_cost_of_model(const Cluster__Demand *demand, const struc
     return code;
 }
 
+/* NULL: it has none, or its header is not here yet. */
+static const struct model *placing_draft_of(const struct placing_view *view,
+                                            const Cluster__Demand *of)
+{
+    const Cluster__Model *said = of->draft ? state_model(view->state, of->draft) : NULL;
+    return said && of->speculate != SPECULATE_OFF ? view->model(view->self, said) : NULL;
+}
+
+static enum error_code placing_cost_of_draft(const Cluster__Demand *of, const struct model *draft,
+                                             bool embedding_counts, struct placing_cost *out,
+                                             struct error *err)
+{
+    Cluster__Demand demand = CLUSTER__DEMAND__INIT;
+    demand.context_tokens = of->context_tokens;
+    demand.streams = of->streams;
+    demand.cells = of->cells;
+    return placing_cost_of_model(&demand, draft, embedding_counts, out, err);
+}
+
 /* Its draft model goes where the first layers do, whole. Where nothing has been placed yet its
  * header is waited for; later a placement does without it, as the instance does. */
 static enum error_code placing_add_draft(const struct placing_view *view,
@@ -92,21 +112,15 @@ static enum error_code placing_add_draft(const struct placing_view *view,
                                          struct placing_cost *out, struct error *err)
 {
     const Cluster__Demand *of = instance->demand;
-    const Cluster__Model *said = of->draft ? state_model(view->state, of->draft) : NULL;
-    const struct model *draft =
-        said && of->speculate != SPECULATE_OFF ? view->model(view->self, said) : NULL;
-    if (said && !draft && !instance->current && of->speculate != SPECULATE_OFF)
+    const struct model *draft = placing_draft_of(view, of);
+    struct placing_cost cost = {0};
+    if (!draft && !instance->current && of->draft && of->speculate != SPECULATE_OFF &&
+        state_model(view->state, of->draft))
         return error_set(err, ERROR_BUSY, "the header of %.64s, which drafts, is being fetched",
                          of->draft);
     if (!draft)
         return ERROR_NONE;
-    Cluster__Demand demand = CLUSTER__DEMAND__INIT;
-    struct placing_cost cost = {0};
-    demand.context_tokens = of->context_tokens;
-    demand.streams = of->streams;
-    demand.cells = of->cells;
-    const enum error_code code =
-        placing_cost_of_model(&demand, draft, embedding_counts, &cost, err);
+    const enum error_code code = placing_cost_of_draft(of, draft, embedding_counts, &cost, err);
     if (!code) {
         const struct placement_problem whole = {.model = cost.model.model, .demand = cost.demand};
         const struct placement_stage all = {0, 0, cost.model.model.n_layers};
@@ -343,6 +357,31 @@ static enum error_code placing_wait_for_disks(struct placing *p, const struct pl
     return ERROR_NONE;
 }
 
+/* What its draft model brings, which guesses on the device of the first layers. Where that cannot
+ * be told nothing is said. */
+static void placing_forecast_draft(const struct placing *p, const Cluster__Demand *of,
+                                   const struct placement_problem *problem,
+                                   const struct placement *placement, struct placement_guessed *out)
+{
+    const struct model *draft = placing_draft_of(&p->view, of);
+    struct cluster_problem posed = {0};
+    struct placing_cost cost = {0};
+    if (!draft || out->repeating <= out->without)
+        return; /* what more rows take is not known, or nothing is guessed */
+    if (!placing_cost_of_draft(of, draft, plan_devices_count_embedding(&p->cluster), &cost, NULL) &&
+        !cluster_problem_init(&posed, &p->cluster, &cost.model.model, &cost.demand, NULL)) {
+        const struct placement_stage all = {placement->stages[0].device, 0,
+                                            cost.model.model.n_layers};
+        struct placement_load load = placement_decode_load(&posed.problem);
+        load.rows = load.sequences = 1;
+        const double guess_s = placement_stage_s(&posed.problem, &all, load);
+        if (guess_s > 0 && isfinite(guess_s))
+            placement_drafted(problem, placement, guess_s, out);
+    }
+    cluster_problem_deinit(&posed);
+    plan_model_deinit(&cost.model);
+}
+
 enum error_code placing_forecast(const struct placing_view *view, const Cluster__Instance *instance,
                                  const Cluster__Placement *said, struct placement_forecast *out,
                                  struct error *err)
@@ -365,8 +404,10 @@ enum error_code placing_forecast(const struct placing_view *view, const Cluster_
         problem.demand.micro_batches = placement.n_stages;
         if (!code && placement_check(&problem, &placement, &why))
             code = error_set(err, ERROR_NOT_FOUND, "%s", why.text);
-        else if (!code)
+        if (!code) {
             placement_forecast(&problem, &placement, out);
+            placing_forecast_draft(&placing, &demand, &problem, &placement, &out->guessed);
+        }
     }
     placing_deinit(&placing);
     return code;

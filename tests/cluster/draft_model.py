@@ -82,6 +82,9 @@ def scenario(world):
             lambda: laptop.medley(*move, ok=None).code == 0,
         )
         wait("the draft model is fetched and opened", lambda: guesses(tower), 30)
+        forecast = laptop.status()["instances"][0]["forecast_one_stream"]
+        check(forecast["drafted_tokens_per_s"] > 1.1 * forecast["tokens_per_s"], f"{forecast}")
+        check("if 70 % of its draft model's guesses" in laptop.medley("status").out, "in words")
     with world.step("its guesses change no text"):
         text, first = ask(laptop, **GREEDY)
         check_equal(text, greedy, "the greedy text of plain decoding")

@@ -168,10 +168,36 @@ static void test_guesses_are_a_range(void **state)
     assert_false(placement_guesses_gain(&guessed));
 }
 
+/* A row more costs next to nothing, so one stage waits for its guesses alone: 1.85 at best. */
+static void test_a_draft_model_is_in_the_range(void **state)
+{
+    (void)state;
+    make_plain();
+    const struct placement whole = {.n_stages = 1,
+                                    .stages = {{0, 0, world.problem.model.n_layers}}};
+    struct placement_guessed guessed;
+    placement_guessed(&world.problem, &whole, &guessed);
+    near(guessed.drafted, 0);
+    placement_drafted(&world.problem, &whole, 1 / guessed.without / 8, &guessed);
+    assert_in_range((unsigned)(100 * guessed.drafted / guessed.without), 175, 185);
+    placement_drafted(&world.problem, &whole, 1 / guessed.without, &guessed);
+    near(guessed.drafted, guessed.without); /* each takes as long as a token */
+    const struct placement_solution solution = solve();
+    assert_true(solution.placement.n_stages > 1);
+    placement_guessed(&world.problem, &solution.placement, &guessed);
+    placement_drafted(&world.problem, &solution.placement, 1e-9, &guessed);
+    assert_true(guessed.drafted > 1.5 * guessed.without);
+    assert_true(guessed.drafted < guessed.without / (1 - PLACEMENT_DRAFTED_SHARE));
+    world.layers[1].state_bytes = 100; /* cannot be cut back */
+    placement_drafted(&world.problem, &solution.placement, 1e-9, &guessed);
+    near(guessed.drafted, guessed.without);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_guesses_are_a_range),
+        cmocka_unit_test(test_a_draft_model_is_in_the_range),
         cmocka_unit_test(formulas_by_hand),
         cmocka_unit_test(reasons),
         cmocka_unit_test(each_reason),
