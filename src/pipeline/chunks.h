@@ -1,41 +1,47 @@
-/* How many rows of a prompt go into one micro-batch of a pipeline. Pure: no clock, no memory, no
- * other state.
+/* How many rows of a prompt go into one micro-batch of a pipeline: planned (placement/chunk_plan.h)
+ * from what micro-batches have taken each device. Pure: no clock, no memory, no other state.
  *
- * A micro-batch of r rows takes the slowest stage f + r, counted in rows: f is what it takes beside
- * them (weights are read and unpacked, threads meet). A prompt of P rows in n equal chunks has left
- * the last of d devices after
- *
- *     (n + d - 1) (f + P / n)
- *
- * since the last begins d - 1 chunks later than the first. That is least for
- * n = sqrt((d - 1) P / f). Chunks are equal because of two unequal ones in a row one device waits
- * for the difference: with chunks of any lengths c it is
- *
- *     sum (f + c) + (d - 1) max (f + c)
- *
- * in any order (a proportionate flow shop: Pinedo, Scheduling, chapter 6), so shorter ones at the
- * beginning and the end make nothing faster as long as the longest stays. */
+ * A device's line is that with the least squares, of late, from three things that are expected
+ * beforehand and weigh next to nothing: that the fixed cost is that of CHUNK_COST_FIRST rows, that
+ * attention costs nothing, and that a row takes what it took on average. */
 #pragma once
 
+#include "base/limits.h"
+#include "placement/chunk_plan.h"
+
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
-    CHUNK_ROWS_MIN = 32, /* fewer cost more a row than the line below says, and measure nothing */
-    CHUNK_COST_MAX = 64, /* of f: measurements of a busy machine are not believed beyond */
-    CHUNK_COST_FIRST = 8 /* f while nothing is measured */
+    CHUNK_COST_MAX = 64, /* rows, of the fixed cost: a busy machine is not believed beyond */
+    CHUNK_COST_FIRST = 8 /* rows, while nothing is measured */
 };
 
-/* Sums over the micro-batches of late, the last weighing most; zeroed: none yet. */
+/* Sums over the micro-batches of late, the last weighing most; of a micro-batch's rows r, of the
+ * tokens before all of its rows together b (in thousands), and of its time t in ms. Zeroed: none
+ * yet. */
+struct chunk_sums {
+    double weight, r, b, t, rr, rb, bb, rt, bt;
+};
+
 struct chunk_costs {
-    double weight, rows, ns, rows_rows, rows_ns;
-    double fixed_rows; /* f; 0: not yet known */
+    struct chunk_sums devices[LIMIT_STAGES];
 };
 
-/* What a micro-batch of prompts took the slowest stage. */
-void chunk_costs_note(struct chunk_costs *costs, uint32_t n_rows, uint64_t ns);
+/* What a micro-batch of prompts took the device. n_before: tokens before its rows, summed over
+ * them. */
+void chunk_costs_note(struct chunk_costs *costs, uint32_t device, uint32_t n_rows, double n_before,
+                      uint64_t ns);
 
-/* Rows of one micro-batch for prompts of n_rows together, of which n_left are not yet under way, on
- * so many devices; at least 1. With one device all of them. While f is not known, the second half
- * goes in shorter chunks, to learn it: that leaves no device waiting. */
-uint32_t chunk_rows(const struct chunk_costs *costs, uint64_t n_rows, uint64_t n_left,
-                    uint32_t n_devices);
+/* In ms. Of a device of which nothing is known, or less than nothing: a row takes 1. */
+void chunk_costs_lines(const struct chunk_costs *costs, uint32_t n_devices,
+                       struct chunk_line *lines);
+
+struct chunk_prompts { /* that are being read, all together */
+    uint64_t n_rows, n_left;
+    uint64_t n_before; /* tokens in the cache */
+};
+/* Rows of the next micro-batch, 1 to rows_max. While the fixed cost of the devices is not measured,
+ * the second half goes in shorter chunks, to learn it: that leaves no device waiting. */
+uint32_t chunk_rows(const struct chunk_costs *costs, const struct chunk_prompts *prompts,
+                    uint32_t n_devices, uint32_t rows_max);

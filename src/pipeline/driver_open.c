@@ -8,6 +8,7 @@
 #include "pipeline/settings.h"
 
 #include <assert.h>
+#include <string.h>
 
 static enum error_code driver_make_microbatches(struct driver *driver,
                                                 const struct pipeline_settings *settings,
@@ -65,6 +66,7 @@ static enum error_code driver_build(struct driver *driver, const struct model *m
     struct pipeline_settings settings;
     pipeline_settings_init(&settings, model, stages, n_stages, &driver->options);
     driver->n_devices = settings.n_devices;
+    memcpy(driver->stage_devices, settings.stage_devices, sizeof driver->stage_devices);
     driver->n_microbatches = settings.n_microbatches + settings.n_small;
     driver->n_small = settings.n_small;
     driver->has_room_ahead = !driver->pipeline.far.send; /* this machine's processes are as this */

@@ -51,7 +51,8 @@ struct driver {
     bool has_axes;        /* likewise: pictures' rows have positions on several axes */
     /* constant after open */
     struct driver_options options;
-    uint32_t n_devices;      /* different ones: as many micro-batches are under way */
+    uint32_t n_devices;                   /* different ones: as many micro-batches are under way */
+    uint32_t stage_devices[LIMIT_STAGES]; /* which of them a stage is on */
     uint32_t n_microbatches; /* one more where several devices read prompts alone; and small ones */
     uint32_t n_small;        /* of them, for guesses that follow others */
     const struct model *model;
@@ -148,6 +149,11 @@ void step_halt(struct driver *driver, bool closes);
 void step_settle_halted(struct driver *driver, const struct share *share);
 /* The sequence is computed anew from its first token. */
 void step_start_over(struct driver *driver, struct sequence *sequence);
+
+/* Rows of prompts that the next micro-batch takes; what one that has come back says about that
+ * (step_chunks.c). */
+uint32_t step_chunk_rows(const struct driver *driver);
+void step_measure(struct driver *driver, const struct microbatch *microbatch);
 
 void step_finish(struct driver *driver, struct sequence *sequence, enum finish_reason reason,
                  const struct error *err);

@@ -34,16 +34,17 @@ enum error_code pipeline_check(const struct model *model, const struct stage_pla
 }
 
 /* Different ones; every stage elsewhere counts as one. */
-static uint32_t pipeline_count_devices(const struct stage_plan *stages, uint32_t n_stages)
+static void pipeline_count_devices(struct pipeline_settings *settings,
+                                   const struct stage_plan *stages, uint32_t n_stages)
 {
-    uint32_t n = 0;
+    settings->n_devices = 0;
     for (uint32_t i = 0; i < n_stages; i++) {
         uint32_t before = 0;
         while (before < i && (!stages[i].device || stages[before].device != stages[i].device))
             before++;
-        n += before == i;
+        settings->stage_devices[i] =
+            before < i ? settings->stage_devices[before] : settings->n_devices++;
     }
-    return n;
 }
 
 static bool pipeline_has_elsewhere(const struct stage_plan *stages, uint32_t n_stages)
@@ -79,7 +80,7 @@ void pipeline_settings_init(struct pipeline_settings *settings, const struct mod
         outputs = options->batch_rows;
     const uint32_t widest =
         !hyperparameters->gives_no_logits && n_vocab > n_embd ? n_vocab : n_embd;
-    settings->n_devices = pipeline_count_devices(stages, n_stages);
+    pipeline_count_devices(settings, stages, n_stages);
     assert(settings->n_devices && settings->n_devices <= n_stages);
     settings->n_microbatches = settings->n_devices + (settings->n_devices > 1);
     settings->shape = (struct wire_shape){

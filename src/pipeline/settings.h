@@ -19,7 +19,8 @@ enum error_code pipeline_check(const struct model *model, const struct stage_pla
                                struct driver_options *options, struct error *err);
 
 struct pipeline_settings {
-    uint32_t n_devices;      /* of any machine */
+    uint32_t n_devices;                   /* of any machine */
+    uint32_t stage_devices[LIMIT_STAGES]; /* which of them a stage is on */
     uint32_t n_microbatches; /* under way at once: one for each device. Where there are several, one
                                 more, so that what a device gives on finds the next at work and
                                 another waiting: its own next need not wait for that to end */

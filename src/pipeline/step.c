@@ -384,19 +384,6 @@ void step_add_share(struct driver *driver, struct microbatch *microbatch, uint32
     slot->served = driver->n_sent + 1;
 }
 
-static uint32_t step_chunk_rows(const struct driver *driver)
-{
-    uint64_t n_rows = 0, n_left = 0; /* of the prompts that are being read */
-    for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
-        const struct slot *slot = &driver->slots.slots[i];
-        if (!slot->sequence || slot->parked || slot->sequence->generated)
-            continue;
-        n_rows += slot->n_known - slot->sequence->cached;
-        n_left += slot->n_known > slot->n_placed ? slot->n_known - slot->n_placed : 0;
-    }
-    return chunk_rows(&driver->chunks, n_rows, n_left, driver->n_devices);
-}
-
 /* May one more be under way? Decoding goes in as many micro-batches as there are devices: more
  * would only wait for each other. Guesses that follow others do not count. */
 static bool step_has_room(const struct driver *driver)

@@ -7,7 +7,6 @@
 
 enum {
     NO_MEMORY_REPEATS = 300, /* a minute: no other error ends a reply so late */
-    MEASURED_ROWS_MIN = 32,  /* a micro-batch tells the speed of prompts from this size on */
 };
 
 void step_start_over(struct driver *driver, struct sequence *sequence)
@@ -96,17 +95,6 @@ static void step_deliver(struct driver *driver, struct sequence *sequence,
     }
     if (!share->pick)
         step_finish(driver, sequence, FINISH_LENGTH, NULL);
-}
-
-static void step_measure(struct driver *driver, const struct microbatch *microbatch)
-{
-    const bool has_drafts = microbatch->n_picks > microbatch->n_shares;
-    if (microbatch->n_rows < MEASURED_ROWS_MIN || has_drafts)
-        return;
-    uint64_t row_ns = microbatch->slowest_ns / microbatch->n_rows + 1;
-    chunk_costs_note(&driver->chunks, microbatch->n_rows, microbatch->slowest_ns);
-    driver->prompt_row_ns =
-        driver->prompt_row_ns ? (3 * driver->prompt_row_ns + row_ns) / 4 : row_ns;
 }
 
 /* A lack of memory passes: what others took, they give back. Each attempt waits 0.2 s for that

@@ -7,7 +7,7 @@
  *                               on (8); 0: unknown
  *   n                           how many stages (4)
  *
- * Nothing depends on them: a peer may say what it likes. */
+ * Only how long chunks are depends on them: a peer may say what it likes. */
 #include "base/clock.h"
 #include "pipeline/wire_format.h"
 

@@ -44,13 +44,6 @@ struct placement_load placement_decode_load(const struct placement_problem *prob
     return (struct placement_load){rows, rows, problem->demand.context_tokens / 2.0};
 }
 
-struct placement_load placement_prefill_load(const struct placement_problem *problem)
-{
-    const uint32_t prompt = placement_prompt_tokens(problem),
-                   chunk = placement_chunk_tokens(problem);
-    return (struct placement_load){prompt < chunk ? prompt : chunk, 1, prompt / 2.0};
-}
-
 /* ---- one layer ------------------------------------------------------------------------ */
 
 static double kv_bandwidth(const struct placement_problem *problem,
@@ -400,33 +393,4 @@ double placement_groups_rate(const struct placement_problem *problem,
     for (uint32_t i = 0; i < groups->n_groups; i++)
         rate += placement_group_rate(problem, &groups->groups[i]);
     return rate;
-}
-
-static bool prefill_known(const struct placement_problem *problem,
-                          const struct placement_stage *stage)
-{
-    const struct placement_device *device = &problem->devices[stage->device];
-    for (uint32_t i = 0; i < stage->n_layers; i++) {
-        const struct placement_layer *layer = &problem->model.layers[stage->first_layer + i];
-        for (uint32_t type = 0; type < problem->model.n_types; type++) {
-            if (layer->flops_per_token[type] > 0 && device->prefill_flops[type] <= 0)
-                return false;
-        }
-    }
-    return true;
-}
-
-double placement_prefill_tokens_per_s(const struct placement_problem *problem,
-                                      const struct placement *placement)
-{
-    for (uint32_t i = 0; i < placement->n_stages; i++) {
-        if (!prefill_known(problem, &placement->stages[i]))
-            return 0;
-    }
-    const struct placement_load load = placement_prefill_load(problem);
-    const struct placement_cost cost = placement_cost_add_up(problem, placement, load);
-    const uint32_t prompt = placement_prompt_tokens(problem);
-    const double chunks = ceil((double)prompt / load.rows);
-    const double seconds = cost.round_s + (chunks - 1) * cost.longest_s;
-    return seconds > 0 ? prompt / seconds : 0;
 }

@@ -50,13 +50,7 @@
  * objective) tokens a second together, with throughput what it decodes; and what groups have is
  * added up.
  *
- * Prefill of n chunks through a pipeline: the first passes all of it, then one leaves every longest
- * step
- *
- *     t_prefill = sum t_stage + sum t_hop + (n - 1) max(t_stage, occupation)       r = rows of a
- *                                                                                  chunk, c = half
- *                                                                                  the
- * prompt
+ * Prefill: prefill.h.
  *
  * Memory of a stage: weights + KV of all layers for context x streams + compute buffers, within
  * free - reserve. */
@@ -81,7 +75,6 @@ struct placement_load {
     double context_tokens; /* behind each row */
 };
 struct placement_load placement_decode_load(const struct placement_problem *problem);
-struct placement_load placement_prefill_load(const struct placement_problem *problem);
 
 /* With the embedding for layer 0 and the head for the last. */
 double placement_layer_s(const struct placement_problem *problem, uint32_t device, uint32_t layer,
@@ -142,6 +135,3 @@ double placement_group_rate(const struct placement_problem *problem,
                             const struct placement_group *group);
 double placement_groups_rate(const struct placement_problem *problem,
                              const struct placement_groups *groups);
-/* 0: unknown, because a device's prefill was not measured for a type that it has. */
-double placement_prefill_tokens_per_s(const struct placement_problem *problem,
-                                      const struct placement *placement);

@@ -1,5 +1,6 @@
 #include "placement/forecast.h"
 
+#include "placement/prefill.h"
 #include "placement/sequence.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 #include "placement/replan_cost.h"
 
 #include "base/mem.h"
-#include "placement/cost.h"
+#include "placement/prefill.h"
 
 #include <math.h>
 #include <string.h>

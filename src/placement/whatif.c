@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "base/size_text.h"
 #include "placement/changed.h"
-#include "placement/cost.h"
+#include "placement/prefill.h"
 
 #include <stdio.h>
 #include <string.h>

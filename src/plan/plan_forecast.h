@@ -1,16 +1,8 @@
 /* How fast one request will run on a placement, as this driver runs it.
  *
  * Decoding: the placement's own cost (placement/cost.h) of one stream, with as many tokens behind
- * it as there are half way through the answer. Reading the prompt: the chunks that
- * pipeline/schedule.h cuts it into, with as many under way as there are stages, go through the
- * stages one after the other,
- *
- *     begins(chunk, stage) = max( ends(chunk, stage - 1) + hop,  ends(chunk - 1, stage) )
- *     begins(chunk, 0)     = max( ends(chunk - stages, last),    ends(chunk - 1, 0) )
- *
- * each for placement_stage_s() of its rows and of the tokens behind their middle; the head only
- * with the last chunk. The time is where the last chunk leaves the last stage: the first token is
- * there then. Pure; any thread. */
+ * it as there are half way through the answer. Reading the prompt: placement/prefill.h. The first
+ * token is there when the last chunk leaves the last stage. Pure; any thread. */
 #pragma once
 
 #include "placement/problem.h"

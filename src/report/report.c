@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "placement/as_run.h"
 #include "placement/check.h"
+#include "placement/prefill.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* When to move, to where, by which moves: by hand; and what is refused. */
 #include "base/mem.h"
 #include "placement/check.h"
-#include "placement/cost.h"
+#include "placement/prefill.h"
 #include "replan_world.h"
 
 #include <math.h>

@@ -178,14 +178,13 @@ static void test_a_forecast_by_hand(void **state)
     const double hops = 1e-4 + 10 / 1e6 + 1e-4 + 4 / 1e6;
     near(forecast.decode_tokens_per_s, 1 / (first + second + hops));
     assert_true(forecast.measured && forecast.decode_spread == 0);
-    /* Chunks of 150 / sqrt(150 / 8): 38, 38, 38, 36. Computing takes longer than reading; the head
-     * comes last. */
-    const double slow[] = {38e-3, 38e-3, 38e-3, 36e-3}, fast[] = {28.5e-3, 28.5e-3, 28.5e-3, 27e-3};
+    /* Calls cost next to nothing, so chunks are the shortest, in steps of 8. Computing, 1 ms a row
+     * and 3/4, takes longer than reading; the head comes last. */
+    static const double rows[] = {32, 32, 24, 32, 30};
     double ends[2] = {0};
-    const double rows[] = {38, 38, 38, 36};
-    for (int i = 0; i < 4; i++) {
-        ends[0] += slow[i] + 1e-5 + rows[i] * 14 / 1e6;
-        ends[1] = fmax(ends[1], ends[0] + 1e-4 + rows[i] * 10 / 1e6) + fast[i] + 1e-5;
+    for (int i = 0; i < 5; i++) {
+        ends[0] += rows[i] * 1e-3 + 1e-5 + rows[i] * 14 / 1e6;
+        ends[1] = fmax(ends[1], ends[0] + 1e-4 + rows[i] * 10 / 1e6) + rows[i] * 0.75e-3 + 1e-5;
     }
     near(forecast.prefill_s, ends[1] + 2e6 / 2e9);
     near(forecast.prefill_tokens_per_s, 150 / forecast.prefill_s);

@@ -225,7 +225,7 @@ static void the_text(void **state)
     expect_text(
         &report, false,
         "ten: 10 layers, 10.0 GiB; context 4096, 1 stream, KV cache f16\n"
-        "Best, by estimate: 2 devices, 31.7 tok/s decode, 231.8 tok/s prefill      proved optimal\n"
+        "Best, by estimate: 2 devices, 31.7 tok/s decode, 248.7 tok/s prefill      proved optimal\n"
         "  stage 0  tower/cuda0    layers 0–5    6.3 GiB of 7.0 GiB      9.4 ms\n"
         "  stage 1  studio/metal0  layers 6–9    4.3 GiB of 16.0 GiB    21.7 ms   link 0.25 ms "
         "(ethernet 2.5 Gb/s)\n"

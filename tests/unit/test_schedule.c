@@ -1,9 +1,7 @@
 /* The scheduler alone: its rules on hand-made cases, its promises on random ones. */
 #include "base/random.h"
-#include "pipeline/chunks.h"
 #include "pipeline/schedule.h"
 
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -109,54 +107,6 @@ static void test_a_prompt_is_cut_so_that_devices_overlap(void **state)
     items[0].waiting = 13;
     schedule_next(items, 1, &limits, &schedule);
     assert_int_equal(schedule.n_rows, 13);
-}
-
-/* When the last device is done with a prompt of n_rows, in rows, by playing it. */
-static double pipeline_time(double fixed, uint32_t n_rows, uint32_t chunk, uint32_t n_devices)
-{
-    double free_at[8] = {0};
-    for (uint32_t at = 0; at < n_rows; at += chunk) {
-        const uint32_t rows = n_rows - at < chunk ? n_rows - at : chunk;
-        double done = 0;
-        for (uint32_t d = 0; d < n_devices; d++)
-            done = free_at[d] = (free_at[d] > done ? free_at[d] : done) + fixed + rows;
-    }
-    return free_at[n_devices - 1];
-}
-
-static void test_chunks_follow_what_they_cost(void **state)
-{
-    (void)state;
-    static const double fixed[] = {1, 4, 20};
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
-        struct chunk_costs costs = {0};
-        for (uint32_t k = 0; k < 100; k++) /* a row takes 7 us */
-            chunk_costs_note(&costs, 20 + k % 60, (uint64_t)((fixed[i] + 20 + k % 60) * 7000));
-        assert_true(fabs(costs.fixed_rows - fixed[i]) < 0.05);
-        for (uint32_t devices = 2; devices <= 4; devices++) {
-            const uint32_t chosen = chunk_rows(&costs, 2000, 2000, devices);
-            const double taken = pipeline_time(fixed[i], 2000, chosen, devices);
-            for (uint32_t other = CHUNK_ROWS_MIN; other <= 512; other++)
-                assert_true(taken <= 1.01 * pipeline_time(fixed[i], 2000, other, devices));
-        }
-    }
-}
-
-static void test_chunks_of_what_is_not_known(void **state)
-{
-    (void)state;
-    struct chunk_costs costs = {0};
-    assert_int_equal(chunk_rows(&costs, 512, 100, 1), 512);
-    assert_int_equal(chunk_rows(&costs, 0, 0, 1), 1);
-    assert_int_equal(chunk_rows(&costs, 0, 0, 2), CHUNK_ROWS_MIN);
-    assert_int_equal(chunk_rows(&costs, 512, 512, 2), 64);
-    assert_int_equal(chunk_rows(&costs, 512, 256, 2), 32); /* to learn it */
-    for (uint32_t k = 0; k < 10; k++)                      /* of one length: no line */
-        chunk_costs_note(&costs, 32, 1000000);
-    assert_int_equal(chunk_rows(&costs, 512, 512, 2), 64);
-    for (uint32_t k = 0; k < 50; k++) /* shorter takes longer: not believed */
-        chunk_costs_note(&costs, k % 2 ? 20 : 60, k % 2 ? 900000 : 100000);
-    assert_int_equal(chunk_rows(&costs, 512, 512, 2), 64);
 }
 
 static void test_embeddings_and_logits_are_apart(void **state)
@@ -341,8 +291,6 @@ int main(void)
         cmocka_unit_test(test_short_prompts_are_not_behind_a_long_one),
         cmocka_unit_test(test_streams_are_spread_over_devices),
         cmocka_unit_test(test_a_prompt_is_cut_so_that_devices_overlap),
-        cmocka_unit_test(test_chunks_follow_what_they_cost),
-        cmocka_unit_test(test_chunks_of_what_is_not_known),
         cmocka_unit_test(test_embeddings_and_logits_are_apart),
         cmocka_unit_test(test_texts_that_are_whole_are_not_cut),
         cmocka_unit_test(test_what_is_whole_goes_without_what_is_cut),
