@@ -18,3 +18,8 @@ uint64_t clock_thread_ns(void)
 {
     return clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
+
+uint64_t clock_process_ns(void)
+{
+    return clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
+}

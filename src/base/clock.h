@@ -6,3 +6,4 @@
 uint64_t clock_now_ns(void);
 /* Processor time that the calling thread has had: what it did itself, however busy the machine. */
 uint64_t clock_thread_ns(void);
+uint64_t clock_process_ns(void); /* all threads of the process */

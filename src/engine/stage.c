@@ -139,12 +139,16 @@ static enum ggml_status stage_compute_with_threads(struct stage *stage)
     const uint32_t n_threads = thread_choice_next(choice);
     if (n_threads != cores)
         device_compute_with(stage->device, n_threads);
-    const uint64_t start_ns = clock_now_ns(), preempted = stage_count_preempted();
+    const uint64_t start_ns = clock_now_ns(), used_ns = clock_process_ns(),
+                   preempted = stage_count_preempted();
     const enum ggml_status status =
         ggml_backend_sched_graph_compute(stage->sched, stage->graph.cgraph);
+    struct thread_took took = {.ns = clock_now_ns() - start_ns};
+    const uint64_t wanted_ns = took.ns * n_threads, had_ns = clock_process_ns() - used_ns;
+    took.preempted = stage_count_preempted() - preempted;
+    took.lost_ns = wanted_ns > had_ns ? wanted_ns - had_ns : 0;
     if (status == GGML_STATUS_SUCCESS) /* one that was stopped says nothing */
-        thread_choice_took(choice, n_rows, clock_now_ns() - start_ns,
-                           stage_count_preempted() - preempted);
+        thread_choice_took(choice, n_rows, &took);
     if (n_threads != cores)
         device_compute_with(stage->device, 0);
     return status;

@@ -23,7 +23,7 @@ static void window_begin(struct thread_choice *choice, uint32_t n_rows)
 {
     choice->n_rows = n_rows;
     choice->n_batches = 0;
-    choice->sum_ns = choice->preempted = 0;
+    choice->sum_ns = choice->preempted = choice->lost_ns = 0;
 }
 
 static bool trials_are_due(const struct thread_trials *trials)
@@ -35,7 +35,8 @@ static bool trials_are_due(const struct thread_trials *trials)
  * have gone, after a pause. Second threads are tried while nobody disturbs. */
 static void trial_begin(struct thread_choice *choice)
 {
-    const bool is_disturbed = choice->preempted >= choice->window;
+    const bool is_disturbed =
+        choice->preempted >= choice->window && choice->lost_ns >= choice->sum_ns / THREAD_LOST;
     const bool is_first = choice->strays.pause == THREAD_PAUSE_MIN && choice->kept == choice->cores;
     if (choice->kept > choice->cores) {
         if (trials_are_due(&choice->seconds))
@@ -76,8 +77,8 @@ static void trial_end(struct thread_choice *choice)
     trials->windows = 0;
 }
 
-void thread_choice_took(struct thread_choice *choice, uint32_t n_rows, uint64_t ns,
-                        uint64_t preempted)
+void thread_choice_took(struct thread_choice *choice, uint32_t n_rows,
+                        const struct thread_took *took)
 {
     if (choice->most < 2)
         return;
@@ -85,8 +86,9 @@ void thread_choice_took(struct thread_choice *choice, uint32_t n_rows, uint64_t 
         choice->tried = 0;
         window_begin(choice, n_rows);
     }
-    choice->sum_ns += ns;
-    choice->preempted += preempted;
+    choice->sum_ns += took->ns;
+    choice->preempted += took->preempted;
+    choice->lost_ns += took->lost_ns;
     if (++choice->n_batches < choice->window)
         return;
     choice->strays.windows++;

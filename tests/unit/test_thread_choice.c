@@ -11,6 +11,7 @@
 struct machine {
     uint64_t ns[5];    /* a batch takes with 1 … 4 threads */
     uint32_t takes[5]; /* processors that others take meanwhile */
+    uint64_t loses[5]; /* processor time so */
 };
 
 struct run {
@@ -24,7 +25,9 @@ static struct run compute(struct thread_choice *choice, const struct machine *ma
     struct run run = {0};
     for (uint32_t i = 0; i < n_batches; i++) {
         const uint32_t n = thread_choice_next(choice);
-        thread_choice_took(choice, n_rows, machine->ns[n], machine->takes[n]);
+        thread_choice_took(
+            choice, n_rows,
+            &(struct thread_took){machine->ns[n], machine->takes[n], machine->loses[n]});
         run.with[n]++;
         run.ns += machine->ns[n];
     }
@@ -32,8 +35,11 @@ static struct run compute(struct thread_choice *choice, const struct machine *ma
 }
 
 static const struct machine quiet = {.ns = {0, 25, 18}},
-                            beside_one = {.ns = {0, 25, 38}, .takes = {0, 0, 5}},
-                            crowded = {.ns = {0, 100, 80}, .takes = {0, 9, 9}};
+                            beside_one = {.ns = {0, 25, 38},
+                                          .takes = {0, 0, 5},
+                                          .loses = {0, 0, 40}},
+                            crowded = {
+                                .ns = {0, 100, 80}, .takes = {0, 9, 9}, .loses = {0, 30, 20}};
 
 static void takes_all_threads_of_a_quiet_machine(void **state)
 {
@@ -72,11 +78,23 @@ static void tries_seldom_what_does_not_help(void **state)
     assert_true(run.with[1] <= 10000 / 50);
 }
 
+/* Eight streams: what a client takes to read its tokens is less than a thread does. */
+static void keeps_all_threads_beside_a_client(void **state)
+{
+    (void)state;
+    static const struct machine serving = {
+        .ns = {0, 60, 33}, .takes = {0, 4, 5}, .loses = {0, 1, 3}};
+    struct thread_choice choice;
+    thread_choice_init(&choice, 1, 2, 2, THREAD_WINDOW);
+    const struct run run = compute(&choice, &serving, 10000, 8);
+    assert_int_equal(run.with[2], 10000);
+}
+
 static void gives_as_many_threads_as_strangers_want(void **state)
 {
     (void)state;
-    static const struct machine two_strangers = {.ns = {0, 80, 45, 55, 65},
-                                                 .takes = {0, 0, 0, 3, 5}};
+    static const struct machine two_strangers = {
+        .ns = {0, 80, 45, 55, 65}, .takes = {0, 0, 0, 3, 5}, .loses = {0, 0, 0, 30, 50}};
     struct thread_choice choice;
     thread_choice_init(&choice, 1, 4, 4, THREAD_WINDOW);
     compute(&choice, &two_strangers, 200, 1);
@@ -93,11 +111,11 @@ static void compares_batches_of_as_many_rows_alone(void **state)
     for (uint32_t i = 0; i < 1000; i++) { /* each shape is another, so nothing is learnt */
         const uint32_t n_rows = 1 + i % 2, n = thread_choice_next(&choice);
         assert_int_equal(n, 2);
-        thread_choice_took(&choice, n_rows, beside_one.ns[n], beside_one.takes[n]);
+        compute(&choice, &beside_one, 1, n_rows);
     }
     compute(&choice, &beside_one, THREAD_WINDOW, 1);
     assert_int_equal(thread_choice_next(&choice), 1); /* a trial … */
-    thread_choice_took(&choice, 2, 38, 5);
+    compute(&choice, &beside_one, 1, 2);
     assert_int_equal(thread_choice_next(&choice), 2); /* … that another shape ends */
 }
 
@@ -114,7 +132,8 @@ static void never_gives_less_than_the_cores_for_many_rows(void **state)
 static const struct machine seconds_wait = {.ns = {0, 190, 100, 0, 120}},
                             seconds_help = {.ns = {0, 190, 100, 0, 80}},
                             seconds_are_taken = {.ns = {0, 190, 100, 0, 140},
-                                                 .takes = {0, 0, 0, 0, 6}};
+                                                 .takes = {0, 0, 0, 0, 6},
+                                                 .loses = {0, 0, 0, 0, 200}};
 
 static void leaves_second_threads_alone_where_they_wait(void **state)
 {
@@ -142,8 +161,8 @@ static void takes_second_threads_where_they_help(void **state)
 static void notices_strangers_after_second_threads_did_not_help(void **state)
 {
     (void)state;
-    static const struct machine beside_one_of_four = {.ns = {0, 105, 140, 0, 170},
-                                                      .takes = {0, 0, 5, 0, 9}};
+    static const struct machine beside_one_of_four = {
+        .ns = {0, 105, 140, 0, 170}, .takes = {0, 0, 5, 0, 9}, .loses = {0, 0, 100, 0, 300}};
     struct thread_choice choice;
     thread_choice_init(&choice, 1, 2, 4, THREAD_WINDOW);
     compute(&choice, &seconds_wait, 1000, 1);
@@ -159,8 +178,8 @@ static void has_nothing_to_choose_without_threads(void **state)
     for (uint32_t i = 0; i < 100; i++) {
         assert_int_equal(thread_choice_next(&none), 0);
         assert_int_equal(thread_choice_next(&one), 1);
-        thread_choice_took(&none, 1, 1, 9);
-        thread_choice_took(&one, 1, 1, 9);
+        thread_choice_took(&none, 1, &(struct thread_took){1, 9, 1});
+        thread_choice_took(&one, 1, &(struct thread_took){1, 9, 1});
     }
 }
 
@@ -170,6 +189,7 @@ int main(void)
         cmocka_unit_test(takes_all_threads_of_a_quiet_machine),
         cmocka_unit_test(leaves_a_busy_strangers_processor_and_comes_back),
         cmocka_unit_test(tries_seldom_what_does_not_help),
+        cmocka_unit_test(keeps_all_threads_beside_a_client),
         cmocka_unit_test(gives_as_many_threads_as_strangers_want),
         cmocka_unit_test(compares_batches_of_as_many_rows_alone),
         cmocka_unit_test(never_gives_less_than_the_cores_for_many_rows),
