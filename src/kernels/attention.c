@@ -3,6 +3,7 @@
 #include "kernels/attention_kernel.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 /* ---- kernels ---- */
@@ -32,6 +33,21 @@ const struct attention_kernel *attention_kernel_best(void)
 const char *attention_kernel_name(const struct attention_kernel *kernel)
 {
     return kernel->name;
+}
+
+static size_t head_bytes(enum attention_type type, uint32_t dim)
+{
+    switch (type) {
+    case ATTENTION_F16:
+        return dim * sizeof(uint16_t);
+    case ATTENTION_F32:
+        return dim * sizeof(float);
+    case ATTENTION_Q8_0:
+        return dim / 32 * 34;
+    case ATTENTION_Q4_0:
+        return dim / 32 * 18;
+    }
+    return 0;
 }
 
 /* ---- scratch ---- */
@@ -73,7 +89,9 @@ static size_t attention_lay_out(const struct attention_form *form, float *scratc
     const size_t n = ATTENTION_QUERIES;
     *b = (struct attention_block){.form = form,
                                   .width_k = attention_width_of(form->dim_k),
-                                  .width_v = attention_width_of(form->dim_v)};
+                                  .width_v = attention_width_of(form->dim_v),
+                                  .bytes_k = (uint32_t)head_bytes(form->type, form->dim_k),
+                                  .bytes_v = (uint32_t)head_bytes(form->type, form->dim_v)};
     b->q = attention_take(&arena, n * b->width_k);
     b->columns = attention_take(&arena, (size_t)b->width_k * ATTENTION_TILE);
     b->tile =
@@ -164,21 +182,6 @@ static struct lots lots_of(const struct attention_form *form, const struct atten
     }
 }
 
-static size_t head_bytes(enum attention_type type, uint32_t dim)
-{
-    switch (type) {
-    case ATTENTION_F16:
-        return dim * sizeof(uint16_t);
-    case ATTENTION_F32:
-        return dim * sizeof(float);
-    case ATTENTION_Q8_0:
-        return dim / 32 * 34;
-    case ATTENTION_Q4_0:
-        return dim / 32 * 18;
-    }
-    return 0;
-}
-
 static void gather_queries(const struct attention_batch *batch, uint32_t row, uint32_t head,
                            struct attention_block *b)
 {
@@ -213,6 +216,21 @@ static void find_cells(const struct attention_batch *batch, uint32_t row, uint32
            kv_head * head_bytes(form->type, form->dim_v);
 }
 
+/* The first tile of K that the row sees, and those after it. */
+static struct attention_tile first_tile(const struct attention_form *form,
+                                        const struct attention_batch *batch, uint32_t row,
+                                        uint32_t kv_head)
+{
+    struct attention_block b = {.form = form, .k_cell = batch->k_cell, .v_cell = batch->v_cell};
+    const uint32_t position = (uint32_t)batch->positions[row],
+                   cell = first_seen(form, position) / ATTENTION_TILE * ATTENTION_TILE,
+                   n = position + 1 - cell;
+    find_cells(batch, row, kv_head, &b);
+    return (struct attention_tile){b.k + attention_place(form, b.extents, cell) * b.k_cell,
+                                   b.k_cell, n < ATTENTION_TILE ? n : ATTENTION_TILE,
+                                   (uint32_t)head_bytes(form->type, form->dim_k)};
+}
+
 /* b->n_rows rows from `row` on, of lot `lot`. */
 static void compute_block(const struct attention_kernel *kernel,
                           const struct attention_batch *batch, const struct lots *lots,
@@ -228,8 +246,7 @@ static void compute_block(const struct attention_kernel *kernel,
     gather_queries(batch, row, head, b);
 
     b->end = row_end(batch, row);
-    const uint32_t n_queries = b->n_rows * b->n_heads,
-                   end = b->end ? b->end : b->position + b->n_rows;
+    const uint32_t n_queries = b->n_rows * b->n_heads, end = attention_end(b);
     for (uint32_t i = 0; i < n_queries; i++)
         places->total.max[i] = -INFINITY, places->total.weight[i] = 0;
     memset(places->total.value, 0, (size_t)n_queries * b->width_v * sizeof(float));
@@ -258,40 +275,79 @@ static uint64_t block_cost(const struct attention_form *form, const struct atten
     return (uint64_t)n_rows * ((end - first) / ATTENTION_TILE + 1);
 }
 
+/* Of one lot, rows `row` to `end` - 1. */
 static uint64_t lot_cost(const struct attention_form *form, const struct attention_batch *batch,
-                         uint32_t n_rows_max)
+                         uint32_t row, uint32_t end, uint32_t n_rows_max)
 {
     uint64_t cost = 0;
-    for (uint32_t row = 0, n; row < batch->n_rows; row += n) {
+    for (uint32_t n; row < end; row += n) {
         n = block_rows(form, batch, row, n_rows_max);
         cost += block_cost(form, batch, row, n);
     }
     return cost;
 }
 
-/* Blocks stand in order of lot, so that a thread goes through few heads' K and V; each has those
- * that begin in its share of the cost. */
+/* A thread's blocks: those that begin in its share of the cost, between `from` and `to`. */
+struct attention_share {
+    const struct attention_kernel *kernel;
+    const struct attention_batch *batch;
+    struct lots lots;
+    uint32_t n_lots;
+    uint64_t before, from, to; /* the cost of the blocks before this, and of the share */
+    struct places places;
+};
+
+/* One lot, rows `row` to `end` - 1 of one sequence. */
+static void compute_lot(struct attention_share *share, uint32_t lot, uint32_t row, uint32_t end)
+{
+    const struct attention_batch *batch = share->batch;
+    struct attention_block *b = &share->places.block;
+    const uint32_t first = row;
+    for (; row < end && share->before < share->to; row += b->n_rows) {
+        b->n_rows = block_rows(b->form, batch, row, share->lots.n_rows);
+        const bool is_last = row + b->n_rows == end, goes_on = lot + is_last < share->n_lots;
+        const uint32_t next = !is_last ? row + b->n_rows : goes_on ? first : end;
+        b->next = (struct attention_tile){0};
+        if (next < batch->n_rows)
+            b->next = first_tile(b->form, batch, next,
+                                 goes_on ? (lot + is_last) / share->lots.n_parts : 0);
+        if (share->before >= share->from)
+            compute_block(share->kernel, batch, &share->lots, lot, row, &share->places);
+        share->before += block_cost(b->form, batch, row, b->n_rows);
+    }
+}
+
+static uint32_t sequence_end(const struct attention_form *form, const struct attention_batch *batch,
+                             uint32_t row)
+{
+    const int64_t cell = first_cell(form, batch, row);
+    while (row < batch->n_rows && first_cell(form, batch, row) == cell)
+        row++;
+    return row;
+}
+
+/* Blocks stand in order of sequence, then of lot: what processors fetch beside a head's K and V is
+ * other heads', and still in the cache when it is their turn. */
 void attention_compute(const struct attention_kernel *kernel, const struct attention_form *form,
                        const struct attention_batch *batch, void *scratch, uint32_t ith,
                        uint32_t nth)
 {
-    struct places places;
-    const struct lots lots = lots_of(form, batch, nth);
-    const uint32_t n_lots = form->n_head_kv * lots.n_parts;
-    const uint64_t each = lot_cost(form, batch, lots.n_rows), all = each * n_lots;
-    const uint64_t from = all * ith / nth, to = all * (ith + 1) / nth;
+    struct attention_share share = {.kernel = kernel, .batch = batch};
+    share.lots = lots_of(form, batch, nth);
+    share.n_lots = form->n_head_kv * share.lots.n_parts;
+    const uint64_t all = share.n_lots * lot_cost(form, batch, 0, batch->n_rows, share.lots.n_rows);
     const uintptr_t at = ((uintptr_t)scratch + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    attention_lay_out(form, (float *)at, &places);
-    for (uint32_t lot = 0; lot < n_lots; lot++) {
-        uint64_t before = lot * each;
-        if (before + each <= from || before >= to)
-            continue;
-        for (uint32_t row = 0; row < batch->n_rows; row += places.block.n_rows) {
-            const uint32_t n = places.block.n_rows = block_rows(form, batch, row, lots.n_rows);
-            places.block.k_cell = batch->k_cell, places.block.v_cell = batch->v_cell;
-            if (before >= from && before < to)
-                compute_block(kernel, batch, &lots, lot, row, &places);
-            before += block_cost(form, batch, row, n);
+    share.from = all * ith / nth, share.to = all * (ith + 1) / nth;
+    attention_lay_out(form, (float *)at, &share.places);
+    share.places.block.k_cell = batch->k_cell, share.places.block.v_cell = batch->v_cell;
+    for (uint32_t row = 0, end; row < batch->n_rows; row = end) {
+        end = sequence_end(form, batch, row);
+        const uint64_t each = lot_cost(form, batch, row, end, share.lots.n_rows);
+        for (uint32_t lot = 0; lot < share.n_lots && share.before < share.to; lot++) {
+            if (share.before + each <= share.from)
+                share.before += each;
+            else
+                compute_lot(&share, lot, row, end);
         }
     }
 }

@@ -19,6 +19,14 @@ struct attention_sums {
     float *value;  /* [queries][width_v] */
 };
 
+/* Cells of one KV head, which are fetched while others are computed with. */
+struct attention_tile {
+    const char *cells;
+    size_t step;    /* bytes from cell to cell */
+    uint32_t n;     /* cells; 0: there is nothing to fetch */
+    uint32_t bytes; /* of a cell */
+};
+
 /* Some rows of one sequence, of some query heads that share a KV head. Query i is row i / n_heads,
  * head i % n_heads. */
 struct attention_block {
@@ -30,14 +38,32 @@ struct attention_block {
     const uint32_t
         *extents;          /* … that of the cache: the sequence's. NULL: its cells stand together */
     size_t k_cell, v_cell; /* bytes from cell to cell */
-    uint32_t width_k, width_v; /* dim_k and dim_v, rounded up to ATTENTION_LANES */
-    float *q;                  /* [queries][width_k], scaled */
-    float *columns;            /* [width_k][TILE]: a tile of K, turned */
-    float *tile;               /* [TILE][width_k or width_v] */
-    float *scores;             /* [queries][TILE] */
-    float *lanes;              /* [queries][LANES] */
+    uint32_t bytes_k, bytes_v;  /* of a cell */
+    struct attention_tile next; /* the first tile of K of the block after this */
+    uint32_t width_k, width_v;  /* dim_k and dim_v, rounded up to ATTENTION_LANES */
+    float *q;                   /* [queries][width_k], scaled */
+    float *columns;             /* [width_k][TILE]: a tile of K, turned */
+    float *tile;                /* [TILE][width_k or width_v] */
+    float *scores;              /* [queries][TILE] */
+    float *lanes;               /* [queries][LANES] */
     struct attention_sums chunk;
 };
+
+/* Where the tile that begins at the sequence's cell `cell` begins. */
+static inline size_t attention_place(const struct attention_form *form, const uint32_t *extents,
+                                     uint32_t cell)
+{
+    if (extents)
+        return (size_t)extents[cell / ATTENTION_EXTENT] * ATTENTION_EXTENT +
+               cell % ATTENTION_EXTENT;
+    return form->ring ? cell % form->ring : cell;
+}
+
+/* Behind the last cell that any row of the block sees. */
+static inline uint32_t attention_end(const struct attention_block *block)
+{
+    return block->end ? block->end : block->position + block->n_rows;
+}
 
 struct attention_kernel {
     const char *name;

@@ -20,7 +20,9 @@ enum {
     Q8_BLOCK = 32,
     Q8_BYTES = 34,
     Q4_BLOCK = 32,
-    Q4_BYTES = 18
+    Q4_BYTES = 18,
+    FETCH_LINE = 64, /* bytes */
+    FETCH_NEAR = 2,  /* to the second cache: a tile's lines share few places of the first */
 };
 
 /* In memory, aligned as its floats are. Values have the vector's own alignment: gcc 14 cannot pass
@@ -128,11 +130,26 @@ ALWAYS_INLINE void convert_q4(const char *from, uint32_t dim, float *to)
     }
 }
 
-/* n cells as [n][width]; what is beyond `dim` is 0. */
-static void convert_tile(enum attention_type type, const char *cells, size_t step, uint32_t n,
-                         uint32_t dim, uint32_t width, float *to)
+/* Cells of a head lie far apart, which processors do not see: each line is fetched by hand. */
+ALWAYS_INLINE void fetch_cell(const struct attention_tile *tile, uint32_t i)
 {
+    const char *cell = tile->cells + i * tile->step;
+    if (i >= tile->n)
+        return;
+    for (uint32_t at = 0; at < tile->bytes; at += FETCH_LINE)
+        __builtin_prefetch(cell + at, 0, FETCH_NEAR);
+    if (tile->bytes % FETCH_LINE)
+        __builtin_prefetch(cell + tile->bytes - 1, 0, FETCH_NEAR);
+}
+
+/* n cells as [n][width]; what is beyond `dim` is 0. `next` is fetched. */
+static void convert_tile(enum attention_type type, const char *cells, size_t step, uint32_t n,
+                         uint32_t dim, uint32_t width, const struct attention_tile *next, float *to)
+{
+    for (uint32_t i = n; i < next->n; i++)
+        fetch_cell(next, i);
     for (uint32_t i = 0; i < n; i++, cells += step, to += width) {
+        fetch_cell(next, i);
         switch (type) {
         case ATTENTION_F16:
             convert_f16(cells, dim, to);
@@ -350,15 +367,6 @@ static void attention_kernel_weigh_all(const struct attention_block *block, uint
     }
 }
 
-/* Where the tile that begins at the sequence's cell `cell` begins. */
-static size_t attention_kernel_place(const struct attention_block *block, uint32_t cell)
-{
-    if (block->extents)
-        return (size_t)block->extents[cell / ATTENTION_EXTENT] * ATTENTION_EXTENT +
-               cell % ATTENTION_EXTENT;
-    return block->form->ring ? cell % block->form->ring : cell;
-}
-
 /* ---- the kernel's operations -------------------------------------------------------------- */
 
 static void attention_kernel_begin(const struct attention_block *block, uint32_t n_queries)
@@ -367,6 +375,18 @@ static void attention_kernel_begin(const struct attention_block *block, uint32_t
         block->chunk.max[i] = -INFINITY;
     memset(block->lanes, 0, (size_t)n_queries * ATTENTION_LANES * sizeof *block->lanes);
     memset(block->chunk.value, 0, (size_t)n_queries * block->width_v * sizeof *block->chunk.value);
+}
+
+/* K of the tile that begins at `cell`; behind the last one, of the next block's first. */
+static struct attention_tile attention_kernel_next(const struct attention_block *block,
+                                                   uint32_t cell)
+{
+    const uint32_t end = attention_end(block);
+    if (cell >= end)
+        return block->next;
+    return (struct attention_tile){
+        block->k + attention_place(block->form, block->extents, cell) * block->k_cell,
+        block->k_cell, end - cell < ATTENTION_TILE ? end - cell : ATTENTION_TILE, block->bytes_k};
 }
 
 static void attention_kernel_chunk(const struct attention_block *block, uint32_t first,
@@ -380,14 +400,17 @@ static void attention_kernel_chunk(const struct attention_block *block, uint32_t
         const uint32_t n = end - cell < ATTENTION_TILE ? end - cell : ATTENTION_TILE;
         if (cell + n <= seen)
             continue;
-        const size_t at = attention_kernel_place(block, cell);
+        const size_t at = attention_place(form, block->extents, cell);
+        const struct attention_tile v = {block->v + at * block->v_cell, block->v_cell, n,
+                                         block->bytes_v},
+                                    next = attention_kernel_next(block, cell + ATTENTION_TILE);
         convert_tile(form->type, block->k + at * block->k_cell, block->k_cell, n, form->dim_k,
-                     block->width_k, block->tile);
+                     block->width_k, &v, block->tile);
         turn_tile(block->tile, n, block->width_k, block->columns);
         attention_kernel_score(block, n_queries, n);
         attention_kernel_weigh_all(block, cell);
-        convert_tile(form->type, block->v + at * block->v_cell, block->v_cell, n, form->dim_v,
-                     block->width_v, block->tile);
+        convert_tile(form->type, v.cells, v.step, n, form->dim_v, block->width_v, &next,
+                     block->tile);
         attention_kernel_gather(block, n_queries, n);
     }
     for (uint32_t i = 0; i < n_queries; i++) {
