@@ -42,6 +42,10 @@ static int spawn_with(const char *program, char *const arguments[], char *const 
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
+    /* posix_spawn() may return before it has tried the program: POSIX leaves that open, and in
+     * QEMU's user mode it does. */
+    if (access(program, X_OK) != 0)
+        return errno;
     int failure = posix_spawn_file_actions_init(&actions);
     if (failure)
         return failure;
