@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "cli/devices_calibration.h"
+#include "gpu/products.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,7 +104,7 @@ static void devices_text_print_table(const struct devices_view *view)
 /* ---- what stands below it -------------------------------------------------------------- */
 
 /* What does not fit into the table; nothing for a device of which no more is known. */
-static void devices_text_print_record(const struct device_info *info)
+static void devices_text_print_record(const struct device_info *info, const char *products)
 {
     char line[512];
     size_t used = 0;
@@ -114,6 +115,7 @@ static void devices_text_print_record(const struct device_info *info)
     } while (0)
     line[0] = 0;
     RECORD_ADD(info->architecture[0], ", %s", info->architecture);
+    RECORD_ADD(products[0], ", products by %s", products);
     RECORD_ADD(info->compute_units.valid, ", %.0f compute units", info->compute_units.value);
     RECORD_ADD(info->threads_per_block_max.valid, ", %.0f threads per block",
                info->threads_per_block_max.value);
@@ -133,7 +135,7 @@ static void devices_text_print_records(const struct devices_view *view)
 {
     printf("\nWhat they are:\n");
     for (uint32_t i = 0; i < view->n_devices; i++)
-        devices_text_print_record(&view->infos[i]);
+        devices_text_print_record(&view->infos[i], device_products_name(gpu_device(view->gpu, i)));
 }
 
 static void print_summary(const struct devices_view *view)

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "gpu/device_ggml_impl.h"
 #include "gpu/host.h"
+#include "gpu/products.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -444,6 +445,13 @@ const struct product_kernel *device_ggml_products(struct device *device)
 {
     const struct ggml_device *self = ggml_of(device);
     return self->is_cpu && !self->n_accelerators ? product_kernel_best() : NULL;
+}
+
+const char *device_products_name(struct device *device)
+{
+    const bool is_simulated = device_implementation(device) != &device_impl_ggml;
+    const struct product_kernel *kernel = is_simulated ? NULL : device_ggml_products(device);
+    return kernel ? product_kernel_name(kernel) : "";
 }
 
 void device_ggml_ask(struct device *device, ggml_abort_callback stops, void *arg)

@@ -3,6 +3,7 @@
  * verified in a child. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "kernels/product.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -241,6 +242,21 @@ static void test_text_has_readings_and_a_summary(void **state)
     mem_free(text);
 }
 
+/* The kernel of this processor, and no other. */
+static void test_text_names_the_kernel_of_products(void **state)
+{
+    (void)state;
+    const struct product_kernel *best = product_kernel_best();
+    char *text = output_of("--backend cpu"), line[64];
+    if (best) {
+        snprintf(line, sizeof line, ", products by %s, ", product_kernel_name(best));
+        assert_non_null(strstr(text, line));
+    }
+    if (!best || strcmp(product_kernel_name(best), "amx-int8") != 0)
+        assert_null(strstr(text, "amx-int8"));
+    mem_free(text);
+}
+
 /* A driver that crashes when it is loaded, before any device is known. */
 static void test_a_driver_that_crashes_costs_its_backend_alone(void **state)
 {
@@ -290,6 +306,7 @@ int main(void)
         cmocka_unit_test(test_no_place_for_a_registry),
         cmocka_unit_test(test_json_has_readings_and_a_summary),
         cmocka_unit_test(test_text_has_readings_and_a_summary),
+        cmocka_unit_test(test_text_names_the_kernel_of_products),
         cmocka_unit_test(test_a_driver_that_crashes_costs_its_backend_alone),
         cmocka_unit_test(test_a_usable_list_comes_soon),
     };

@@ -93,11 +93,13 @@ static void compute(const struct product_kernel *kernel, const uint32_t *order, 
     assert_int_equal(amx_standin_tiles(), 0); /* given back */
 }
 
-/* A number is one whatever its bits. */
+/* Which bits say that a value is no number is not promised. */
 static void numbers_clear(float out[X][ROWS])
 {
-    for (uint32_t i = 0; i < X * ROWS; i++)
-        out[0][i] = out[0][i] == out[0][i] ? out[0][i] : 0;
+    for (uint32_t i = 0; i < X; i++) {
+        for (uint32_t row = 0; row < ROWS; row++)
+            out[i][row] = out[i][row] == out[i][row] ? out[i][row] : 0;
+    }
 }
 
 static void check(const uint32_t *order, uint32_t n, uint32_t first, uint32_t end)

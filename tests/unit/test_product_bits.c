@@ -110,7 +110,7 @@ static bool is_fused(const struct product_kernel *kernel)
     (void)kernel;
     return true;
 #else
-    return strncmp(product_kernel_name(kernel), "avx", 3) == 0;
+    return strcmp(product_kernel_name(kernel), "plain") != 0;
 #endif
 }
 
