@@ -18,6 +18,7 @@ enum {
     FLOAT_PIECE = 512,  /* columns whose x stay in the first cache while rows pass */
     FLOAT_TURN = 48,    /* rows x whose sums are kept in between: at most 48 KiB */
     FLOAT_FEW = 2,      /* rows x, at most, for which rows of the matrix pass one by one */
+    FLOAT_LINE = 32,    /* weights in a line of the cache */
     FLOAT_AHEAD = 8192, /* bytes that one row is fetched early */
     FLOAT_VECTORS = FLOAT_SUMS / FLOAT_LANES,
 };
@@ -75,7 +76,7 @@ ALWAYS_INLINE void float_multiply(const struct float_shape *shape, const uint8_t
     }
 }
 
-/* The columns from `at` on are less than FLOAT_SUMS: they are filled up with zeros. */
+/* The columns from `at` on, FLOAT_SUMS at most: they are filled up with zeros. */
 ALWAYS_INLINE void float_multiply_last(const struct float_shape *shape,
                                        const struct float_piece *piece, uint32_t at,
                                        float_registers sums)
@@ -84,7 +85,7 @@ ALWAYS_INLINE void float_multiply_last(const struct float_shape *shape,
     float values[FLOAT_SIDE][FLOAT_SUMS] = {0};
     const uint8_t *rows[FLOAT_ROWS];
     const float *x[FLOAT_SIDE];
-    const uint32_t left = piece->end - at;
+    const uint32_t left = piece->end - at < FLOAT_SUMS ? piece->end - at : FLOAT_SUMS;
     for (uint32_t r = 0; r < shape->n_rows; r++)
         rows[r] = memcpy(weights[r], piece->rows[r] + FLOAT_BYTES * at, FLOAT_BYTES * left);
     for (uint32_t i = 0; i < shape->n; i++)
@@ -115,6 +116,49 @@ ALWAYS_INLINE void float_store_sums(const struct float_shape *shape, float_regis
             UNROLL for (uint32_t v = 0; v < FLOAT_VECTORS; v++)
                 float_store(y[i][r].of + v * FLOAT_LANES, sums[r][i][v]);
         }
+    }
+}
+
+/* One row's whole lines, from column `at` on, each of which is fetched early to the first cache.
+ * Where they end. */
+ALWAYS_INLINE uint32_t float_multiply_lines(const struct float_shape *shape,
+                                            const struct float_piece *piece, uint32_t at,
+                                            float_registers sums)
+{
+    for (; at + FLOAT_LINE <= piece->end; at += FLOAT_LINE) {
+        __builtin_prefetch(piece->rows[0] + FLOAT_BYTES * at + FLOAT_AHEAD);
+        UNROLL for (uint32_t k = at; k < at + FLOAT_LINE; k += FLOAT_SUMS)
+        {
+            const uint8_t *row = piece->rows[0] + FLOAT_BYTES * k;
+            const float *x[FLOAT_SIDE];
+            UNROLL for (uint32_t i = 0; i < shape->n; i++) x[i] = piece->x[i] + k;
+            float_multiply(shape, &row, x, sums);
+        }
+    }
+    return at;
+}
+
+/* Row r alone, from its begin to its end: a function of its own for all of a sheaf's rows, so that
+ * the next one's sums are under way while this one's wait for each other. */
+ALWAYS_INLINE void float_whole_row(const struct float_shape *shape, const struct float_piece *piece,
+                                   uint32_t r, float (*y)[PRODUCT_SHEAF_MAX])
+{
+    static const struct float_sums nothing;
+    float_registers sums;
+    UNROLL for (uint32_t i = 0; i < shape->n; i++)
+    {
+        UNROLL for (uint32_t v = 0; v < FLOAT_VECTORS; v++) sums[0][i][v] =
+            float_load(nothing.of + v * FLOAT_LANES);
+    }
+    uint32_t at = float_multiply_lines(shape, piece, 0, sums);
+    for (; at < piece->end; at += FLOAT_SUMS)
+        float_multiply_last(shape, piece, at, sums);
+    UNROLL for (uint32_t i = 0; i < shape->n; i++)
+    {
+        struct float_sums all;
+        UNROLL for (uint32_t v = 0; v < FLOAT_VECTORS; v++)
+            float_store(all.of + v * FLOAT_LANES, sums[0][i][v]);
+        y[i][r] = float_total(&all);
     }
 }
 
@@ -154,11 +198,20 @@ typedef void float_block_of(const struct float_piece *piece,
         static const struct float_shape shape = {PRODUCT_##type, n_rows, n <= FLOAT_SIDE ? n : 1}; \
         float_block(&shape, piece, y);                                                             \
     }
+#define FLOAT_FEW(name, type, n)                                                                   \
+    static __attribute__((noinline)) void float_few_##name##_##n(                                  \
+        const uint8_t *const *rows, uint32_t n_rows, uint32_t n_columns, const float *const *x,    \
+        float(*y)[PRODUCT_SHEAF_MAX])                                                              \
+    {                                                                                              \
+        static const struct float_shape shape = {PRODUCT_##type, 1, n};                            \
+        for (uint32_t r = 0; r < n_rows; r++) {                                                    \
+            const struct float_piece piece = {rows + r, x, 0, n_columns, 0};                       \
+            float_whole_row(&shape, &piece, r, y);                                                 \
+        }                                                                                          \
+    }
 #define FLOAT_BLOCKS(name, type)                                                                   \
-    FLOAT_BLOCK(few_##name, type, 1, 1)                                                            \
-    FLOAT_BLOCK(few_##name, type, 1, 2)                                                            \
-    static float_block_of *const float_few_##name[] = {float_few_##name##_1,                       \
-                                                       float_few_##name##_2};                      \
+    FLOAT_FEW(name, type, 1)                                                                       \
+    FLOAT_FEW(name, type, 2)                                                                       \
     FLOAT_BLOCK(many_##name, type, FLOAT_ROWS, 1)                                                  \
     FLOAT_BLOCK(many_##name, type, FLOAT_ROWS, 2)                                                  \
     FLOAT_BLOCK(many_##name, type, FLOAT_ROWS, 3)                                                  \
@@ -179,13 +232,12 @@ static uint32_t float_smaller(uint32_t a, uint32_t b)
 /* Whole rows of the matrix, one after the other: memory likes one stream better than several. */
 static void float_few(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
                       uint32_t n_columns, const float *const *x, uint32_t n,
-                      struct float_sums (*y)[PRODUCT_SHEAF_MAX])
+                      float (*y)[PRODUCT_SHEAF_MAX])
 {
-    float_block_of *block = (type == PRODUCT_BF16 ? float_few_bf16 : float_few_f16)[n - 1];
-    for (uint32_t r = 0; r < n_rows; r++) {
-        const struct float_piece piece = {rows + r, x, 0, n_columns, FLOAT_AHEAD};
-        block(&piece, (void *)&y[0][r]);
-    }
+    if (type == PRODUCT_BF16)
+        (n == 1 ? float_few_bf16_1 : float_few_bf16_2)(rows, n_rows, n_columns, x, y);
+    else
+        (n == 1 ? float_few_f16_1 : float_few_f16_2)(rows, n_rows, n_columns, x, y);
 }
 
 /* n <= FLOAT_TURN rows x. */
@@ -215,9 +267,12 @@ static void float_rows(enum product_type type, const uint8_t *const *rows, uint3
     struct float_sums sums[FLOAT_TURN][PRODUCT_SHEAF_MAX];
     for (uint32_t first = 0; first < n; first += FLOAT_TURN) {
         const uint32_t turn = float_smaller(n - first, FLOAT_TURN);
+        if (turn <= FLOAT_FEW) {
+            float_few(type, rows, n_rows, n_columns, x + first, turn, y + first);
+            continue;
+        }
         memset(sums, 0, turn * sizeof *sums);
-        (turn <= FLOAT_FEW ? float_few : float_many)(type, rows, n_rows, n_columns, x + first, turn,
-                                                     sums);
+        float_many(type, rows, n_rows, n_columns, x + first, turn, sums);
         for (uint32_t i = 0; i < turn; i++) {
             for (uint32_t r = 0; r < n_rows; r++)
                 y[first + i][r] = float_total(&sums[i][r]);
