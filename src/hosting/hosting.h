@@ -51,6 +51,7 @@
 #pragma once
 
 #include "cluster/worker.h"
+#include "clusterfile/cluster.h"
 #include "hosting/carrier.h"
 #include "pipeline/driver.h"
 
@@ -88,6 +89,10 @@ struct hosting_options {
                                  const struct worker_range *ranges, uint32_t n_ranges,
                                  struct hosting_file *file);
     void (*release)(void *self, const Cluster__Model *model, const struct hosting_file *file);
+    /* The device here on which the draft model of the instance guesses, once that is placed so.
+     * False, or NULL: that of the first layers. */
+    bool (*draft_device)(void *self, const Cluster__Instance *instance,
+                         const Cluster__Placement *placement, char out[CLUSTER_ID_MAX]);
     void (*propose)(void *self, const void *event, size_t size);
     /* A stage or a driver is another than before: call hosting_step(), which may be done from here,
      * and whoever uses drivers asks hosting_driver() again. */

@@ -1,6 +1,7 @@
 /* A part's draft model (pipeline/drafter.h): opened beside a driver that is there, on the device of
- * its first layers, where placing has counted its memory (placing/placing.h). The weights are
- * fetched meanwhile. A part that goes takes it along; the next one opens its own. */
+ * its first layers, where placing has counted its memory (placing/placing.h), or on another of this
+ * node that placing says. The weights are fetched meanwhile. A part that goes takes it along; the
+ * next one opens its own. */
 #include "hosting/hosting_impl.h"
 
 #include "base/log.h"
@@ -8,6 +9,7 @@
 #include "model/draft_model.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 void part_draft_want(struct part *part, const Cluster__Demand *demand)
@@ -73,21 +75,40 @@ static void part_draft_after_open(uv_work_t *work, int status)
     if (part->draft.code) {
         part_draft_fail(part, &part->draft.problem);
     } else {
-        part->life.stages[0].bytes += driver_draft_bytes(part->driver);
+        if (!strcmp(part->draft.device, part->life.stages[0].device))
+            part->life.stages[0].bytes += driver_draft_bytes(part->driver);
         log_line(LOG_INFO, "hosting", "instance %s: %s guesses on %s", part->life.instance,
-                 part->draft.name, part->life.stages[0].device);
+                 part->draft.name, part->draft.device);
     }
     part_note_busy(part);
     hosting_tell(part->hosting); /* what waited for the job can be closed */
 }
 
-static void part_draft_open(struct part *part)
+static void part_draft_choose_device(struct part *part, const struct state *state)
+{
+    const struct hosting_options *options = &part->hosting->options;
+    const Cluster__Instance *instance = state_instance(state, part->life.instance);
+    struct part_draft *draft = &part->draft;
+    struct device *device = NULL;
+    draft->plan = (struct stage_plan){.device = part->plan[0].device,
+                                      .lane = part->plan[0].lane,
+                                      .n_layers = model_hyperparameters(draft->model)->n_layers};
+    if (instance && instance->current && options->draft_device &&
+        options->draft_device(options->self, instance, instance->current, draft->device))
+        device = gpu_find(options->gpu, draft->device);
+    if (!device)
+        snprintf(draft->device, sizeof draft->device, "%s", part->life.stages[0].device);
+    else if (draft->plan.lane)
+        draft->plan.lane = draft->device;
+    else
+        draft->plan.device = device;
+}
+
+static void part_draft_open(struct part *part, const struct state *state)
 {
     struct part_draft *draft = &part->draft;
     draft->state = DRAFT_OPENING;
-    draft->plan = part->plan[0];
-    draft->plan.n_layers = model_hyperparameters(draft->model)->n_layers;
-    draft->plan.weights_max = 0;
+    part_draft_choose_device(part, state);
     draft->lanes = (struct lane_source){.impl = &pipeline_in_lane,
                                         .children = part->hosting->options.children,
                                         .changed = part_lanes_changed,
@@ -146,5 +167,5 @@ void part_draft_look(struct part *part, const struct state *state)
     else if (model_check_draft(draft->model, part->model, &why))
         part_draft_fail(part, &why);
     else
-        part_draft_open(part);
+        part_draft_open(part, state);
 }

@@ -21,6 +21,7 @@ struct part_draft {
     Cluster__Model *model_record; /* a copy … */
     const struct model *model;    /* … of which this is held, unless it is NULL */
     struct hosting_file file;
+    char device[CLUSTER_ID_MAX];
     struct stage_plan plan;
     struct lane_source lanes;
     _Atomic bool cancels;

@@ -15,6 +15,7 @@
 #include "node/wish.h"
 #include "pipeline/driver.h"
 #include "placement/problem.h"
+#include "placing/placing.h"
 #include "relay/relay.h"
 #include "weights/weights.h"
 
@@ -441,6 +442,12 @@ static void models_release(void *self, const Cluster__Model *model, const struct
         weights_release_at(daemon->weights, &digest, file->precision, file->is_smaller);
 }
 
+static bool models_draft_device(void *self, const Cluster__Instance *instance,
+                                const Cluster__Placement *placement, char out[CLUSTER_ID_MAX])
+{
+    return placing_draft_device(daemon_placing_view(self), instance, placement, out);
+}
+
 static void on_hosting_changed(void *self)
 {
     daemon_changed(self);
@@ -459,6 +466,7 @@ static enum error_code open_hosting(struct daemon *daemon, struct error *err)
                                                   .weights_problem = problem_of_weights,
                                                   .model = take_model,
                                                   .release = models_release,
+                                                  .draft_device = models_draft_device,
                                                   .propose = daemon_propose_bytes,
                                                   .changed = on_hosting_changed,
                                                   .linked = daemon_is_linked,

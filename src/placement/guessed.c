@@ -5,7 +5,7 @@
 #include <math.h>
 
 struct guessed_pass {
-    double all_s, slowest_s;
+    double all_s, slowest_s, first_s;
 };
 
 static struct guessed_pass guessed_pass_of(const struct placement_problem *problem,
@@ -20,6 +20,7 @@ static struct guessed_pass guessed_pass_of(const struct placement_problem *probl
         const uint32_t first = placement->stages[0].device;
         const double stage_s = placement_stage_s(problem, stage, load);
         pass.slowest_s = fmax(pass.slowest_s, stage_s);
+        pass.first_s = i ? pass.first_s : stage_s;
         pass.all_s += stage_s;
         pass.all_s += i + 1 < placement->n_stages
                           ? placement_hop_s(problem, stage->device, stage[1].device, n_rows)
@@ -62,29 +63,30 @@ void placement_guessed(const struct placement_problem *problem, const struct pla
     }
 }
 
-/* Tokens a second with n rows of a pass that takes pass.all_s, and pass(1) one_s. */
-static double drafted_rate(const struct guessed_pass *pass, double one_s, double guess_s,
-                           uint32_t n, bool is_pipeline)
+/* Tokens a second with passes of n rows; one of one row takes one_s. */
+static double drafted_rate(const struct guessed_pass *pass, double one_s, double guesses_s,
+                           uint32_t n)
 {
     static const double share = PLACEMENT_DRAFTED_SHARE;
-    const double right = pow(share, n);
-    if (!is_pipeline)
-        return (1 - right) / (1 - share) / (pass->all_s + (n - 1) * guess_s);
     const double gap_s =
-        fmax(fmax(pass->slowest_s, pass->all_s / PLACEMENT_GUESSED_UNDER_WAY), n * guess_s);
-    return 1 / (1 - share) / (one_s + share * (pass->all_s - one_s + gap_s / (1 - right)));
+        fmax(fmax(pass->slowest_s, pass->all_s / PLACEMENT_GUESSED_UNDER_WAY), guesses_s);
+    return 1 / (1 - share) / (one_s + share * (pass->all_s - one_s + gap_s / (1 - pow(share, n))));
 }
 
 void placement_drafted(const struct placement_problem *problem, const struct placement *placement,
-                       double guess_s, struct placement_guessed *out)
+                       double guess_s, bool has_own_device, struct placement_guessed *out)
 {
+    static const double share = PLACEMENT_DRAFTED_SHARE;
     const double one_s = guessed_pass_of(problem, placement, 1).all_s;
     out->drafted = out->without;
-    for (uint32_t n = 1; n <= PLACEMENT_DRAFTED_ROWS; n++) {
+    for (uint32_t n = 1; n <= PLACEMENT_DRAFTED_ROWS && guessed_can_be(&problem->model); n++) {
         const struct guessed_pass pass = guessed_pass_of(problem, placement, n);
-        if (pass.all_s <= 0 || !guessed_can_be(&problem->model))
+        if (pass.all_s <= 0)
             return;
-        out->drafted =
-            fmax(out->drafted, drafted_rate(&pass, one_s, guess_s, n, placement->n_stages > 1));
+        const double rate =
+            placement->n_stages == 1
+                ? (1 - pow(share, n)) / (1 - share) / (pass.all_s + (n - 1) * guess_s)
+                : drafted_rate(&pass, one_s, n * guess_s + (has_own_device ? 0 : pass.first_s), n);
+        out->drafted = fmax(out->drafted, rate);
     }
 }

@@ -24,8 +24,9 @@
  *     1 / (1 - a) tokens in pass(1) + a (pass(n) - pass(1)) + gap a / (1 - a^n)
  *     gap = max(slowest stage(n), pass(n) / under way, n guess_s)
  *
- * a is PLACEMENT_DRAFTED_SHARE then, an assumption, too: it depends on both models and the text.
- * Pure. */
+ * Where it is on the first stage's device, that does one after the other: its part of the gap is
+ * first stage(n) + n guess_s. a is PLACEMENT_DRAFTED_SHARE then, an assumption, too: it depends on
+ * both models and the text. Pure. */
 #pragma once
 
 #include "placement/problem.h"
@@ -45,8 +46,9 @@ struct placement_guessed { /* tokens a second of one stream alone */
 /* Of a placement that placement_check() accepted. */
 void placement_guessed(const struct placement_problem *problem, const struct placement *placement,
                        struct placement_guessed *out);
-/* Adds `drafted` to what that has filled: a guess takes guess_s. Not below what is without. */
+/* Adds `drafted` to what that has filled: a guess takes guess_s, on a device of its own or on the
+ * first stage's. Not below what is without. */
 void placement_drafted(const struct placement_problem *problem, const struct placement *placement,
-                       double guess_s, struct placement_guessed *out);
+                       double guess_s, bool has_own_device, struct placement_guessed *out);
 /* Worth a word: where a text repeats itself it is faster by a twentieth. */
 bool placement_guesses_gain(const struct placement_guessed *guessed);

@@ -8,7 +8,6 @@
 #include "plan/plan_devices.h"
 
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 
 /* ---- an instance ----------------------------------------------------------------------------- */
@@ -83,50 +82,6 @@ enum error_code placing_cost_of_model(const Cluster__Demand *demand, const struc
     code = plan_model_init(&out->model, model, &options, &compute, embedding_counts, err);
     if (!demand->precision_allowed)
         out->model.is_converted = false; /* nodes keep a file of that type: weights.md */
-    return code;
-}
-
-/* NULL: it has none, or its header is not here yet. */
-static const struct model *placing_draft_of(const struct placing_view *view,
-                                            const Cluster__Demand *of)
-{
-    const Cluster__Model *said = of->draft ? state_model(view->state, of->draft) : NULL;
-    return said && of->speculate != SPECULATE_OFF ? view->model(view->self, said) : NULL;
-}
-
-static enum error_code placing_cost_of_draft(const Cluster__Demand *of, const struct model *draft,
-                                             bool embedding_counts, struct placing_cost *out,
-                                             struct error *err)
-{
-    Cluster__Demand demand = CLUSTER__DEMAND__INIT;
-    demand.context_tokens = of->context_tokens;
-    demand.streams = of->streams;
-    demand.cells = of->cells;
-    return placing_cost_of_model(&demand, draft, embedding_counts, out, err);
-}
-
-/* Its draft model goes where the first layers do, whole. Where nothing has been placed yet its
- * header is waited for; later a placement does without it, as the instance does. */
-static enum error_code placing_add_draft(const struct placing_view *view,
-                                         const Cluster__Instance *instance, bool embedding_counts,
-                                         struct placing_cost *out, struct error *err)
-{
-    const Cluster__Demand *of = instance->demand;
-    const struct model *draft = placing_draft_of(view, of);
-    struct placing_cost cost = {0};
-    if (!draft && !instance->current && of->draft && of->speculate != SPECULATE_OFF &&
-        state_model(view->state, of->draft))
-        return error_set(err, ERROR_BUSY, "the header of %.64s, which drafts, is being fetched",
-                         of->draft);
-    if (!draft)
-        return ERROR_NONE;
-    const enum error_code code = placing_cost_of_draft(of, draft, embedding_counts, &cost, err);
-    if (!code) {
-        const struct placement_problem whole = {.model = cost.model.model, .demand = cost.demand};
-        const struct placement_stage all = {0, 0, cost.model.model.n_layers};
-        out->model.model.compute_input_bytes += placement_stage_bytes(&whole, &all);
-    }
-    plan_model_deinit(&cost.model);
     return code;
 }
 
@@ -357,34 +312,12 @@ static enum error_code placing_wait_for_disks(struct placing *p, const struct pl
     return ERROR_NONE;
 }
 
-/* What its draft model brings, which guesses on the device of the first layers. Where that cannot
- * be told nothing is said. */
-static void placing_forecast_draft(const struct placing *p, const Cluster__Demand *of,
-                                   const struct placement_problem *problem,
-                                   const struct placement *placement, struct placement_guessed *out)
-{
-    const struct model *draft = placing_draft_of(&p->view, of);
-    struct cluster_problem posed = {0};
-    struct placing_cost cost = {0};
-    if (!draft || out->repeating <= out->without)
-        return; /* what more rows take is not known, or nothing is guessed */
-    if (!placing_cost_of_draft(of, draft, plan_devices_count_embedding(&p->cluster), &cost, NULL) &&
-        !cluster_problem_init(&posed, &p->cluster, &cost.model.model, &cost.demand, NULL)) {
-        const struct placement_stage all = {placement->stages[0].device, 0,
-                                            cost.model.model.n_layers};
-        struct placement_load load = placement_decode_load(&posed.problem);
-        load.rows = load.sequences = 1;
-        const double guess_s = placement_stage_s(&posed.problem, &all, load);
-        if (guess_s > 0 && isfinite(guess_s))
-            placement_drafted(problem, placement, guess_s, out);
-    }
-    cluster_problem_deinit(&posed);
-    plan_model_deinit(&cost.model);
-}
-
-enum error_code placing_forecast(const struct placing_view *view, const Cluster__Instance *instance,
-                                 const Cluster__Placement *said, struct placement_forecast *out,
-                                 struct error *err)
+/* `draft`: the device of its draft model, if that is known. */
+static enum error_code placing_forecast_with(const struct placing_view *view,
+                                             const Cluster__Instance *instance,
+                                             const Cluster__Placement *said,
+                                             struct placement_forecast *out,
+                                             char draft[CLUSTER_ID_MAX], struct error *err)
 {
     struct placing placing = {.view = *view};
     struct placement placement;
@@ -406,9 +339,26 @@ enum error_code placing_forecast(const struct placing_view *view, const Cluster_
             code = error_set(err, ERROR_NOT_FOUND, "%s", why.text);
         if (!code) {
             placement_forecast(&problem, &placement, out);
-            placing_forecast_draft(&placing, &demand, &problem, &placement, &out->guessed);
+            placing_forecast_draft(&placing, &as_placed, &problem, &placement, &out->guessed,
+                                   draft);
         }
     }
     placing_deinit(&placing);
     return code;
+}
+
+enum error_code placing_forecast(const struct placing_view *view, const Cluster__Instance *instance,
+                                 const Cluster__Placement *said, struct placement_forecast *out,
+                                 struct error *err)
+{
+    char draft[CLUSTER_ID_MAX] = "";
+    return placing_forecast_with(view, instance, said, out, draft, err);
+}
+
+bool placing_draft_device(const struct placing_view *view, const Cluster__Instance *instance,
+                          const Cluster__Placement *said, char out[CLUSTER_ID_MAX])
+{
+    struct placement_forecast forecast;
+    *out = '\0';
+    return !placing_forecast_with(view, instance, said, &forecast, out, NULL) && *out;
 }

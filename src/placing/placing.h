@@ -28,7 +28,10 @@
  * device has more than all of its memory, whatever its node says.
  *
  * A draft model (Demand.draft) is opened whole on the device of the first layers. What it takes
- * there is counted as a part of what the first stage takes beside its layers.
+ * there is counted as a part of what the first stage takes beside its layers. Another device of
+ * that node on which nothing is placed has it instead, where more is expected of that
+ * (placement/guessed.h) and it has the memory now; what it takes there is seen in what the node
+ * says is free, and the first stage's device keeps the room.
  *
  * What an owner lends (Now.lent_bytes) is a limit beside that: all instances together have no more
  * of that memory, whatever is free.
@@ -207,6 +210,11 @@ uint32_t placing_streams(const Cluster__Demand *demand, const struct placement_m
 enum error_code placing_forecast(const struct placing_view *view, const Cluster__Instance *instance,
                                  const Cluster__Placement *placement,
                                  struct placement_forecast *out, struct error *err);
+
+/* The id of the device of the driver's node where the draft model of an instance is to guess that
+ * is placed so. False: it has none, or it cannot be told. */
+bool placing_draft_device(const struct placing_view *view, const Cluster__Instance *instance,
+                          const Cluster__Placement *placement, char out[CLUSTER_ID_MAX]);
 
 /* ---- links ----------------------------------------------------------------------------------- */
 

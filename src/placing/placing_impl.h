@@ -46,6 +46,17 @@ enum error_code placing_cost_of_model(const Cluster__Demand *demand, const struc
                                       bool embedding_counts, struct placing_cost *out,
                                       struct error *err);
 
+/* Adds to the first stage what its draft model takes, if its header is here. */
+enum error_code placing_add_draft(const struct placing_view *view,
+                                  const Cluster__Instance *instance, bool embedding_counts,
+                                  struct placing_cost *out, struct error *err);
+/* What the draft model brings, and the id of its device; both stay as they are where that cannot be
+ * told. `p` has the instance's problem. */
+void placing_forecast_draft(const struct placing *p, const Cluster__Instance *instance,
+                            const struct placement_problem *problem,
+                            const struct placement *placement, struct placement_guessed *out,
+                            char device[CLUSTER_ID_MAX]);
+
 /* What a cluster's problem has of its own beside that of a file: no way through others, and hidden
  * states as they travel. */
 void placing_adapt(const struct cluster *cluster, enum activation_type wire,

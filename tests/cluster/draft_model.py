@@ -1,6 +1,7 @@
 """A draft model in a cluster: it is fetched to the machine that drives, guesses there, and the
 text is that of plain decoding, greedy and sampled. The driver is killed in the middle of an answer:
-another takes over, opens the draft model itself, and the text goes on."""
+another takes over, opens the draft model itself, and the text goes on. The tower has a second
+device, which is nobody's and quicker: there the draft model guesses."""
 import os
 import pathlib
 
@@ -52,6 +53,9 @@ def scenario(world):
     with world.step("three nodes, the model on two of them"):
         kinds = {"laptop": SLOW, "tower": FAST, "attic": SLOW}
         options = {name: ["--sim", world.sim(name, **kind)] for name, kind in kinds.items()}
+        path = world.sim("beside", **FAST | {"decode": "1GB/s", "memory": "16MiB"})
+        with options["tower"][1].open("a") as file:
+            file.write(path.read_text())  # a second device, on which no layers are placed
         laptop, tower, attic = nodes = world.cluster(
             "laptop", "tower", "attic", all=OPTIONS, **options
         )
@@ -82,6 +86,7 @@ def scenario(world):
             lambda: laptop.medley(*move, ok=None).code == 0,
         )
         wait("the draft model is fetched and opened", lambda: guesses(tower), 30)
+        check(f"{DRAFT} guesses on sim:beside" in tower.log_text(), "on a device of its own")
         forecast = laptop.status()["instances"][0]["forecast_one_stream"]
         check(forecast["drafted_tokens_per_s"] > 1.1 * forecast["tokens_per_s"], f"{forecast}")
         check("if 70 % of its draft model's guesses" in laptop.medley("status").out, "in words")

@@ -178,18 +178,20 @@ static void test_a_draft_model_is_in_the_range(void **state)
     struct placement_guessed guessed;
     placement_guessed(&world.problem, &whole, &guessed);
     near(guessed.drafted, 0);
-    placement_drafted(&world.problem, &whole, 1 / guessed.without / 8, &guessed);
+    placement_drafted(&world.problem, &whole, 1 / guessed.without / 8, false, &guessed);
     assert_in_range((unsigned)(100 * guessed.drafted / guessed.without), 175, 185);
-    placement_drafted(&world.problem, &whole, 1 / guessed.without, &guessed);
+    placement_drafted(&world.problem, &whole, 1 / guessed.without, true, &guessed);
     near(guessed.drafted, guessed.without); /* each takes as long as a token */
     const struct placement_solution solution = solve();
     assert_true(solution.placement.n_stages > 1);
     placement_guessed(&world.problem, &solution.placement, &guessed);
-    placement_drafted(&world.problem, &solution.placement, 1e-9, &guessed);
-    assert_true(guessed.drafted > 1.5 * guessed.without);
+    placement_drafted(&world.problem, &solution.placement, 0.01, false, &guessed);
+    const double beside = guessed.drafted;
+    placement_drafted(&world.problem, &solution.placement, 0.01, true, &guessed);
+    assert_true(beside > guessed.without && guessed.drafted > beside);
     assert_true(guessed.drafted < guessed.without / (1 - PLACEMENT_DRAFTED_SHARE));
     world.layers[1].state_bytes = 100; /* cannot be cut back */
-    placement_drafted(&world.problem, &solution.placement, 1e-9, &guessed);
+    placement_drafted(&world.problem, &solution.placement, 0.01, true, &guessed);
     near(guessed.drafted, guessed.without);
 }
 

@@ -276,12 +276,65 @@ static void a_draft_model(void **state)
     world_close(&w);
 }
 
+/* Where "i" would guess, its layers all on sim:a; its draft is "m" itself. sim:b has so much free.
+ */
+static const char *draft_device(const char *const *machines, bool is_taken, double *gain)
+{
+    static char device[CLUSTER_ID_MAX];
+    struct placement_forecast forecast;
+    struct error err = {0};
+    Cluster__Stage stage = CLUSTER__STAGE__INIT;
+    Cluster__Stage *list[] = {&stage};
+    Cluster__Placement placement = CLUSTER__PLACEMENT__INIT;
+    placement.n_stages = 1, placement.stages = list;
+    stage.node = (char *)(uintptr_t)world_ids[0], stage.device = (char *)(uintptr_t)"sim:a";
+    stage.n_layers = LAYERS;
+    world_open(&w, gemma, machines, 1);
+    world_instance(&w, "i", CONTEXT, 1);
+    world_find(&w, "i")->demand->draft = (char *)(uintptr_t)"m";
+    if (is_taken) {
+        world_instance(&w, "j", CONTEXT, 1);
+        world_step(&w, "j");
+        assert_non_null(strstr(world_stages(&w, "j"), "node0/sim:b"));
+    }
+    w.seen[0].alive = true;
+    struct placing_view view = w.placing.view;
+    view.state = &w.state;
+    if (placing_forecast(&view, world_find(&w, "i"), &placement, &forecast, &err))
+        fail_msg("%s", err.text);
+    *gain = forecast.guessed.drafted / forecast.guessed.without;
+    assert_true(placing_draft_device(&view, world_find(&w, "i"), &placement, device));
+    world_find(&w, "i")->demand->draft = NULL;
+    world_close(&w);
+    return device;
+}
+
+/* On another device of that node, if guesses are quicker there and nobody has it. */
+static void a_draft_on_a_device_of_its_own(void **state)
+{
+    (void)state;
+    static const char *const slower[] = {DEVICE("a", "1GiB", "300MB/s", "1TFLOP/s")
+                                             DEVICE("b", "1GiB", "100MB/s", "1TFLOP/s")},
+                             *const quicker[] = {DEVICE("a", "1GiB", "300MB/s", "1TFLOP/s")
+                                                     DEVICE("b", "1GiB", "9GB/s", "1TFLOP/s")};
+    double gain;
+    assert_string_equal(draft_device(slower, false, &gain), "sim:a");
+    assert_true(gain < 1.01); /* a guess takes as long as a token */
+    assert_string_equal(draft_device(quicker, false, &gain), "sim:b");
+    assert_true(gain > 1.3);
+    assert_string_equal(draft_device(quicker, true, &gain), "sim:a");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_instances),       cmocka_unit_test(a_loan_is_a_limit),
-        cmocka_unit_test(failed_and_replaced), cmocka_unit_test(shared_cells),
-        cmocka_unit_test(host_memory),         cmocka_unit_test(a_draft_model),
+        cmocka_unit_test(two_instances),
+        cmocka_unit_test(a_loan_is_a_limit),
+        cmocka_unit_test(failed_and_replaced),
+        cmocka_unit_test(shared_cells),
+        cmocka_unit_test(host_memory),
+        cmocka_unit_test(a_draft_model),
+        cmocka_unit_test(a_draft_on_a_device_of_its_own),
     };
     return cmocka_run_group_tests(tests, open_gemma, close_gemma);
 }

@@ -1,0 +1,141 @@
+/* An instance's draft model: its memory, and the device on which it guesses. */
+#include "placing/placing_impl.h"
+
+#include "cluster/state.h"
+#include "model/model.h"
+#include "placement/cost.h"
+#include "plan/plan_devices.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* NULL: it has none, or its header is not here yet. */
+static const struct model *placing_draft_of(const struct placing_view *view,
+                                            const Cluster__Demand *of)
+{
+    const Cluster__Model *said = of->draft ? state_model(view->state, of->draft) : NULL;
+    return said && of->speculate != SPECULATE_OFF ? view->model(view->self, said) : NULL;
+}
+
+static enum error_code placing_cost_of_draft(const Cluster__Demand *of, const struct model *draft,
+                                             bool embedding_counts, struct placing_cost *out,
+                                             struct error *err)
+{
+    Cluster__Demand demand = CLUSTER__DEMAND__INIT;
+    demand.context_tokens = of->context_tokens;
+    demand.streams = of->streams;
+    demand.cells = of->cells;
+    return placing_cost_of_model(&demand, draft, embedding_counts, out, err);
+}
+
+/* Where nothing has been placed yet its header is waited for; later a placement does without it, as
+ * the instance does. */
+enum error_code placing_add_draft(const struct placing_view *view,
+                                  const Cluster__Instance *instance, bool embedding_counts,
+                                  struct placing_cost *out, struct error *err)
+{
+    const Cluster__Demand *of = instance->demand;
+    const struct model *draft = placing_draft_of(view, of);
+    struct placing_cost cost = {0};
+    if (!draft && !instance->current && of->draft && of->speculate != SPECULATE_OFF &&
+        state_model(view->state, of->draft))
+        return error_set(err, ERROR_BUSY, "the header of %.64s, which drafts, is being fetched",
+                         of->draft);
+    if (!draft)
+        return ERROR_NONE;
+    const enum error_code code = placing_cost_of_draft(of, draft, embedding_counts, &cost, err);
+    if (!code) {
+        const struct placement_problem whole = {.model = cost.model.model, .demand = cost.demand};
+        const struct placement_stage all = {0, 0, cost.model.model.n_layers};
+        out->model.model.compute_input_bytes += placement_stage_bytes(&whole, &all);
+    }
+    plan_model_deinit(&cost.model);
+    return code;
+}
+
+/* Some instance has layers there, or is to have some. */
+static bool placing_draft_is_taken(const struct placing *p, uint32_t device)
+{
+    const Cluster__State *root = p->view.state->root;
+    for (size_t i = 0; root && i < root->n_instances; i++) {
+        const Cluster__Placement *const of[] = {root->instances[i]->current,
+                                                root->instances[i]->next};
+        for (size_t k = 0; k < 2; k++) {
+            for (size_t s = 0; of[k] && s < of[k]->n_stages; s++) {
+                if (!strcmp(of[k]->stages[s]->node, p->names[device].node) &&
+                    !strcmp(of[k]->stages[s]->device, p->names[device].device))
+                    return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* 0: it cannot be there. */
+static double placing_draft_guess_s(const struct placement_problem *of, uint32_t device)
+{
+    const struct placement_stage all = {device, 0, of->model.n_layers};
+    const struct placement_load load = {1, 1, placement_decode_load(of).context_tokens};
+    for (uint32_t layer = 0; layer < of->model.n_layers; layer++) {
+        if (!placement_layer_allowed(of, device, layer))
+            return 0;
+    }
+    const double guess_s = placement_stage_s(of, &all, load);
+    return isfinite(guess_s) ? guess_s : 0;
+}
+
+static bool placing_draft_has_room(const struct placement_problem *of, uint32_t device)
+{
+    const struct placement_stage all = {device, 0, of->model.n_layers};
+    return placement_device_usable(&of->devices[device]) &&
+           placement_stage_bytes(of, &all) <= placement_device_bytes(&of->devices[device]);
+}
+
+/* On the first stage's device, where its memory is counted, or on another of that node which is
+ * nobody's, if more is expected of that by a twentieth. */
+static void placing_draft_choose(const struct placing *p, const struct placement_problem *of,
+                                 const struct placement_problem *problem,
+                                 const struct placement *placement, struct placement_guessed *out,
+                                 char device[CLUSTER_ID_MAX])
+{
+    const uint32_t first = placement->stages[0].device;
+    const double beside_s = placing_draft_guess_s(of, first);
+    uint32_t best = UINT32_MAX;
+    if (beside_s > 0) {
+        placement_drafted(problem, placement, beside_s, false, out);
+        best = first;
+    }
+    for (uint32_t i = 0; i < p->cluster.n_devices; i++) {
+        struct placement_guessed guessed = *out;
+        const double guess_s = placing_draft_guess_s(of, i);
+        if (i == first || p->cluster.devices[i].node != p->cluster.devices[first].node ||
+            guess_s <= 0 || !placing_draft_has_room(of, i) || placing_draft_is_taken(p, i))
+            continue;
+        placement_drafted(problem, placement, guess_s, true, &guessed);
+        if (guessed.drafted <= 1.05 * out->drafted)
+            continue;
+        best = i;
+        *out = guessed;
+    }
+    if (best != UINT32_MAX)
+        snprintf(device, CLUSTER_ID_MAX, "%s", p->names[best].device);
+}
+
+void placing_forecast_draft(const struct placing *p, const Cluster__Instance *instance,
+                            const struct placement_problem *problem,
+                            const struct placement *placement, struct placement_guessed *out,
+                            char device[CLUSTER_ID_MAX])
+{
+    const struct model *draft = placing_draft_of(&p->view, instance->demand);
+    struct cluster_problem posed = {0};
+    struct placing_cost cost = {0};
+    if (!draft || out->repeating <= out->without)
+        return; /* what more rows take is not known, or nothing is guessed */
+    if (!placing_cost_of_draft(instance->demand, draft, plan_devices_count_embedding(&p->cluster),
+                               &cost, NULL) &&
+        !cluster_problem_init(&posed, &p->cluster, &cost.model.model, &cost.demand, NULL))
+        placing_draft_choose(p, &posed.problem, problem, placement, out, device);
+    cluster_problem_deinit(&posed);
+    plan_model_deinit(&cost.model);
+}
