@@ -234,9 +234,10 @@ def prefill(args):
         pin_machines([*pair.machines, *single.machines])
     both = make_nodes(args, pair, [sim_file(args, f"half{i}", "4GiB", args.speed or UNPACED) for i in range(2)], model)
     alone = make_nodes(args, single, [sim_file(args, "all", "4GiB", args.speed or UNPACED)], model, "alone")[0]
-    both[0].place(args.name, context=CONTEXT, streams=1)
+    context = max(CONTEXT, args.context)
+    both[0].place(args.name, context=context, streams=1)
     both[0].move(args.name, ",".join(f"m{i + 1}/sim:half{i}:{n}" for i, n in enumerate(layers)))
-    alone.place(args.name, context=CONTEXT, streams=1)
+    alone.place(args.name, context=context, streams=1)
     ratios = []
     for turn in range(args.turns + 1):
         rates = {}
@@ -436,7 +437,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--turns", type=int, default=1, help="of `half`, `drafts` and `prefill`, in one session")
-    parser.add_argument("--context", type=int, default=256, help="of `drafts`")
+    parser.add_argument("--context", type=int, default=256, help="of `drafts`; of `prefill`, if more than 1024")
     parser.add_argument("--each-way", type=int, default=2000, help="microseconds, of the links of `drafts`")
     parser.add_argument("--speed", type=lambda s: s.replace(",", "\n") + "\n", help="of the devices of both, as in a file of --sim")
     parser.add_argument("--model", default="synth-small-q4_0.gguf", help="of `drafts` and `prefill`, with …")
