@@ -94,6 +94,15 @@ verb_package_check() {
   return $status
 }
 
+# Sets release_words, what the bundled model must tell: what it tells where the bundle was built.
+package_words() {
+  local bundle
+  bundle=$(echo "$release_files"/medley-*-linux-"$release_arch")
+  [ -n "$release_words" ] ||
+    release_words=$(release_run "$bundle/bin/medley" "${release_question[@]}" 2>/dev/null) ||
+    die "the bundle's own medley failed"
+}
+
 # In a copy of a bare root, with a network: apt fetches what the package needs.
 package_try() {
   local bare copy=$repo/build/deb/bare status=0

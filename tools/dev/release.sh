@@ -3,7 +3,9 @@
 release_arch=$(uname -m) # whose it is
 release_build=bundle     # the folder in build/
 release_files=$repo/build/release-files
-release_words= # what the bundled model must tell; empty: what it tells first
+release_question=(run models/demo.gguf -p "Tell me a story about a fox." -n 40 --temp 0
+  --devices cpu)
+release_words= # what the bundled model must tell to that; empty: what it tells first
 
 verb_release() { # [--check] [--twice] [--sign KEY] [--arch ARCH]
   local checks= twice= key=
@@ -23,12 +25,7 @@ verb_release() { # [--check] [--twice] [--sign KEY] [--arch ARCH]
   release_is_native || release_cross $checks
   release_bundle && package_make || return 1
   cp "$repo"/build/deb/*.deb "$release_files/" || return 1
-  local recipe
-  for recipe in arch/PKGBUILD homebrew/medley.rb nix/flake.nix rpm/medley.spec; do
-    sed "s/@VERSION@/$("$repo/tools/version.sh")/" "packaging/$recipe" \
-      >"$release_files/${recipe#*/}" || return 1
-    publisher_fill "$release_files/${recipe#*/}"
-  done
+  release_recipes || return 1
   (cd "$release_files" && find . -maxdepth 1 -type f ! -name 'SHA256SUMS*' -printf '%P\n' |
     LC_ALL=C sort | xargs sha256sum >SHA256SUMS) || return 1
   [ -z "$key" ] || release_sign "$key"
@@ -45,8 +42,7 @@ release_cross() { # [yes: it will be checked against this processor]
   if [ -n "${1:-}" ]; then
     build_targets=(src/cli/medley)
     build_release || return 1
-    release_words=$(inside build/release/src/cli/medley run models/demo.gguf \
-      -p "Tell me a story about a fox." -n 40 --temp 0 --devices cpu 2>/dev/null) ||
+    release_words=$(inside build/release/src/cli/medley "${release_question[@]}" 2>/dev/null) ||
       die "this processor's own medley failed"
   fi
   release_build=bundle-$release_arch

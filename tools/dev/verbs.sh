@@ -30,6 +30,8 @@ usage: ./dev VERB [...]
   package-deb              the same as a package of Debian, in build/deb (docs/packages.md)
   package-check            makes it, runs lintian, installs, upgrades, removes and purges it; then
                            piuparts (root)
+  recipe-check             makes the packages for RPM, Arch and Nix by their own tools, installs,
+                           upgrades, uses and removes them; runs Homebrew's formula (root)
   image [--mesa]           the bundle as an image for containers, in build/image, started here (root);
                            --mesa: with the drivers of AMD's and Intel's GPUs
   upgrade-check [COMMIT]   two machines under systemd, upgraded by package from the last release's, or
