@@ -14,6 +14,7 @@
 #if defined(__x86_64__) && defined(__linux__)
 #include "amx_standin.h"
 #include "gpu/product_ggml.h"
+#include "kernels/amx_permission.h"
 #include "tested_kernels.h"
 
 #include <ggml.h>
@@ -201,6 +202,15 @@ static void test_is_chosen_where_it_works(void **state)
     for (uint32_t k = 1; (kernel = product_kernel_at(k)); k++)
         assert_ptr_not_equal(kernel, &product_kernel_amx);
 }
+
+/* Linux gives the same answer again. Without its leave nobody chooses the kernel. */
+static void test_linux_is_asked(void **state)
+{
+    (void)state;
+    const bool may = amx_permission_ask();
+    assert_int_equal(amx_permission_ask(), may);
+    assert_true(may || !product_kernel_amx.works());
+}
 #else
 static void test_nothing(void **state)
 {
@@ -218,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_rows_that_lie_anywhere),
         cmocka_unit_test(test_extreme_bits),
         cmocka_unit_test(test_is_chosen_where_it_works),
+        cmocka_unit_test(test_linux_is_asked),
 #else
         cmocka_unit_test(test_nothing),
 #endif
