@@ -11,7 +11,7 @@ struct amx_panel { /* times a side */
     uint32_t n_parts, n_rows;
     struct amx_side side;
     const struct lanes_next *next;
-    const struct panel_beside *beside; /* of each row, for types with m: q_sums */
+    const struct panel_beside *beside; /* of each row, for types with m: x_sums */
 };
 
 /* A lot: up to four parts of one of the four partial sums, first, first + 4, ... */
@@ -80,7 +80,7 @@ ALWAYS_INLINE void amx_add_some(bool has_m, const struct amx_panel *panel, uint3
             const row_floats d = *(const row_floats *)panel->of->d[part];
             all += d * e * (row_floats)_mm512_cvtepi32_ps(_mm512_load_si512(sums->of[i][k]));
             if (has_m)
-                all += *(const row_floats *)panel->of->m[part] * panel->beside[k].q_sums[part];
+                all += *(const row_floats *)panel->of->m[part] * panel->beside[k].x_sums[part];
         }
         y[k].of[first % 4] = all;
     }
