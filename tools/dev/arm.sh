@@ -4,7 +4,7 @@
 # Not among the fast tests: what computes for a minute or more under the emulator, what counts on a
 # processor's speed (carrier, runner_cache), and what docs/platforms.md says fails there.
 arm_left_out=' alerts attention audit backends carrier chat_template cluster_commands cluster_run
- cluster_sim commands completion driver_golden driver_memory driver_random embeddings golden
+ cluster_sim commands completion drafts driver_golden driver_memory driver_random embeddings golden
  host-driver placement_oracle placement_replan placement_replan_random placement_replicas
  placement_whatif placing plan plan_command precision_figures replica_random runner runner_cache
  same_bits sampler stage store_power thermal_governor topology_random weight_precision
@@ -49,14 +49,20 @@ arm_enter() { # [LIST...] of packages that it has besides
   root=$(root_for trixie "$repo/tools/arm-packages.txt" "$@")
 }
 
-verb_arm() { # [TEST...]
+# Goes on after a failure; the last line is `N passed, N failed`, as that of `./dev test`.
+verb_arm() { # [--slow | TEST...]
   local names=("$@") words=
-  [ $# != 0 ] || words=$(arm_words_here)
+  case ${1:-} in
+    '') words=$(arm_words_here) ;;
+    --slow) names=($arm_left_out) ;;
+  esac
   arm_enter
   npm_prepare
   build_targets=()
   build_in arm --cross-file tools/dev/aarch64.ini
   [ $# != 0 ] || { arm_compare "$words" && mapfile -t names < <(arm_tests); }
+  rm -f build/arm/meson-logs/testlog.json
   inside bash tools/dev/arm_run.sh meson test -C build/arm --no-rebuild --print-errorlogs \
-    --timeout-multiplier 6 "${names[@]}" </dev/null
+    --timeout-multiplier 6 "${names[@]}" </dev/null || true # count_tests.py judges
+  inside python3 tools/dev/count_tests.py build/arm/meson-logs/testlog.json
 }

@@ -14,7 +14,8 @@ usage: ./dev VERB [...]
   chaos [MODE]             real nodes under faults that a seed draws, every stream compared
                            (`./dev chaos --help`)
   attack [NAME...]         attacks on the running program, in their long forms (minutes)
-  arm [NAME...]            build for 64-bit ARM, run the fast tests in an emulator (many minutes)
+  arm [--slow | NAME...]   build for 64-bit ARM, run the fast tests in an emulator, or the slow
+                           ones, or those named (many minutes)
   musl [FILE...]           compile all sources against another C library's headers (minutes)
   macos [FILE...]          compile them for macOS, as far as that goes without Apple's headers
   fuzz [TARGET] [SECONDS]  run one fuzz target, or list them
