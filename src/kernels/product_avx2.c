@@ -1,7 +1,7 @@
 /* The kernel for x86 processors with AVX2 and FMA. Compiled for these alone. */
 #include "kernels/product_avx2.h"
 
-#include "kernels/product_grid_body.h"
+#include "kernels/product_grid_row_avx2.h"
 
 static int product_avx2_works(void)
 {
@@ -22,6 +22,6 @@ const struct product_kernel product_kernel_avx2 = {
     .part_round = part_kernel_round,
     .part_row = part_kernel_row,
     .part_sheaf = part_kernel_sheaf,
-    .grid_row = grid_kernel_row,
+    .grid_row = grid_avx2_row,
     .grid_sheaf = grid_kernel_sheaf,
 };

@@ -3,6 +3,7 @@
 #define PRODUCT_OWN_SHEAF
 #include "kernels/product_avx2.h"
 
+#include "kernels/product_grid_row_avx2.h"
 #include "kernels/product_sheaf_avx_vnni.h"
 
 static int product_avx_vnni_works(void)
@@ -16,6 +17,7 @@ const struct product_kernel product_kernel_avx_vnni = {
     .beats_repacked = true,
     .few = 3,
     .few_of_parts = 3,
+    .few_of_grids = 4,
     .works = product_avx_vnni_works,
     .round = round_row,
     .row = product_kernel_row,
@@ -24,4 +26,6 @@ const struct product_kernel product_kernel_avx_vnni = {
     .part_round = part_kernel_round,
     .part_row = part_kernel_row,
     .part_sheaf = part_kernel_sheaf,
+    .grid_row = grid_avx2_row,
+    .grid_sheaf = grid_kernel_sheaf,
 };

@@ -139,6 +139,7 @@ GRID_WEIGHTS_SIGNED(iq3s, GRID_IQ3S_BIAS)
                                             (bias) > 16};
 GRID_TYPES(GRID_FORM)
 
+#if !defined(__AVX2__)
 static void grid_kernel_row(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
                             uint32_t n_blocks, const struct product_block *x, float *y)
 {
@@ -148,6 +149,7 @@ static void grid_kernel_row(enum product_type type, const uint8_t *const *rows, 
     GRID_TYPES(GRID_CASE)
 #undef GRID_CASE
 }
+#endif
 
 static void grid_kernel_sheaf(enum product_type type, const uint8_t *const *rows, uint32_t n_blocks,
                               const struct product_block *const *x, uint32_t n,
