@@ -31,6 +31,7 @@ struct few_block {               /* of a group of rows x */
 struct few_job {
     const uint8_t *rows; /* of the matrix, where these blocks begin */
     size_t row_bytes;
+    size_t ahead;              /* bytes to what is fetched meanwhile */
     uint32_t n_rows, n_blocks; /* whole ones */
     uint32_t n_last;           /* parts of one behind them */
     const struct few_block *x; /* [block][group] */
@@ -317,6 +318,19 @@ ALWAYS_INLINE void few_add_block(const struct row_form *form, const struct few_d
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
+ALWAYS_INLINE void few_fetch(const uint8_t *from, uint32_t bytes)
+{
+    UNROLL for (uint32_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at);
+}
+
+/* As far ahead as a single row of activations fetches. Of a part of each row, the same of rows
+ * behind it is next, not what stands behind it. */
+static size_t few_ahead(size_t row_bytes, size_t part_bytes)
+{
+    return part_bytes < row_bytes ? (ROW_AHEAD + part_bytes - 1) / part_bytes * row_bytes
+                                  : ROW_AHEAD;
+}
+
 /* How many rows x of n are in group g. */
 ALWAYS_INLINE uint32_t few_x_of(uint32_t n, uint32_t g)
 {
@@ -363,7 +377,7 @@ ALWAYS_INLINE void few_multiply_part_rows(const struct part_form *form, few_unpa
                 memset(last, 0, sizeof last);
                 block = memcpy(last, block, job->n_last * form->block_bytes / PRODUCT_PARTS);
             } else {
-                row_prefetch(block, form->block_bytes);
+                few_fetch(block + job->ahead, form->block_bytes);
             }
             few_multiply_parts(form, unpack, block, b == 0, n, x, &before, y);
             block += form->block_bytes, x += n_groups;
@@ -405,7 +419,7 @@ ALWAYS_INLINE void few_multiply_block_rows(const struct row_form *form, uint32_t
         __m512 y[FEW_GROUPS], *sums = job->sums + r * n_groups;
         UNROLL for (uint32_t g = 0; g < n_groups; g++) y[g] = sums[g];
         for (uint32_t b = 0; b < job->n_blocks; b++, block += form->bytes, x += n_groups) {
-            row_prefetch(block, form->bytes);
+            few_fetch(block + job->ahead, form->bytes);
             few_multiply_block(form, block, b == 0, n, x, &before, y);
         }
         few_add_block(form, &before, few_x_of(n, n_groups - 1), x - 1, &y[n_groups - 1]);
@@ -540,6 +554,7 @@ static void product_vnni_few(const struct product_matrix *matrix,
             multiply(&(struct few_job){
                 .rows = (const uint8_t *)matrix->rows + row * matrix->row_bytes + (size_t)b * bytes,
                 .row_bytes = matrix->row_bytes,
+                .ahead = few_ahead(matrix->row_bytes, (size_t)n_at_once * bytes),
                 .n_rows = n_rows,
                 .n_blocks = used - is_last,
                 .n_last = is_last ? n_last : 0,
