@@ -100,7 +100,7 @@ enum {
     PRODUCT_PARTS = PRODUCT_BLOCK / PRODUCT_PART,
     PRODUCT_TILE = 128, /* rows x, at most, that are computed together */
     PRODUCT_SHEAF_MAX =
-        16, /* rows of the matrix, at most, that are: threads should begin at a multiple */
+        32, /* rows of the matrix, at most, that are: threads should begin at a multiple */
 };
 
 struct product_block { /* 256 values of a rounded row */

@@ -5,6 +5,7 @@
 #include "kernels/product_few_vnni.h"
 #include "kernels/product_grid_vnni.h"
 #include "kernels/product_panel_vnni.h"
+#include "kernels/product_round_vnni.h"
 #include "kernels/product_row_vnni.h"
 #include "kernels/product_sheaf_vnni.h"
 
@@ -22,11 +23,11 @@ const struct product_kernel product_kernel_avx512_vnni = {
     .few_of_parts = 8,
     .few_of_grids = 2,
     .works = product_vnni_works,
-    .round = round_row,
+    .round = round_vnni_row,
     .row = product_vnni_row,
-    .n_rows = ROWS,
+    .n_rows = PRODUCT_SHEAF_MAX,
     .sheaf = product_vnni_sheaf,
-    .part_round = part_kernel_round,
+    .part_round = round_vnni_parts,
     .part_row = part_kernel_row,
     .part_sheaf = product_vnni_panels,
     .few_rows = product_vnni_few,

@@ -14,7 +14,8 @@
  *                                               m sums of the 16 groups
  *     void ints_add_up(const ints sums[8], eight_ints *all)
  *                                               all of each
- *   for many, unless PRODUCT_OWN_BODIES says that the kernel has bodies of its own
+ *   for many, unless PRODUCT_OWN_BODIES says that the kernel has bodies of its own, and
+ *   rounds by itself
  *     ROWS                                      of a sheaf: 8 or 16
  *     row_ints, row_floats                      ROWS of int32_t, of floats
  *     void turn_column(const uint8_t *rows, size_t row_step, uint8_t *to, size_t step)
@@ -281,6 +282,7 @@ static void product_kernel_sheaf(enum product_type type, const uint8_t *const *r
 
 /* ---- rounding ----------------------------------------------------------------------------- */
 
+#if !defined(PRODUCT_OWN_BODIES)
 static void round_block(const float *x, struct product_block *out)
 {
     float top = 0;
@@ -310,3 +312,4 @@ static void round_row(const float *x, uint32_t n_blocks, struct product_block *o
     for (uint32_t b = 0; b < n_blocks; b++)
         round_block(x + (size_t)b * PRODUCT_BLOCK, &out[b]);
 }
+#endif

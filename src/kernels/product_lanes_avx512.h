@@ -98,12 +98,12 @@ ALWAYS_INLINE __m512 lanes_high_half(__m512i x)
     return lanes_low_half(_mm512_srli_epi32(x, 16));
 }
 
-/* sums + w q of four values, which are the same for all rows. */
-ALWAYS_INLINE __m512i lanes_dot(__m512i sums, __m512i w, const int8_t *q)
+/* Four values of a row x for all rows of the matrix. */
+ALWAYS_INLINE __m512i lanes_spread(const int8_t *q)
 {
     int32_t four;
     __builtin_memcpy(&four, q, sizeof four);
-    return _mm512_dpbusd_epi32(sums, w, _mm512_set1_epi32(four));
+    return _mm512_set1_epi32(four);
 }
 
 /* The n rows x, then the last again up to a multiple of four; how many. A row alone leaves the

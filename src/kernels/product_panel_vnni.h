@@ -1,8 +1,10 @@
 /* Products of types of parts with more than a few rows on processors with AVX-512 VNNI: the
- * arithmetic of product.h, some parts of sixteen rows of the matrix at a time.
+ * arithmetic of product.h, some parts of 32 rows of the matrix at a time.
  *
  * What bounds it is the two units that multiply: for a part, sixteen rows and a row x they are
- * given eight vpdpbusd and two products of floats, so 0.8 of the processor's peak is the limit.
+ * given eight vpdpbusd and two products of floats, so 0.8 of the processor's peak is the limit. Two
+ * loads a cycle would be a lower one with sixteen rows and eight x: there each vpdpbusd needs a
+ * number of x spread for it alone. With two vectors of rows it serves both.
  * Each of the four partial sums is computed for itself, so that registers hold it. */
 #pragma once
 
@@ -10,11 +12,12 @@
 
 enum {
     PANEL_ROWS = 16,
-    PANEL_PARTS = 32, /* whose weights are unpacked together: 16 KiB */
-    PANEL_SIDE = 8,   /* rows x that are multiplied together */
+    PANEL_PARTS = 32, /* whose weights are unpacked together: 32 KiB */
+    PANEL_HALVES = 2, /* of a sheaf */
+    PANEL_SIDE = 4,   /* rows x that are multiplied together */
 };
 
-struct panel_of_parts {
+struct panel_of_parts { /* of half a sheaf */
     uint8_t weights[PANEL_PARTS][PRODUCT_PART / 4][PANEL_ROWS][4];
     float d[PANEL_PARTS][PANEL_ROWS], m[PANEL_PARTS][PANEL_ROWS];
 } __attribute__((aligned(64)));
@@ -24,8 +27,8 @@ struct panel_beside {            /* the same parts of a row x */
     float x_sums[PANEL_PARTS];
 } __attribute__((aligned(64)));
 
-struct panel_sums {
-    row_floats of[4];
+struct panel_sums { /* of a row x */
+    row_floats of[4][PANEL_HALVES];
 } __attribute__((aligned(64)));
 
 /* ---- unpacking ---- */
@@ -196,81 +199,85 @@ ALWAYS_INLINE void panel_prepare(int32_t bias, bool has_m, const struct product_
     }
 }
 
-/* Every fourth part, from `first` on, times n <= PANEL_SIDE rows x, a constant. */
-ALWAYS_INLINE void panel_multiply_fourth(bool has_m, uint32_t n, const struct panel_of_parts *panel,
+/* Every fourth part, from `first` on, times PANEL_SIDE rows x. */
+ALWAYS_INLINE void panel_multiply_fourth(bool has_m, const struct panel_of_parts *panel,
                                          uint32_t n_parts, const struct product_block *const *x,
                                          const struct panel_beside *beside, uint32_t first,
                                          const struct lanes_next *next, struct panel_sums *y)
 {
-    row_floats all[PANEL_SIDE];
-    UNROLL for (uint32_t k = 0; k < n; k++) all[k] = y[k].of[first];
+    row_floats all[PANEL_SIDE][PANEL_HALVES];
+    UNROLL for (uint32_t k = 0; k < PANEL_SIDE; k++)
+    {
+        UNROLL for (uint32_t h = 0; h < PANEL_HALVES; h++) all[k][h] = y[k].of[first][h];
+    }
     for (uint32_t part = first; part < n_parts; part += 4) {
         const uint32_t b = part / PRODUCT_PARTS, i = part % PRODUCT_PARTS;
-        __m512i dot[PANEL_SIDE];
+        __m512i dot[PANEL_SIDE][PANEL_HALVES];
         lanes_fetch(next, first * (PANEL_PARTS / 4) + part / 4, PANEL_PARTS);
-        UNROLL for (uint32_t k = 0; k < n; k++) dot[k] = _mm512_set1_epi32(beside[k].excess[part]);
+        UNROLL for (uint32_t k = 0; k < PANEL_SIDE; k++)
+        {
+            UNROLL for (uint32_t h = 0; h < PANEL_HALVES; h++) dot[k][h] =
+                _mm512_set1_epi32(beside[k].excess[part]);
+        }
         UNROLL for (uint32_t j = 0; j < PRODUCT_PART / 4; j++)
         {
-            const __m512i w = _mm512_load_si512(panel->weights[part][j]);
-            UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
-                lanes_dot(dot[k], w, x[k][b].values + PRODUCT_PART * i + 4 * j);
+            __m512i w[PANEL_HALVES];
+            UNROLL for (uint32_t h = 0; h < PANEL_HALVES; h++) w[h] =
+                _mm512_load_si512(panel[h].weights[part][j]);
+            UNROLL for (uint32_t k = 0; k < PANEL_SIDE; k++)
+            {
+                const __m512i q = lanes_spread(x[k][b].values + PRODUCT_PART * i + 4 * j);
+                UNROLL for (uint32_t h = 0; h < PANEL_HALVES; h++) dot[k][h] =
+                    _mm512_dpbusd_epi32(dot[k][h], w[h], q);
+            }
         }
-        const row_floats d = *(const row_floats *)panel->d[part];
-        UNROLL for (uint32_t k = 0; k < n; k++)
+        UNROLL for (uint32_t k = 0; k < PANEL_SIDE; k++)
         {
-            all[k] += d * x[k][b].scales[i] * (row_floats)_mm512_cvtepi32_ps(dot[k]);
-            if (has_m)
-                all[k] += *(const row_floats *)panel->m[part] * beside[k].x_sums[part];
+            UNROLL for (uint32_t h = 0; h < PANEL_HALVES; h++)
+            {
+                all[k][h] += *(const row_floats *)panel[h].d[part] * x[k][b].scales[i] *
+                             (row_floats)_mm512_cvtepi32_ps(dot[k][h]);
+                if (has_m)
+                    all[k][h] += *(const row_floats *)panel[h].m[part] * beside[k].x_sums[part];
+            }
         }
     }
-    UNROLL for (uint32_t k = 0; k < n; k++) y[k].of[first] = all[k];
-}
-
-ALWAYS_INLINE void panel_multiply(int32_t bias, bool has_m, uint32_t n,
-                                  const struct panel_of_parts *panel, uint32_t n_parts,
-                                  const struct product_block *const *x, uint32_t block,
-                                  const struct lanes_next *next, struct panel_sums *y)
-{
-    struct panel_beside beside[PANEL_SIDE];
-    const struct product_block *from[PANEL_SIDE];
-    UNROLL for (uint32_t k = 0; k < n; k++)
+    UNROLL for (uint32_t k = 0; k < PANEL_SIDE; k++)
     {
-        from[k] = x[k] + block;
-        panel_prepare(bias, has_m, from[k], n_parts, &beside[k]);
+        UNROLL for (uint32_t h = 0; h < PANEL_HALVES; h++) y[k].of[first][h] = all[k][h];
     }
-    for (uint32_t first = 0; first < 4; first++)
-        panel_multiply_fourth(has_m, n, panel, n_parts, from, beside, first, next, y);
 }
 
 /* For types with and without m. */
-#define PANEL_MULTIPLY(name, has_m, n)                                                             \
+#define PANEL_MULTIPLY(name, has_m)                                                                \
     static __attribute__((noinline)) void name(                                                    \
         int32_t bias, const struct panel_of_parts *panel, uint32_t n_parts,                        \
         const struct product_block *const *x, uint32_t block, const struct lanes_next *next,       \
         struct panel_sums *y)                                                                      \
     {                                                                                              \
-        panel_multiply(bias, has_m, n, panel, n_parts, x, block, next, y);                         \
+        struct panel_beside beside[PANEL_SIDE];                                                    \
+        const struct product_block *from[PANEL_SIDE];                                              \
+        UNROLL for (uint32_t k = 0; k < PANEL_SIDE; k++)                                           \
+        {                                                                                          \
+            from[k] = x[k] + block;                                                                \
+            panel_prepare(bias, has_m, from[k], n_parts, &beside[k]);                              \
+        }                                                                                          \
+        for (uint32_t first = 0; first < 4; first++)                                               \
+            panel_multiply_fourth(has_m, panel, n_parts, from, beside, first, next, y);            \
     }
-PANEL_MULTIPLY(panel_some, false, PANEL_SIDE)
-PANEL_MULTIPLY(panel_four, false, 4)
-PANEL_MULTIPLY(panel_some_with_m, true, PANEL_SIDE)
-PANEL_MULTIPLY(panel_four_with_m, true, 4)
+PANEL_MULTIPLY(panel_some, false)
+PANEL_MULTIPLY(panel_some_with_m, true)
 
-/* n is a multiple of four. */
+/* n is a multiple of PANEL_SIDE. */
 static void panel_multiply_all(const struct part_form *form, const struct panel_of_parts *panel,
                                uint32_t n_parts, const struct product_block *const *x,
                                uint32_t block, uint32_t n, const struct lanes_next *next,
                                struct panel_sums *y)
 {
     static const struct lanes_next nothing;
-    const bool has_m = form->has_m;
-    uint32_t i = 0;
-    for (; i + PANEL_SIDE <= n; i += PANEL_SIDE, next = &nothing)
-        (has_m ? panel_some_with_m : panel_some)(form->bias, panel, n_parts, x + i, block, next,
-                                                 y + i);
-    if (i < n)
-        (has_m ? panel_four_with_m : panel_four)(form->bias, panel, n_parts, x + i, block, next,
-                                                 y + i);
+    for (uint32_t i = 0; i < n; i += PANEL_SIDE, next = &nothing)
+        (form->has_m ? panel_some_with_m : panel_some)(form->bias, panel, n_parts, x + i, block,
+                                                       next, y + i);
 }
 
 typedef void panel_unpack(const uint8_t *const *rows, size_t at, struct panel_of_parts *out,
@@ -285,21 +292,27 @@ ALWAYS_INLINE void panel_rows(const struct part_form *form, size_t step, panel_u
     struct panel_sums sums[PRODUCT_TILE];
     memset(sums, 0, n * sizeof *sums);
     for (uint32_t first = 0; first < n_parts; first += PANEL_PARTS) {
-        struct panel_of_parts panel;
+        struct panel_of_parts panel[PANEL_HALVES];
         const uint32_t used = n_parts - first < PANEL_PARTS ? n_parts - first : PANEL_PARTS;
         struct lanes_next next;
-        for (uint32_t i = 0; i < used; i++) {
-            const uint32_t part = first + i;
-            unpack(rows, step ? part * step : (size_t)(part / PRODUCT_PARTS) * form->block_bytes,
-                   &panel, i);
+        for (uint32_t h = 0; h < PANEL_HALVES; h++) {
+            for (uint32_t i = 0; i < used; i++) {
+                const uint32_t part = first + i;
+                unpack(rows + h * PANEL_ROWS,
+                       step ? part * step : (size_t)(part / PRODUCT_PARTS) * form->block_bytes,
+                       &panel[h], i);
+            }
         }
         lanes_set_next(rows, (size_t)n_parts * form->block_bytes / PRODUCT_PARTS,
                        (size_t)(first + PANEL_PARTS) / PRODUCT_PARTS * form->block_bytes,
                        PANEL_PARTS / PRODUCT_PARTS * form->block_bytes, &next);
-        panel_multiply_all(form, &panel, used, x, first / PRODUCT_PARTS, n, &next, sums);
+        panel_multiply_all(form, panel, used, x, first / PRODUCT_PARTS, n, &next, sums);
     }
-    for (uint32_t i = 0; i < n; i++)
-        *(row_floats *)y[i] = (sums[i].of[0] + sums[i].of[1]) + (sums[i].of[2] + sums[i].of[3]);
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t h = 0; h < PANEL_HALVES; h++)
+            *(row_floats *)&y[i][h * PANEL_ROWS] =
+                (sums[i].of[0][h] + sums[i].of[1][h]) + (sums[i].of[2][h] + sums[i].of[3][h]);
+    }
 }
 
 static void product_vnni_panels(enum product_type type, const uint8_t *const *rows,

@@ -370,6 +370,7 @@ static void part_kernel_sheaf(enum product_type type, const uint8_t *const *rows
 
 /* ---- rounding ---- */
 
+#if !defined(PRODUCT_OWN_BODIES)
 static float part_top(const float *x, uint32_t n)
 {
     float top = 0;
@@ -427,3 +428,4 @@ static void part_kernel_round(const float *x, uint32_t n_parts, enum product_rou
             block->scales[i] = part_shortened(block->scales[i]);
     }
 }
+#endif

@@ -1,17 +1,18 @@
 /* Products of K-quants with more than a few rows on processors with AVX-512 VNNI: the arithmetic of
- * product.h, a block of sixteen rows of the matrix at a time.
+ * product.h, a block of 32 rows of the matrix at a time, as two vectors of sixteen, so that a
+ * number of x that is spread over a vector serves both (product_panel_vnni.h).
  *
  * What bounds it is the two units that multiply: for a block, sixteen rows and a row x they are
  * given 64 vpdpbusd, one vpmulld for each scale, vpdpwssd for pairs of offsets and four products
- * of floats. Loading has room: what is the same for all rows (x and sums of x) is loaded as one
- * number and spread on the way. */
+ * of floats. */
 #pragma once
 
 #include "kernels/product_lanes_avx512.h"
 
 enum {
     SHEAF_ROWS = 16,
-    SHEAF_SIDE = 8,  /* rows x that are multiplied together: so many sums are under way */
+    SHEAF_HALVES = 2,
+    SHEAF_SIDE = 4,  /* rows x that are multiplied together */
     SHEAF_AHEAD = 2, /* blocks whose turn it is after this one when they are fetched */
 };
 
@@ -22,7 +23,7 @@ struct sheaf_kind { /* of a type; constants where code is made for it */
     int32_t bias; /* of weights without offsets */
 };
 
-struct sheaf_block { /* of each row */
+struct sheaf_block { /* of each row of half a sheaf */
     uint8_t weights[PRODUCT_BLOCK / 4][SHEAF_ROWS][4];
     int32_t scales[PRODUCT_GROUPS][SHEAF_ROWS];         /* of groups 0, step, ... */
     int16_t offsets[PRODUCT_GROUPS / 2][SHEAF_ROWS][2]; /* of two that have scales of their own */
@@ -222,69 +223,78 @@ ALWAYS_INLINE void sheaf_prepare_sums(const struct sheaf_kind *kind, const struc
     }
 }
 
-/* A block times n <= SHEAF_SIDE rows x, a constant. */
-ALWAYS_INLINE void sheaf_multiply(const struct sheaf_kind *kind, uint32_t n,
-                                  const struct sheaf_block *block,
+/* What sixteen rows' block adds to y. */
+ALWAYS_INLINE void sheaf_add(const struct sheaf_kind *kind, const struct sheaf_block *block,
+                             __m512i products, const union sheaf_sums *sums, float e, float *y)
+{
+    __m512i offsets = _mm512_setzero_si512();
+    UNROLL for (uint32_t p = 0; kind->has_dmin && p < PRODUCT_GROUPS / 2 / kind->step; p++)
+        offsets = _mm512_dpwssd_epi32(offsets, _mm512_load_si512(block->offsets[p]),
+                                      _mm512_set1_epi32(sums->excess[p]));
+    row_floats all = *(const row_floats *)y;
+    all += *(const row_floats *)block->d * e * (row_floats)_mm512_cvtepi32_ps(products);
+    if (kind->has_dmin)
+        all += *(const row_floats *)block->dmin * -e * (row_floats)_mm512_cvtepi32_ps(offsets);
+    *(row_floats *)y = all;
+}
+
+/* A block, of which each half is sixteen rows, times SHEAF_SIDE rows x. */
+ALWAYS_INLINE void sheaf_multiply(const struct sheaf_kind *kind, const struct sheaf_block *block,
                                   const struct product_block *const *x, uint32_t b,
                                   const struct lanes_next *next, float (*y)[PRODUCT_SHEAF_MAX])
 {
-    __m512i products[SHEAF_SIDE], offsets[SHEAF_SIDE];
+    __m512i products[SHEAF_SIDE][SHEAF_HALVES];
     union sheaf_sums sums[SHEAF_SIDE];
     const int8_t *q[SHEAF_SIDE];
-    UNROLL for (uint32_t k = 0; k < n; k++)
+    UNROLL for (uint32_t k = 0; k < SHEAF_SIDE; k++)
     {
         q[k] = x[k][b].values;
         sheaf_prepare_sums(kind, &x[k][b], &sums[k]);
-        products[k] = offsets[k] = _mm512_setzero_si512();
+        UNROLL for (uint32_t h = 0; h < SHEAF_HALVES; h++) products[k][h] = _mm512_setzero_si512();
     }
     for (uint32_t g = 0; g < PRODUCT_GROUPS; g += kind->step) {
-        __m512i dot[SHEAF_SIDE];
+        __m512i dot[SHEAF_SIDE][SHEAF_HALVES], scale[SHEAF_HALVES];
         lanes_fetch(next, g / kind->step, PRODUCT_GROUPS / kind->step);
-        UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
-            _mm512_set1_epi32(kind->has_dmin ? 0 : sums[k].excess[g]);
+        UNROLL for (uint32_t k = 0; k < SHEAF_SIDE; k++)
+        {
+            UNROLL for (uint32_t h = 0; h < SHEAF_HALVES; h++) dot[k][h] =
+                _mm512_set1_epi32(kind->has_dmin ? 0 : sums[k].excess[g]);
+        }
         UNROLL for (uint32_t i = 0; i < 4 * kind->step; i++)
         {
-            const __m512i w = _mm512_load_si512(block->weights[4 * g + i]);
-            UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
-                lanes_dot(dot[k], w, q[k] + 16 * g + 4 * i);
+            __m512i w[SHEAF_HALVES];
+            UNROLL for (uint32_t h = 0; h < SHEAF_HALVES; h++) w[h] =
+                _mm512_load_si512(block[h].weights[4 * g + i]);
+            UNROLL for (uint32_t k = 0; k < SHEAF_SIDE; k++)
+            {
+                const __m512i four = lanes_spread(q[k] + 16 * g + 4 * i);
+                UNROLL for (uint32_t h = 0; h < SHEAF_HALVES; h++) dot[k][h] =
+                    _mm512_dpbusd_epi32(dot[k][h], w[h], four);
+            }
         }
-        const __m512i scale = _mm512_load_si512(block->scales[g]);
-        UNROLL for (uint32_t k = 0; k < n; k++) products[k] =
-            _mm512_add_epi32(products[k], _mm512_mullo_epi32(dot[k], scale));
+        UNROLL for (uint32_t h = 0; h < SHEAF_HALVES; h++) scale[h] =
+            _mm512_load_si512(block[h].scales[g]);
+        UNROLL for (uint32_t k = 0; k < SHEAF_SIDE; k++)
+        {
+            UNROLL for (uint32_t h = 0; h < SHEAF_HALVES; h++) products[k][h] =
+                _mm512_add_epi32(products[k][h], _mm512_mullo_epi32(dot[k][h], scale[h]));
+        }
     }
-    const uint32_t n_pairs = kind->has_dmin ? PRODUCT_GROUPS / 2 / kind->step : 0;
-    UNROLL for (uint32_t p = 0; p < n_pairs; p++)
+    UNROLL for (uint32_t k = 0; k < SHEAF_SIDE; k++)
     {
-        const __m512i m = _mm512_load_si512(block->offsets[p]);
-        UNROLL for (uint32_t k = 0; k < n; k++) offsets[k] =
-            _mm512_dpwssd_epi32(offsets[k], m, _mm512_set1_epi32(sums[k].excess[p]));
-    }
-    UNROLL for (uint32_t k = 0; k < n; k++)
-    {
-        const float e = x[k][b].scale;
-        row_floats all = *(const row_floats *)y[k];
-        all += *(const row_floats *)block->d * e * (row_floats)_mm512_cvtepi32_ps(products[k]);
-        if (kind->has_dmin)
-            all +=
-                *(const row_floats *)block->dmin * -e * (row_floats)_mm512_cvtepi32_ps(offsets[k]);
-        *(row_floats *)y[k] = all;
+        UNROLL for (uint32_t h = 0; h < SHEAF_HALVES; h++) sheaf_add(
+            kind, &block[h], products[k][h], &sums[k], x[k][b].scale, &y[k][h * SHEAF_ROWS]);
     }
 }
 
-/* For each type: eight rows x, four, and all, a multiple of four. */
+/* For each type: SHEAF_SIDE rows x, and all, a multiple of them. */
 #define SHEAF_KIND(name, n_bytes, step, has_dmin, bias)                                            \
     static const struct sheaf_kind sheaf_##name = {n_bytes, step, has_dmin, bias};                 \
     static __attribute__((noinline)) void sheaf_some_##name(                                       \
         const struct sheaf_block *block, const struct product_block *const *x, uint32_t b,         \
         const struct lanes_next *next, float(*y)[PRODUCT_SHEAF_MAX])                               \
     {                                                                                              \
-        sheaf_multiply(&sheaf_##name, SHEAF_SIDE, block, x, b, next, y);                           \
-    }                                                                                              \
-    static __attribute__((noinline)) void sheaf_four_##name(                                       \
-        const struct sheaf_block *block, const struct product_block *const *x, uint32_t b,         \
-        const struct lanes_next *next, float(*y)[PRODUCT_SHEAF_MAX])                               \
-    {                                                                                              \
-        sheaf_multiply(&sheaf_##name, 4, block, x, b, next, y);                                    \
+        sheaf_multiply(&sheaf_##name, block, x, b, next, y);                                       \
     }                                                                                              \
     static void sheaf_rows_##name(const uint8_t *const *rows, uint32_t n_blocks,                   \
                                   const struct product_block *const *x, uint32_t n,                \
@@ -293,18 +303,16 @@ ALWAYS_INLINE void sheaf_multiply(const struct sheaf_kind *kind, uint32_t n,
         memset(y, 0, n * sizeof *y);                                                               \
         for (uint32_t b = 0; b < n_blocks; b++) {                                                  \
             static const struct lanes_next nothing;                                                \
-            struct sheaf_block block;                                                              \
+            struct sheaf_block block[SHEAF_HALVES];                                                \
             struct lanes_next ahead;                                                               \
             const struct lanes_next *next = &ahead;                                                \
-            uint32_t i = 0;                                                                        \
             const size_t at = b * (size_t)sheaf_##name.bytes;                                      \
-            sheaf_unpack_##name(rows, at, &block);                                                 \
+            for (uint32_t h = 0; h < SHEAF_HALVES; h++)                                            \
+                sheaf_unpack_##name(rows + h * SHEAF_ROWS, at, &block[h]);                         \
             lanes_set_next(rows, n_blocks *(size_t)sheaf_##name.bytes,                             \
                            at + SHEAF_AHEAD * sheaf_##name.bytes, sheaf_##name.bytes, &ahead);     \
-            for (; i + SHEAF_SIDE <= n; i += SHEAF_SIDE, next = &nothing)                          \
-                sheaf_some_##name(&block, x + i, b, next, y + i);                                  \
-            if (i < n)                                                                             \
-                sheaf_four_##name(&block, x + i, b, next, y + i);                                  \
+            for (uint32_t i = 0; i < n; i += SHEAF_SIDE, next = &nothing)                          \
+                sheaf_some_##name(block, x + i, b, next, y + i);                                   \
         }                                                                                          \
     }
 SHEAF_KIND(q2, 84, 1, true, 0)
