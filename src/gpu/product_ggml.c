@@ -217,18 +217,21 @@ static void compute_share(const struct product_kernel *kernel, const struct prod
     compute_tile(kernel, matrix, (uint32_t)first * PRODUCT_SHEAF_MAX, (uint32_t)end, tile);
 }
 
-/* How many pieces of a matrix each thread takes, about: a thread that the system runs late leaves
- * pieces to the others, which so wait for one piece of it at most, not for half of the matrix. */
-enum { PIECES_PER_THREAD = 8 };
+/* A matrix is cut into ranges, in which threads begin, and these into pieces: a thread that the
+ * system runs late leaves pieces to the others, which so wait for one piece of it at most, not for
+ * all of its rows. The pieces that a thread takes mostly follow each other, so that what it fetches
+ * early, behind their end, is what it needs next. */
+enum { PIECES_PER_THREAD = 8, RANGES_MAX = 4, RANGES_AT = 12 };
 
-/* The next piece that no thread has; the operation's own count of them is in the parameters that
- * ggml does not use. Each of nth threads draws one beyond the last: the last of all draws begins
- * the count anew, for the next time that the graph is computed. */
-static int32_t draw_piece(struct ggml_tensor *out, int32_t n_pieces, int nth)
+/* The next piece of a range that no thread has; each range's count of them is in the parameters
+ * that ggml does not use. Each of nth threads draws one beyond the last: the last of all draws
+ * begins the count anew, for the next time that the graph is computed. */
+static int32_t draw_piece(struct ggml_tensor *out, int range, int32_t n_pieces, int nth)
 {
-    static_assert(sizeof(ggml_custom_op_t) + 2 * sizeof(void *) < 48 && GGML_MAX_OP_PARAMS >= 52,
+    static_assert(sizeof(ggml_custom_op_t) + 2 * sizeof(void *) < sizeof(int32_t[RANGES_AT]) &&
+                      GGML_MAX_OP_PARAMS >= sizeof(int32_t[RANGES_AT + RANGES_MAX]),
                   "the parameters of a custom operation leave room");
-    int32_t *count = &out->op_params[12];
+    int32_t *count = &out->op_params[RANGES_AT + range];
     const int32_t piece = __atomic_fetch_add(count, 1, __ATOMIC_RELAXED);
     if (piece + 1 == n_pieces + nth)
         __atomic_store_n(count, 0, __ATOMIC_RELAXED);
@@ -250,17 +253,29 @@ static void multiply_rows(struct ggml_tensor *out, const struct product_kernel *
     }
 }
 
-static void multiply_share(struct ggml_tensor *out, int ith, int nth, void *kernel)
+/* What is left of a range. */
+static void multiply_range(struct ggml_tensor *out, const struct product_kernel *kernel, int range,
+                           int n_ranges, int nth)
 {
     const int64_t n_rows = out->ne[0];
     const int64_t n_sheaves = (n_rows + PRODUCT_SHEAF_MAX - 1) / PRODUCT_SHEAF_MAX;
     const int64_t n = n_sheaves < nth * PIECES_PER_THREAD ? n_sheaves : nth * PIECES_PER_THREAD;
-    for (int32_t piece; (piece = draw_piece(out, (int32_t)n, nth)) < n;) {
+    int64_t begin, behind;
+    product_ggml_share_of(n, range, n_ranges, &begin, &behind);
+    const int32_t n_pieces = (int32_t)(behind - begin);
+    for (int32_t piece; (piece = draw_piece(out, range, n_pieces, nth)) < n_pieces;) {
         int64_t first, end;
-        product_ggml_share_of(n_sheaves, piece, (int)n, &first, &end);
+        product_ggml_share_of(n_sheaves, (int)begin + piece, (int)n, &first, &end);
         end = end * PRODUCT_SHEAF_MAX < n_rows ? end * PRODUCT_SHEAF_MAX : n_rows;
         multiply_rows(out, kernel, (uint32_t)first * PRODUCT_SHEAF_MAX, (uint32_t)end);
     }
+}
+
+static void multiply_share(struct ggml_tensor *out, int ith, int nth, void *kernel)
+{
+    const int n_ranges = nth < RANGES_MAX ? nth : RANGES_MAX;
+    for (int i = 0; i < n_ranges; i++)
+        multiply_range(out, kernel, (ith + i) % n_ranges, n_ranges, nth);
 }
 
 struct ggml_tensor *product_mul_mat(struct ggml_context *ctx, const struct product_kernel *kernel,
