@@ -4,6 +4,7 @@
 #include "cli/model_given.h"
 #include "gpu/gpu.h"
 #include "model/draft_model.h"
+#include "placement/forecast.h"
 
 #include <limits.h>
 
@@ -68,24 +69,54 @@ struct driver_draft session_draft(const struct session *session, const struct se
     return draft;
 }
 
+/* The id of a device that does not promise what guesses need; NULL: all do. */
+static const char *session_draft_obstacle(const struct session *session)
+{
+    for (uint32_t i = 0; i < session->plan.n_stages; i++) {
+        const struct stage *stage = driver_stage(session->driver, i);
+        if (stage && !stage_has_stable_bits(stage))
+            return device_info(session->plan.stages[i].device)->id;
+    }
+    return NULL;
+}
+
 /* Said once: nothing else shows it. */
 void session_say_draft(const struct session *session)
 {
-    for (uint32_t i = 0; session->draft && i < session->plan.n_stages; i++) {
-        const struct stage *stage = driver_stage(session->driver, i);
-        if (stage && !stage_has_stable_bits(stage)) {
-            log_line(LOG_WARN, "draft",
-                     "%s guesses nothing: %s does not promise the same bits for one token and for "
-                     "several (docs/speculation.md)",
-                     model_name(session->draft), device_info(session->plan.stages[i].device)->id);
-            return;
-        }
-    }
+    const char *device = session->draft ? session_draft_obstacle(session) : NULL;
+    if (device)
+        log_line(LOG_WARN, "draft",
+                 "%s guesses nothing: %s does not promise the same bits for one token and for "
+                 "several (docs/speculation.md)",
+                 model_name(session->draft), device);
+}
+
+/* How many times as fast one stream is forecast to be; 0: that cannot be told. */
+static double session_draft_gain(const struct session *session)
+{
+    const struct plan *plan = &session->plan, *draft = &session->draft_plan;
+    struct placement_forecast forecast;
+    struct placement_guessed own;
+    if (!plan->solution.placement.n_stages || !draft->solution.placement.n_stages)
+        return 0;
+    placement_forecast(&plan->problem, &plan->solution.placement, &forecast);
+    placement_guessed(&draft->problem, &draft->solution.placement, &own);
+    if (own.without <= 0 || forecast.guessed.repeating <= forecast.guessed.without)
+        return 0;
+    placement_drafted(&plan->problem, &plan->solution.placement, 1 / own.without,
+                      draft->stages[0].device != plan->stages[0].device, &forecast.guessed);
+    return forecast.guessed.drafted / forecast.guessed.without;
 }
 
 void session_describe_draft(const struct session *session, struct buffer *out)
 {
+    if (!session->draft_plan.n_stages)
+        return;
     for (uint32_t i = 0; i < session->draft_plan.n_stages; i++)
         buffer_printf(out, "%s%s", i ? ", " : "; a draft model on ",
                       device_info(session->draft_plan.stages[i].device)->id);
+    const double gain = session_draft_obstacle(session) ? 0 : session_draft_gain(session);
+    if (gain > 1)
+        buffer_printf(out, " (%.1f times as fast if %.0f %% of its guesses are right)", gain,
+                      100 * PLACEMENT_DRAFTED_SHARE);
 }
