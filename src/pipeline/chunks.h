@@ -1,9 +1,9 @@
 /* How many rows of a prompt go into one micro-batch of a pipeline: planned (placement/chunk_plan.h)
  * from what micro-batches have taken each device. Pure: no clock, no memory, no other state.
  *
- * A device's line is that with the least squares, of late, from three things that are expected
- * beforehand and weigh next to nothing: that the fixed cost is that of CHUNK_COST_FIRST rows, that
- * attention costs nothing, and that a row takes what it took on average. */
+ * A device's line is that with the least squares, of late, and from two things that are
+ * expected beforehand and weigh little: that the fixed cost is that of CHUNK_COST_FIRST rows, and
+ * that attention costs nothing. */
 #pragma once
 
 #include "base/limits.h"

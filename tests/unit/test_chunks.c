@@ -175,7 +175,7 @@ static void test_lines_follow_what_was_measured(void **state)
             assert_true(
                 fabs(chunk_line_time(&line, rows, 300) / chunk_line_time(&lines[i], rows, 300) -
                      1) < 0.01);
-        assert_true(fabs(line.fixed - lines[i].fixed) < 0.5);
+        assert_true(fabs(line.fixed - lines[i].fixed) < 1);
     }
 }
 
@@ -193,6 +193,11 @@ static void test_what_is_not_known_is_expected(void **state)
         chunk_costs_note(&costs, 0, 32, 512, 40000000);
     chunk_costs_lines(&costs, 1, &line);
     assert_true(fabs(line.row - 1) < 0.02 && fabs(line.fixed - CHUNK_COST_FIRST) < 0.2);
+    for (uint32_t k = 0; k < 60; k++) /* nor behind a few others, by clocks that are out by 2 % */
+        chunk_costs_note(&costs, 0, k < 4 ? 64 : 32, 512,
+                         k < 4 ? 70500000 : 40400000 - k % 2 * 800000);
+    chunk_costs_lines(&costs, 1, &line);
+    assert_true(line.fixed > 3 * line.row && line.fixed < 13 * line.row);
     for (uint32_t k = 0; k < 50; k++) /* shorter takes longer: not believed */
         chunk_costs_note(&costs, 0, k % 2 ? 32 : 96, 0, k % 2 ? 900000 : 100000);
     chunk_costs_lines(&costs, 1, &line);
