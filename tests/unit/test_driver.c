@@ -422,6 +422,8 @@ static void test_a_cancelled_chunk_is_not_computed_to_its_end(void **state)
         driver_cancel(world.driver, first.id);
         client_wait(&first);
         assert_int_equal(first.reason, FINISH_CANCELLED);
+        for (int i = 0; i < 5000 && !fake_trace().n_stopped; i++)
+            usleep(1000); /* it is halted a moment after its request has ended */
         fake_pause_at(0, 0);
         run(&second, &world);
         assert_int_equal(second.reason, FINISH_LENGTH);
