@@ -18,6 +18,7 @@ verb_upgrade_check() {
     "$(basename "$work"/new/*.deb .deb)"
   unshare --mount --mount-proc --pid --fork --net --kill-child --propagation private \
     python3 "$repo/tests/release/upgrade.py" "$work/root" "$repo" "$work" \
+    "build/upgrade/old/$(basename "$work"/old/*.deb)" \
     "build/upgrade/new/$(basename "$work"/new/*.deb)" </dev/null || status=1
   rm -rf --one-file-system "$work/root"
   return $status
