@@ -1,7 +1,9 @@
-# deb.sh DEB: installs the package in a bare Debian 13, upgrades it, uses it, removes and purges it.
-# Run as root in a root that may be spoilt, with a network. What is left over is an error.
+# deb.sh DEB WORDS: installs the package in a bare Debian 13, upgrades it, uses it, removes and
+# purges it. WORDS are what the bundled model must tell. Run as root in a root that may be spoilt, with a
+# network. What is left over is an error.
 set -eu
 deb=$1
+words=$2
 flaw() { printf 'package-check: %s\n' "$*" >&2; exit 1; }
 export DEBIAN_FRONTEND=noninteractive
 apt="apt-get -qq -y -o APT::Sandbox::User=root -o Acquire::Check-Valid-Until=false"
@@ -11,7 +13,6 @@ named() { # files that bear the program's name
 }
 
 $apt update
-$apt install binutils xz-utils >/dev/null # for an older version of the package, below
 old=$(mktemp -d)
 dpkg-deb -R "$deb" "$old/tree"
 sed -i 's/^Version: .*/Version: 0.0.0~lower/' "$old/tree/DEBIAN/control"
@@ -25,6 +26,8 @@ $apt install "$deb" >"$old/said" 2>&1 || { cat "$old/said" >&2; exit 1; }
 dpkg-query -W medley
 [ "$(dpkg-query -W -f '${Version}' medley)" != 0.0.0~lower ] || flaw "it was not upgraded"
 medley devices | grep -qi cpu || flaw "no processor was found"
+[ "$(medley run /usr/share/medley/demo.gguf -p "Tell me a story about a fox." -n 40 --temp 0 \
+  --devices cpu 2>/dev/null)" = "$words" ] || flaw "the bundled model tells another text"
 timeout 120 bash /srv/served.sh medley /usr/share/medley/demo.gguf 18080 ||
   flaw "its API does not answer"
 echo

@@ -313,8 +313,8 @@ def upgrade(machine, other, wanted, short):
 
 
 def swap(machine, other, package, short):
-    """While nothing is asked for. As long as nothing of a newer kind was agreed on, an older version
-    can go on, too (docs/cluster-log.md)."""
+    """While nothing is asked for. As long as nothing of a newer kind was agreed on, an older
+    version can go on, too (docs/cluster-log.md)."""
     before = machine.nodes()[machine.name]["id"]
     dpkg(machine, "-i", "/opt/medley/" + package)
     check_version(machine)

@@ -1,9 +1,11 @@
 # arm_run.sh CMD...: runs CMD where programs for 64-bit ARM start like any other, by QEMU's user
 # mode. The kernel's table of formats (binfmt_misc) is that of a user namespace of its own; the
-# machine's is not touched. Called by tools/dev/arm.sh inside its root.
+# machine's is not touched. Called by tools/dev/arm.sh inside its root; and by release.sh outside
+# of it, in a user namespace that has all users (all_users.py), with ARM_RUN_EMULATOR.
 set -e
-if [ -z "${ARM_RUN_INSIDE:-}" ]; then
-  ARM_RUN_INSIDE=yes exec unshare --user --map-root-user --mount bash "$0" "$@"
+if [ -z "${ARM_RUN_EMULATOR:-}" ]; then
+  ARM_RUN_EMULATOR=/usr/bin/qemu-aarch64 exec \
+    unshare --user --map-root-user --mount bash "$0" "$@"
 fi
 table=/proc/sys/fs/binfmt_misc
 mount -t binfmt_misc none $table 2>/dev/null || {
@@ -13,5 +15,6 @@ mount -t binfmt_misc none $table 2>/dev/null || {
 # ELF, 64 bits, little-endian, for machine 183; P keeps argv[0], F opens the emulator now
 printf '%s' ':medley:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:' \
   '\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:' \
-  '/usr/bin/qemu-aarch64:PF' >"$table/register"
+  "$ARM_RUN_EMULATOR:PF" >"$table/register"
+unset ARM_RUN_EMULATOR
 exec "$@"

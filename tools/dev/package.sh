@@ -1,6 +1,8 @@
 # ./dev package-deb and ./dev package-check: a package of Debian from what ./dev release has built.
 # Sourced by ./dev after release.sh.
 
+package_files=$repo/build/deb # what release_cross puts another folder in place of
+
 publisher() { # maintainer|homepage: what packaging/publisher says
   sed -n "s/^$1=//p" "$repo/packaging/publisher"
 }
@@ -53,7 +55,7 @@ package_root() {
 package_lintian() { # DEB_ROOT
   say "lintian"
   (
-    cd "$repo/build/deb"
+    cd "$package_files"
     root_enter "$1" sh -c 'lintian --fail-on error,warning --allow-root --info *.deb'
   )
 }
@@ -65,8 +67,8 @@ package_make() {
   bundle=$(echo "$release_files"/medley-*-linux-"$release_arch")
   version=$(basename "$bundle" | sed 's/^medley-\(.*\)-linux-.*/\1/')
   deb_root=$(package_root) || return 1
-  work=$repo/build/deb/medley-$version
-  rm -rf --one-file-system "$repo/build/deb"
+  work=$package_files/medley-$version
+  rm -rf --one-file-system "$package_files"
   mkdir -p "$work"
   cp -R "$repo/packaging/debian" "$work/debian"
   publisher_fill "$work/debian/control" "$work/debian/org.medley.Medley.metainfo.xml"
@@ -80,8 +82,8 @@ package_make() {
   (
     cd "$work"
     root_enter "$deb_root" dpkg-buildpackage -b -us -uc -d -a "${debian_arch[$release_arch]}"
-  ) >"$repo/build/deb/log" 2>&1 || { tail -n 30 "$repo/build/deb/log" >&2; return 1; }
-  ls -l "$repo"/build/deb/*.deb >&2
+  ) >"$package_files/log" 2>&1 || { tail -n 30 "$package_files/log" >&2; return 1; }
+  ls -l "$package_files"/*.deb >&2
 }
 
 verb_package_check() {
@@ -105,16 +107,21 @@ package_words() {
 
 # In a copy of a bare root, with a network: apt fetches what the package needs.
 package_try() {
-  local bare copy=$repo/build/deb/bare status=0
-  bare=$(bare_root trixie) || return 1
-  say "installing, upgrading, removing and purging it in a bare Debian 13"
+  local bare copy=$package_files/bare status=0 way=() processes=(--proc /proc --unshare-pid)
+  if release_is_native; then bare=$(bare_root trixie) || return 1; else
+    bare=$(bare_foreign_root) || return 1
+    way=(foreign_run)
+    processes=(--bind /proc /proc) # a user namespace may not mount it anew
+  fi
+  package_words
+  say "installing, upgrading, removing and purging it in a bare Debian 13 ($release_arch)"
   rm -rf --one-file-system "$copy"
   cp -a "$bare" "$copy"
-  bwrap --bind "$copy" / --dev /dev --proc /proc --ro-bind /sys /sys --perms 1777 --tmpfs /tmp \
-    --ro-bind "$repo/tests/release" /srv --ro-bind "$repo/build/deb" /mnt --unshare-pid \
+  "${way[@]}" bwrap --bind "$copy" / --dev /dev "${processes[@]}" --ro-bind /sys /sys \
+    --perms 1777 --tmpfs /tmp --ro-bind "$repo/tests/release" /srv --ro-bind "$package_files" /mnt \
     --ro-bind /etc/resolv.conf /etc/resolv.conf --die-with-parent --chdir /tmp --cap-add ALL \
     --clearenv --setenv HOME /root --setenv PATH /usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    sh /srv/deb.sh "/mnt/$(cd "$repo/build/deb" && echo medley_*.deb)" || status=1
+    sh /srv/deb.sh "/mnt/$(cd "$package_files" && echo medley_*.deb)" "$release_words" || status=1
   rm -rf --one-file-system "$copy"
   return $status
 }
@@ -132,7 +139,7 @@ package_piuparts() {
     >"$work/bare/etc/apt/apt.conf.d/99check"
   root_enter "$piuparts_root" piuparts --existing-chroot "$work/bare" --keep-sources-list \
     --no-eatmydata --distribution trixie --tmpdir "$work/tmp" --log-file "$work/log" \
-    "$repo"/build/deb/medley_*.deb >/dev/null 2>&1 || status=1
+    "$package_files"/medley_*.deb >/dev/null 2>&1 || status=1
   if [ $status = 0 ]; then grep -o 'PASS: .*' "$work/log" >&2
   else grep -E 'ERROR|FAIL' "$work/log" | tail -n 20 >&2; fi
   rm -rf --one-file-system "$work/bare" "$work/tmp"

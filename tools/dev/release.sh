@@ -24,7 +24,7 @@ verb_release() { # [--check] [--twice] [--sign KEY] [--arch ARCH]
   done
   release_is_native || release_cross $checks
   release_bundle && package_make || return 1
-  cp "$repo"/build/deb/*.deb "$release_files/" || return 1
+  cp "$package_files"/*.deb "$release_files/" || return 1
   release_recipes || return 1
   (cd "$release_files" && find . -maxdepth 1 -type f ! -name 'SHA256SUMS*' -printf '%P\n' |
     LC_ALL=C sort | xargs sha256sum >SHA256SUMS) || return 1
@@ -47,6 +47,7 @@ release_cross() { # [yes: it will be checked against this processor]
   fi
   release_build=bundle-$release_arch
   release_files=$repo/build/release-files-$release_arch
+  package_files=$repo/build/deb-$release_arch
   arm_enter "$repo/tools/arm-release-packages.txt"
 }
 
@@ -118,14 +119,27 @@ release_twice() {
 
 # ---- does it run elsewhere? ------------------------------------------------------------------------
 
-# Debian 13 for another processor: its files as they are unpacked, none of its scripts run.
+# foreign_run CMD...: runs CMD outside of the root, where that processor's programs start, too; as
+# root of a user namespace that has all users, as packages need.
+foreign_run() {
+  ARM_RUN_EMULATOR=$root/usr/bin/qemu-aarch64 python3 "$repo/tools/dev/all_users.py" \
+    bash "$repo/tools/dev/arm_run.sh" "$@"
+}
+
+# Debian 13 for another processor. Without root its files as they are unpacked, none of its scripts
+# run: enough for a bundle, not for a package.
 bare_foreign_root() {
-  local dir=$cache/bare-trixie-$release_arch
+  local dir=$cache/bare-trixie-$release_arch way=(foreign_run mmdebstrap --mode=root)
+  local options=(--variant=minbase --skip=check/qemu --dpkgopt=force-unsafe-io)
+  if [ "$(id -u)" != 0 ]; then
+    dir=$dir-unpacked way=(mmdebstrap) options=(--variant=extract '--include=?essential')
+  fi
   if [ ! -d "$dir" ]; then
     root_tools
     say "making a bare Debian 13 root for $release_arch in $dir"
-    with_progress "$dir.log" mmdebstrap --variant=extract --architectures=arm64 \
-      --include='?essential' --aptopt='Acquire::Check-Valid-Until "false"' trixie "$dir.part" ||
+    rm -rf --one-file-system "$dir.part"
+    with_progress "$dir.log" "${way[@]}" "${options[@]}" --architectures=arm64 \
+      --aptopt='Acquire::Check-Valid-Until "false"' trixie "$dir.part" ||
       { tail -n 5 "$dir.log" >&2; return 1; }
     mkdir -p "$dir.part"/{usr/local,root,mnt,srv} # which scripts would make
     mv "$dir.part" "$dir"
@@ -210,6 +224,8 @@ release_check_foreign() {
   dir=$(bare_foreign_root) || return 1
   release_check_in "$dir" "Debian 13 for $release_arch, emulated" || status=1
   package_lintian "$root" || status=1
+  if [ "$(id -u)" = 0 ]; then package_try || status=1
+  else say "the package is not installed: that needs root"; fi
   rm -f "$release_files/said"
   return $status
 }
