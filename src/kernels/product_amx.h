@@ -15,7 +15,7 @@
 enum { AMX_ROWS = 16 };
 
 struct amx_sums { /* of four tiles */
-    int32_t of[4][AMX_ROWS][PRODUCT_SHEAF_MAX];
+    int32_t of[4][AMX_ROWS][PANEL_ROWS];
 } __attribute__((aligned(64)));
 
 struct amx_sides {

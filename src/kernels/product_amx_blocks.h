@@ -22,6 +22,7 @@ struct amx_pair {
     uint32_t n_rows;
     const struct lanes_next *next;
     float (*y)[PRODUCT_SHEAF_MAX];
+    uint32_t column; /* of y: where the block's sixteen rows begin */
 };
 
 /* Weights times scales. */
@@ -75,19 +76,10 @@ static void amx_dot_pair(const struct amx_pair *pair, struct amx_sums *out)
 ALWAYS_INLINE void amx_add_row(const struct sheaf_kind *kind, const struct sheaf_block *block,
                                const struct product_block *x, __m512i products, float *y)
 {
-    row_floats all = *(const row_floats *)y;
-    all += *(const row_floats *)block->d * x->scale * (row_floats)_mm512_cvtepi32_ps(products);
-    if (kind->has_dmin) {
-        union sheaf_sums sums;
-        __m512i offsets = _mm512_setzero_si512();
+    union sheaf_sums sums;
+    if (kind->has_dmin)
         sheaf_prepare_sums(kind, x, &sums);
-        UNROLL for (uint32_t p = 0; p < PRODUCT_GROUPS / 2 / kind->step; p++) offsets =
-            _mm512_dpwssd_epi32(offsets, _mm512_load_si512(block->offsets[p]),
-                                _mm512_set1_epi32(sums.excess[p]));
-        all +=
-            *(const row_floats *)block->dmin * -x->scale * (row_floats)_mm512_cvtepi32_ps(offsets);
-    }
-    *(row_floats *)y = all;
+    sheaf_add(kind, block, products, &sums, x->scale, y);
 }
 
 ALWAYS_INLINE void amx_add_pair(const struct sheaf_kind *kind, const struct amx_pair *pair,
@@ -98,16 +90,16 @@ ALWAYS_INLINE void amx_add_pair(const struct sheaf_kind *kind, const struct amx_
         const __m512i low = _mm512_load_si512(sums->of[2 * s][k]),
                       high = _mm512_load_si512(sums->of[2 * s + 1][k]);
         amx_add_row(kind, &pair->block->of, amx_blocks_of(&pair->sides[s], k),
-                    _mm512_add_epi32(low, _mm512_slli_epi32(high, 8)), pair->y[i]);
+                    _mm512_add_epi32(low, _mm512_slli_epi32(high, 8)), &pair->y[i][pair->column]);
     }
 }
 
 /* Block b times all sides: tiles of the next pair are multiplied while the sums of the last one are
- * scaled. */
+ * scaled. Without `next` nothing is fetched. */
 ALWAYS_INLINE void amx_multiply_block(const struct sheaf_kind *kind, const struct amx_block *block,
                                       const struct product_block *const *x, uint32_t b,
                                       const struct amx_sides *sides, const struct lanes_next *next,
-                                      float (*y)[PRODUCT_SHEAF_MAX])
+                                      float (*y)[PRODUCT_SHEAF_MAX], uint32_t column)
 {
     static const struct lanes_next nothing;
     struct product_block copies[2][2][AMX_ROWS];
@@ -117,8 +109,9 @@ ALWAYS_INLINE void amx_multiply_block(const struct sheaf_kind *kind, const struc
     for (uint32_t i = 0; i <= sides->n / 2; i++) {
         if (i < sides->n / 2) {
             struct amx_pair *pair = &pairs[i % 2];
-            *pair = (struct amx_pair){.block = block, .n_rows = n, .y = y + 2 * i * n};
-            pair->next = i ? &nothing : next;
+            *pair = (struct amx_pair){
+                .block = block, .n_rows = n, .y = y + 2 * i * n, .column = column};
+            pair->next = i || !next ? &nothing : next;
             for (uint32_t s = 0; s < 2; s++)
                 pair->sides[s] = amx_side_of(x + (2 * i + s) * n, n, b, 1, copies[i % 2][s]);
             amx_dot_pair(pair, &sums[i % 2]);
@@ -138,10 +131,13 @@ ALWAYS_INLINE void amx_multiply_block(const struct sheaf_kind *kind, const struc
         for (uint32_t b = 0; b < n_blocks; b++) {                                                  \
             struct amx_block block;                                                                \
             struct lanes_next next;                                                                \
-            sheaf_unpack_##name(rows, b *bytes, &block.of);                                        \
-            amx_block_fold(&sheaf_##name, &block);                                                 \
             lanes_set_next(rows, n_blocks *bytes, (b + SHEAF_AHEAD) * bytes, bytes, &next);        \
-            amx_multiply_block(&sheaf_##name, &block, x, b, sides, &next, y);                      \
+            for (uint32_t h = 0; h < SHEAF_HALVES; h++) {                                          \
+                sheaf_unpack_##name(rows + h * SHEAF_ROWS, b * bytes, &block.of);                  \
+                amx_block_fold(&sheaf_##name, &block);                                             \
+                amx_multiply_block(&sheaf_##name, &block, x, b, sides, h ? NULL : &next, y,        \
+                                   h *SHEAF_ROWS);                                                 \
+            }                                                                                      \
         }                                                                                          \
     }
 #define AMX_BLOCK_TYPE(type, form) AMX_BLOCK_ROWS(form)

@@ -14,6 +14,10 @@ struct amx_panel { /* times a side */
     const struct panel_beside *beside; /* of each row, for types with m: x_sums */
 };
 
+struct amx_part_sums { /* of sixteen rows and a row x */
+    row_floats of[4];
+};
+
 /* A lot: up to four parts of one of the four partial sums, first, first + 4, ... */
 struct amx_lot {
     uint32_t first, n;
@@ -68,7 +72,7 @@ static void amx_dot_lot(const struct amx_panel *panel, uint32_t i, struct amx_su
 
 /* n parts of a lot, more of which follow if they are four. */
 ALWAYS_INLINE void amx_add_some(bool has_m, const struct amx_panel *panel, uint32_t first,
-                                uint32_t n, const struct amx_sums *sums, struct panel_sums *y)
+                                uint32_t n, const struct amx_sums *sums, struct amx_part_sums *y)
 {
     for (uint32_t k = 0; k < panel->n_rows; k++) {
         const struct product_block *x = amx_blocks_of(&panel->side, k);
@@ -87,7 +91,7 @@ ALWAYS_INLINE void amx_add_some(bool has_m, const struct amx_panel *panel, uint3
 }
 
 ALWAYS_INLINE void amx_add_lot(bool has_m, const struct amx_panel *panel, uint32_t i,
-                               const struct amx_sums *sums, struct panel_sums *y)
+                               const struct amx_sums *sums, struct amx_part_sums *y)
 {
     const struct amx_lot lot = amx_lot_at(panel->n_parts, i);
     if (lot.n == 4)
@@ -96,7 +100,7 @@ ALWAYS_INLINE void amx_add_lot(bool has_m, const struct amx_panel *panel, uint32
         amx_add_some(has_m, panel, lot.first, lot.n, sums, y);
 }
 
-static void amx_multiply_panel(bool has_m, const struct amx_panel *panel, struct panel_sums *y)
+static void amx_multiply_panel(bool has_m, const struct amx_panel *panel, struct amx_part_sums *y)
 {
     struct amx_sums sums[2];
     const uint32_t n = amx_lots_of(panel->n_parts);
@@ -111,11 +115,11 @@ static void amx_multiply_panel(bool has_m, const struct amx_panel *panel, struct
     }
 }
 
-/* A panel, whose `block` of rows x it begins with, times all sides. */
+/* A panel, whose `block` of rows x it begins with, times all sides. NULL: nothing is fetched. */
 static void amx_multiply_sides(const struct part_form *form, const struct panel_of_parts *of,
                                uint32_t n_parts, const struct product_block *const *x,
                                uint32_t block, const struct amx_sides *sides,
-                               const struct lanes_next *next, struct panel_sums *y)
+                               const struct lanes_next *next, struct amx_part_sums *y)
 {
     static const struct lanes_next nothing;
     struct product_block copies[AMX_ROWS * PANEL_PARTS / PRODUCT_PARTS];
@@ -123,7 +127,7 @@ static void amx_multiply_sides(const struct part_form *form, const struct panel_
     struct panel_beside beside[AMX_ROWS];
     for (uint32_t i = 0; i < sides->n; i++) {
         struct amx_panel panel = {of, n_parts, sides->n_rows, .beside = beside};
-        panel.next = i ? &nothing : next;
+        panel.next = i || !next ? &nothing : next;
         panel.side = amx_side_of(x + i * sides->n_rows, sides->n_rows, block, n_blocks, copies);
         for (uint32_t k = 0; form->has_m && k < sides->n_rows; k++)
             panel_prepare(0, true, amx_blocks_of(&panel.side, k), n_parts, &beside[k]);
@@ -137,26 +141,35 @@ ALWAYS_INLINE void amx_parts_rows(const struct part_form *form, size_t step, pan
                                   const struct product_block *const *x,
                                   const struct amx_sides *sides, float (*y)[PRODUCT_SHEAF_MAX])
 {
-    struct panel_sums sums[PRODUCT_TILE];
+    struct amx_part_sums sums[PANEL_HALVES][PRODUCT_TILE];
     const uint32_t n = sides->n * sides->n_rows;
-    memset(sums, 0, n * sizeof *sums);
+    memset(sums, 0, sizeof sums);
     for (uint32_t first = 0; first < n_parts; first += PANEL_PARTS) {
-        struct panel_of_parts panel;
+        struct panel_of_parts panel[PANEL_HALVES];
         const uint32_t used = n_parts - first < PANEL_PARTS ? n_parts - first : PANEL_PARTS;
         struct lanes_next next;
-        for (uint32_t i = 0; i < used; i++) {
-            const uint32_t part = first + i;
-            unpack(rows, step ? part * step : (size_t)(part / PRODUCT_PARTS) * form->block_bytes,
-                   &panel, i);
+        for (uint32_t h = 0; h < PANEL_HALVES; h++) {
+            for (uint32_t i = 0; i < used; i++) {
+                const uint32_t part = first + i;
+                unpack(rows + h * PANEL_ROWS,
+                       step ? part * step : (size_t)(part / PRODUCT_PARTS) * form->block_bytes,
+                       &panel[h], i);
+            }
+            amx_panel_take_bias(form->bias, used, &panel[h]);
         }
-        amx_panel_take_bias(form->bias, used, &panel);
         lanes_set_next(rows, (size_t)n_parts * form->block_bytes / PRODUCT_PARTS,
                        (size_t)(first + PANEL_PARTS) / PRODUCT_PARTS * form->block_bytes,
                        PANEL_PARTS / PRODUCT_PARTS * form->block_bytes, &next);
-        amx_multiply_sides(form, &panel, used, x, first / PRODUCT_PARTS, sides, &next, sums);
+        for (uint32_t h = 0; h < PANEL_HALVES; h++)
+            amx_multiply_sides(form, &panel[h], used, x, first / PRODUCT_PARTS, sides,
+                               h ? NULL : &next, sums[h]);
     }
-    for (uint32_t i = 0; i < n; i++)
-        *(row_floats *)y[i] = (sums[i].of[0] + sums[i].of[1]) + (sums[i].of[2] + sums[i].of[3]);
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t h = 0; h < PANEL_HALVES; h++) {
+            const row_floats *of = sums[h][i].of;
+            *(row_floats *)&y[i][h * PANEL_ROWS] = (of[0] + of[1]) + (of[2] + of[3]);
+        }
+    }
 }
 
 static void product_amx_parts(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,

@@ -21,7 +21,8 @@
  *     void turn_column(const uint8_t *rows, size_t row_step, uint8_t *to, size_t step)
  *                                               32 bytes of eight rows: to + i * step + 4 c is
  *                                               bytes 4 i of row c, or as the kernel likes it
- *   and unless PRODUCT_OWN_SHEAF says that the kernel has that of K-quants of its own
+ *   and unless PRODUCT_LACKS_GROUPS says that it has a body of its own for K-quants
+ *   (PRODUCT_OWN_SHEAF), and no grids
  *     void rows_add_group(const uint8_t w[4][ROWS][4], const int8_t q[16],
  *                         const int16_t scale[ROWS][2], bool is_wide, row_ints *to)
  *                                               scale w q of a group
@@ -181,7 +182,7 @@ ALWAYS_INLINE void unpack_sheaf(const struct form *form, const uint8_t *const *r
     turn_all(unpacked->offsets, sizeof unpacked->offsets, (uint8_t(*)[ROWS][4])out->offsets);
 }
 
-#if !defined(PRODUCT_OWN_SHEAF)
+#if !defined(PRODUCT_LACKS_GROUPS)
 /* Weights of seven bits: rows_add_group() adds up more of their products than 16 bits hold, so
  * every second four of x are zeros. */
 ALWAYS_INLINE void rows_add_widest(const uint8_t w[4][ROWS][4], const int8_t *q,

@@ -1,6 +1,7 @@
 /* The kernel for 64-bit ARM processors with products of two by two rows (FEAT_I8MM), as most since
  * ARMv8.6 have them. Compiled for these alone. */
 #define PRODUCT_OWN_SHEAF
+#define PRODUCT_LACKS_GROUPS
 #include "kernels/arm_features.h"
 #include "kernels/product_neon.h"
 
