@@ -99,7 +99,7 @@ static struct reply place_reply(struct place *place)
 {
     struct reply reply = {.n_prompt = PROMPT, .n_predict = TOKENS};
     for (int32_t i = 0; i < PROMPT; i++)
-        reply.tokens[i] = 300 + 7 * i;
+        reply.tokens[i] = 300 + 11 * i;
     if (!child_world_reply(&place->world, &reply, LIMIT_MS))
         fail_msg("no reply: %s", reply.error.text);
     return reply;
