@@ -15,7 +15,7 @@ struct amx_panel { /* times a side */
 };
 
 struct amx_part_sums { /* of sixteen rows and a row x */
-    row_floats of[4];
+    __m512 of[4];
 };
 
 /* A lot: up to four parts of one of the four partial sums, first, first + 4, ... */
@@ -76,15 +76,17 @@ ALWAYS_INLINE void amx_add_some(bool has_m, const struct amx_panel *panel, uint3
 {
     for (uint32_t k = 0; k < panel->n_rows; k++) {
         const struct product_block *x = amx_blocks_of(&panel->side, k);
-        row_floats all = y[k].of[first % 4];
+        __m512 all = y[k].of[first % 4];
         UNROLL for (uint32_t i = 0; i < n; i++)
         {
             const uint32_t part = first + 4 * i;
             const float e = x[part / PRODUCT_PARTS].scales[part % PRODUCT_PARTS];
-            const row_floats d = *(const row_floats *)panel->of->d[part];
-            all += d * e * (row_floats)_mm512_cvtepi32_ps(_mm512_load_si512(sums->of[i][k]));
+            const __m512 d = _mm512_load_ps(panel->of->d[part]);
+            all = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(e)),
+                                  _mm512_cvtepi32_ps(_mm512_load_si512(sums->of[i][k])), all);
             if (has_m)
-                all += *(const row_floats *)panel->of->m[part] * panel->beside[k].x_sums[part];
+                all = _mm512_fmadd_ps(_mm512_load_ps(panel->of->m[part]),
+                                      _mm512_set1_ps(panel->beside[k].x_sums[part]), all);
         }
         y[k].of[first % 4] = all;
     }
@@ -166,8 +168,8 @@ ALWAYS_INLINE void amx_parts_rows(const struct part_form *form, size_t step, pan
     }
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t h = 0; h < PANEL_HALVES; h++) {
-            const row_floats *of = sums[h][i].of;
-            *(row_floats *)&y[i][h * PANEL_ROWS] = (of[0] + of[1]) + (of[2] + of[3]);
+            const __m512 *of = sums[h][i].of;
+            _mm512_storeu_ps(&y[i][h * PANEL_ROWS], (of[0] + of[1]) + (of[2] + of[3]));
         }
     }
 }

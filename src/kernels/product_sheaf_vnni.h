@@ -231,11 +231,13 @@ ALWAYS_INLINE void sheaf_add(const struct sheaf_kind *kind, const struct sheaf_b
     UNROLL for (uint32_t p = 0; kind->has_dmin && p < PRODUCT_GROUPS / 2 / kind->step; p++)
         offsets = _mm512_dpwssd_epi32(offsets, _mm512_load_si512(block->offsets[p]),
                                       _mm512_set1_epi32(sums->excess[p]));
-    row_floats all = *(const row_floats *)y;
-    all += *(const row_floats *)block->d * e * (row_floats)_mm512_cvtepi32_ps(products);
+    __m512 all = _mm512_loadu_ps(y);
+    all = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_load_ps(block->d), _mm512_set1_ps(e)),
+                          _mm512_cvtepi32_ps(products), all);
     if (kind->has_dmin)
-        all += *(const row_floats *)block->dmin * -e * (row_floats)_mm512_cvtepi32_ps(offsets);
-    *(row_floats *)y = all;
+        all = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_load_ps(block->dmin), _mm512_set1_ps(-e)),
+                              _mm512_cvtepi32_ps(offsets), all);
+    _mm512_storeu_ps(y, all);
 }
 
 /* A block, of which each half is sixteen rows, times SHEAF_SIDE rows x. */
