@@ -3,11 +3,10 @@
 
 # Not among the fast tests: what computes for a minute or more under the emulator, what counts on a
 # processor's speed (carrier, runner_cache), and what docs/platforms.md says fails there.
-arm_left_out=' alerts attention audit backends carrier chat_template cluster_commands cluster_run
- cluster_sim commands completion drafts driver_golden driver_memory embeddings golden host-driver
- placement_oracle placement_replan_random placing plan precision_figures replica_random runner_cache
- same_bits stage store_power thermal_governor weight_stream command_words hardware_report own_node
- pool_attention '
+arm_left_out=' attention audit backends carrier cluster_commands cluster_run cluster_sim commands
+ completion drafts driver_golden driver_memory golden host-driver placement_oracle
+ placement_replan_random placing plan precision_figures replica_random runner_cache same_bits stage
+ store_power thermal_governor weight_stream command_words hardware_report own_node pool_attention '
 
 # Prints the fast tests: of suite unit, those that do not wait for clocks and need no GPU.
 arm_tests() {
