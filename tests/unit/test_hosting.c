@@ -151,7 +151,9 @@ static bool has_switched(void *arg)
     const struct epoch_wait *wait = arg;
     uint64_t epoch = 0;
     return hosting_driver(wait->house->nodes[0].hosting, "i", &epoch) && epoch == wait->epoch &&
-           fake_stages_open() == wait->n_open;
+           fake_stages_open() == wait->n_open &&
+           n_listed(wait->house, 0) + n_listed(wait->house, 1) + n_listed(wait->house, 2) ==
+               wait->n_open; /* a part is listed until its job has ended, after its stages have */
 }
 
 static void move(struct house *house, const char *place)
@@ -160,7 +162,6 @@ static void move(struct house *house, const char *place)
     assert_true(house_run(house, has_switched, &wait, 5000));
     assert_null(house_next(house));
     converse(house);
-    assert_int_equal(n_listed(house, 0) + n_listed(house, 1) + n_listed(house, 2), wait.n_open);
 }
 
 static bool has_next_driver(void *arg)
