@@ -1,4 +1,4 @@
-/* Files that will be mapped, in large pages of the page cache (2 MiB).
+/* Files that will be mapped, in large pages of the page cache (2 MiB), and memory in such pages.
  *
  * Once bytes are in the page cache, their pages keep the size with which they came. A write brings
  * pages of its own size, so what arrives in small writes lies in small pages until it is dropped
@@ -23,7 +23,8 @@
  * length. On local file systems alone: elsewhere zeros would be asked of a network. */
 void large_pages_expect(int fd, uint64_t at, uint64_t size);
 
-/* A mapped file that will be read nearly whole. */
+/* A mapped file that will be read nearly whole, or memory that will be used nearly whole. Pages
+ * that only begin or end there are not large. */
 void large_pages_advise(const void *bytes, uint64_t size);
 
 /* How those bytes of a file that are in memory lie there. It looks at a few places and reads

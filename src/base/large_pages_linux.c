@@ -30,7 +30,11 @@ static bool large_pages_has_local(int fd)
 void large_pages_advise(const void *bytes, uint64_t size)
 {
 #ifdef MADV_HUGEPAGE
-    madvise((void *)(uintptr_t)bytes, (size_t)size, MADV_HUGEPAGE);
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t first = ((uintptr_t)bytes + page - 1) / page * page,
+                    end = ((uintptr_t)bytes + (uintptr_t)size) / page * page;
+    if (first < end)
+        madvise((void *)first, end - first, MADV_HUGEPAGE);
 #else
     (void)bytes, (void)size;
 #endif

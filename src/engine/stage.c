@@ -1,6 +1,7 @@
 #include "engine/stage.h"
 
 #include "base/clock.h"
+#include "base/large_pages.h"
 #include "base/mem.h"
 #include "engine/kv_away.h"
 #include "engine/stage_inputs.h"
@@ -9,6 +10,22 @@
 #include "model/picture.h"
 
 #include <sys/resource.h>
+
+/* Activations of a prompt are tens of megabytes, whose rows lie pages apart. Views are left out:
+ * what they look at is weights and caches, not the scheduler's. */
+static void stage_ask_large_pages(struct stage *stage)
+{
+    struct ggml_cgraph *graph = stage->graph.cgraph;
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        if (node->view_src || !node->buffer || !ggml_backend_buffer_is_host(node->buffer))
+            continue;
+        const void *bytes = ggml_backend_buffer_get_base(node->buffer);
+        if (bytes != stage->in_large_pages)
+            large_pages_advise(bytes, ggml_backend_buffer_get_size(node->buffer));
+        stage->in_large_pages = bytes;
+    }
+}
 
 /* Makes stage->graph the graph for `shape`. */
 static enum error_code prepare_graph(struct stage *stage, const struct batch_shape *shape,
@@ -28,6 +45,8 @@ static enum error_code prepare_graph(struct stage *stage, const struct batch_sha
                          device_info(stage->device)->id, shape->n_rows);
     if (code)
         graph_deinit(&stage->graph);
+    else
+        stage_ask_large_pages(stage);
     return code;
 }
 

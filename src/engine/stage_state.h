@@ -25,7 +25,8 @@ struct stage {
     struct graph_source source;
     struct graph_attention *attention; /* source.attention, where it is ours */
     ggml_backend_sched_t sched;
-    struct graph graph; /* of the last batch; reused while the shape stays */
+    const void *in_large_pages; /* the scheduler's memory that was last advised */
+    struct graph graph;         /* of the last batch; reused while the shape stays */
     struct stage_memory memory;
     uint64_t reserved_bytes;
     struct stage_stream_run run; /* of the batch that is computed, … */
