@@ -8,6 +8,7 @@
 #include "kernels/product_round_vnni.h"
 #include "kernels/product_row_vnni.h"
 #include "kernels/product_sheaf_vnni.h"
+#include "kernels/product_square_vnni.h"
 
 static int product_vnni_works(void)
 {
@@ -16,11 +17,21 @@ static int product_vnni_works(void)
            __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 
+static void product_vnni_few(const struct product_matrix *matrix,
+                             const struct product_block *const *x, float *const *y, uint32_t n,
+                             uint32_t first, uint32_t end)
+{
+    if (matrix->type < PRODUCT_Q4_0)
+        product_vnni_few_blocks(matrix, x, y, n, first, end);
+    else
+        product_vnni_squares(matrix, x, y, n, first, end);
+}
+
 const struct product_kernel product_kernel_avx512_vnni = {
     .name = "avx512-vnni",
     .beats_repacked = true,
     .few = 4,
-    .few_of_parts = 8,
+    .few_of_parts = 16,
     .few_of_grids = 2,
     .works = product_vnni_works,
     .round = round_vnni_row,

@@ -327,7 +327,7 @@ static void test_same_bits_beside_others(void **state)
             if (!multiplies(kernel, w.matrix.type))
                 continue;
             compute(kernel, &w, 0, X, all);
-            for (uint32_t n = 1; n <= 9; n++) {
+            for (uint32_t n = 1; n <= 17; n++) { /* single rows, few, two passes of few, many */
                 compute(kernel, &w, n * 3, n, some);
                 assert_memory_equal(some, all[n * 3], n * sizeof all[0]);
             }
