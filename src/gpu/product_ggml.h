@@ -9,6 +9,8 @@
 #include <ggml.h>
 #include <stdbool.h>
 
+enum { PRODUCT_EXPERTS_MAX = 4096 }; /* of a layer, as many as the model reader accepts */
+
 /* Which type of product.h's it is; false: none. */
 bool product_type_of(enum ggml_type ggml, enum product_type *type);
 /* Should models use this kernel (NULL: none) for the type? For K-quants, Q5_0, Q5_1, Q8_0, IQ4_XS
