@@ -53,15 +53,6 @@ static bool product_ggml_is_of_grids(enum ggml_type type)
     return product_type_of(type, &ours) && ours >= PRODUCT_IQ1_S && ours <= PRODUCT_IQ3_S;
 }
 
-/* With vectors of 32 bytes ggml is faster with many rows of two types, whose weights have seven
- * bits (docs/performance.md, "Grids"). */
-static bool product_ggml_multiplies_grid(const struct product_kernel *kernel, enum ggml_type type)
-{
-    const bool is_long = strncmp(product_kernel_name(kernel), "avx512", 6) == 0;
-    return product_kernel_multiplies_grids(kernel) &&
-           (is_long || (type != GGML_TYPE_IQ2_XXS && type != GGML_TYPE_IQ3_XXS));
-}
-
 bool product_is_of(const struct product_kernel *kernel, enum ggml_type type)
 {
     if (!kernel)
@@ -69,7 +60,7 @@ bool product_is_of(const struct product_kernel *kernel, enum ggml_type type)
     if (type == GGML_TYPE_Q4_0 || type == GGML_TYPE_IQ4_NL || type == GGML_TYPE_MXFP4)
         return product_kernel_beats_repacked(kernel);
     if (product_ggml_is_of_grids(type))
-        return product_ggml_multiplies_grid(kernel, type);
+        return product_kernel_multiplies_grids(kernel);
     if (type == GGML_TYPE_F16)
         return product_kernel_multiplies_floats(kernel);
     return (type >= GGML_TYPE_Q2_K && type <= GGML_TYPE_Q6_K) || type == GGML_TYPE_Q8_0 ||
