@@ -53,21 +53,6 @@ static bool product_ggml_is_of_grids(enum ggml_type type)
     return product_type_of(type, &ours) && ours >= PRODUCT_IQ1_S && ours <= PRODUCT_IQ3_S;
 }
 
-bool product_is_of(const struct product_kernel *kernel, enum ggml_type type)
-{
-    if (!kernel)
-        return false;
-    if (type == GGML_TYPE_Q4_0 || type == GGML_TYPE_IQ4_NL || type == GGML_TYPE_MXFP4)
-        return product_kernel_beats_repacked(kernel);
-    if (product_ggml_is_of_grids(type))
-        return product_kernel_multiplies_grids(kernel);
-    if (type == GGML_TYPE_F16)
-        return product_kernel_multiplies_floats(kernel);
-    return (type >= GGML_TYPE_Q2_K && type <= GGML_TYPE_Q6_K) || type == GGML_TYPE_Q8_0 ||
-           type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1 ||
-           type == GGML_TYPE_IQ4_XS;
-}
-
 static enum product_type type_of_product(enum ggml_type ggml)
 {
     enum product_type type = PRODUCT_Q4_K;
@@ -75,6 +60,21 @@ static enum product_type type_of_product(enum ggml_type ggml)
     assert(is_ours);
     (void)is_ours;
     return type;
+}
+
+bool product_is_of(const struct product_kernel *kernel, enum ggml_type type)
+{
+    if (!kernel)
+        return false;
+    if (type == GGML_TYPE_Q4_0 || type == GGML_TYPE_IQ4_NL || type == GGML_TYPE_MXFP4)
+        return product_kernel_beats_repacked(kernel, type_of_product(type));
+    if (product_ggml_is_of_grids(type))
+        return product_kernel_multiplies_grids(kernel);
+    if (type == GGML_TYPE_F16)
+        return product_kernel_multiplies_floats(kernel);
+    return (type >= GGML_TYPE_Q2_K && type <= GGML_TYPE_Q6_K) || type == GGML_TYPE_Q8_0 ||
+           type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1 ||
+           type == GGML_TYPE_IQ4_XS;
 }
 
 bool product_shares_rounding(enum ggml_type a, enum ggml_type b)

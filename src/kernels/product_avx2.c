@@ -11,6 +11,7 @@ static int product_avx2_works(void)
 
 const struct product_kernel product_kernel_avx2 = {
     .name = "avx2",
+    .beats_repacked_fives = true,
     .few = 3,
     .few_of_parts = 3,
     .few_of_grids = 3,
