@@ -53,30 +53,6 @@ static bool product_ggml_is_of_grids(enum ggml_type type)
     return product_type_of(type, &ours) && ours >= PRODUCT_IQ1_S && ours <= PRODUCT_IQ3_S;
 }
 
-/* With vectors of 32 bytes ggml is faster with many rows of two types, whose weights have seven
- * bits (docs/performance.md, "Grids"). */
-static bool product_ggml_multiplies_grid(const struct product_kernel *kernel, enum ggml_type type)
-{
-    const bool is_long = strncmp(product_kernel_name(kernel), "avx512", 6) == 0;
-    return product_kernel_multiplies_grids(kernel) &&
-           (is_long || (type != GGML_TYPE_IQ2_XXS && type != GGML_TYPE_IQ3_XXS));
-}
-
-bool product_is_of(const struct product_kernel *kernel, enum ggml_type type)
-{
-    if (!kernel)
-        return false;
-    if (type == GGML_TYPE_Q4_0 || type == GGML_TYPE_IQ4_NL || type == GGML_TYPE_MXFP4)
-        return product_kernel_beats_repacked(kernel);
-    if (product_ggml_is_of_grids(type))
-        return product_ggml_multiplies_grid(kernel, type);
-    if (type == GGML_TYPE_F16)
-        return product_kernel_multiplies_floats(kernel);
-    return (type >= GGML_TYPE_Q2_K && type <= GGML_TYPE_Q6_K) || type == GGML_TYPE_Q8_0 ||
-           type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1 ||
-           type == GGML_TYPE_IQ4_XS;
-}
-
 static enum product_type type_of_product(enum ggml_type ggml)
 {
     enum product_type type = PRODUCT_Q4_K;
@@ -84,6 +60,21 @@ static enum product_type type_of_product(enum ggml_type ggml)
     assert(is_ours);
     (void)is_ours;
     return type;
+}
+
+bool product_is_of(const struct product_kernel *kernel, enum ggml_type type)
+{
+    if (!kernel)
+        return false;
+    if (type == GGML_TYPE_Q4_0 || type == GGML_TYPE_IQ4_NL || type == GGML_TYPE_MXFP4)
+        return product_kernel_beats_repacked(kernel, type_of_product(type));
+    if (product_ggml_is_of_grids(type))
+        return product_kernel_multiplies_grids(kernel);
+    if (type == GGML_TYPE_F16)
+        return product_kernel_multiplies_floats(kernel);
+    return (type >= GGML_TYPE_Q2_K && type <= GGML_TYPE_Q6_K) || type == GGML_TYPE_Q8_0 ||
+           type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1 ||
+           type == GGML_TYPE_IQ4_XS;
 }
 
 bool product_shares_rounding(enum ggml_type a, enum ggml_type b)
@@ -206,17 +197,6 @@ static void compute_tile(const struct product_kernel *kernel, const struct produ
     tile->n = 0;
 }
 
-/* This thread's rows of the matrix, whole sheaves. */
-static void compute_share(const struct product_kernel *kernel, const struct product_matrix *matrix,
-                          int64_t n_rows, int ith, int nth, struct tile *tile)
-{
-    int64_t first, end;
-    product_ggml_share_of((n_rows + PRODUCT_SHEAF_MAX - 1) / PRODUCT_SHEAF_MAX, ith, nth, &first,
-                          &end);
-    end = end * PRODUCT_SHEAF_MAX < n_rows ? end * PRODUCT_SHEAF_MAX : n_rows;
-    compute_tile(kernel, matrix, (uint32_t)first * PRODUCT_SHEAF_MAX, (uint32_t)end, tile);
-}
-
 /* A matrix is cut into ranges, in which threads begin, and these into pieces: a thread that the
  * system runs late leaves pieces to the others, which so wait for one piece of it at most, not for
  * all of its rows. The pieces that a thread takes mostly follow each other, so that what it fetches
@@ -238,6 +218,21 @@ static int32_t draw_piece(struct ggml_tensor *out, int range, int32_t n_pieces, 
     return piece;
 }
 
+static int64_t sheaves_of(int64_t n_rows)
+{
+    return (n_rows + PRODUCT_SHEAF_MAX - 1) / PRODUCT_SHEAF_MAX;
+}
+
+/* The matrix's rows in piece `piece` of n: whole sheaves. */
+static void rows_of_piece(int64_t n_rows, int piece, int n, uint32_t *first, uint32_t *end)
+{
+    int64_t begin, behind;
+    product_ggml_share_of(sheaves_of(n_rows), piece, n, &begin, &behind);
+    behind = behind * PRODUCT_SHEAF_MAX < n_rows ? behind * PRODUCT_SHEAF_MAX : n_rows;
+    *first = (uint32_t)begin * PRODUCT_SHEAF_MAX;
+    *end = (uint32_t)behind;
+}
+
 static void multiply_rows(struct ggml_tensor *out, const struct product_kernel *kernel,
                           uint32_t first, uint32_t end)
 {
@@ -257,17 +252,15 @@ static void multiply_rows(struct ggml_tensor *out, const struct product_kernel *
 static void multiply_range(struct ggml_tensor *out, const struct product_kernel *kernel, int range,
                            int n_ranges, int nth)
 {
-    const int64_t n_rows = out->ne[0];
-    const int64_t n_sheaves = (n_rows + PRODUCT_SHEAF_MAX - 1) / PRODUCT_SHEAF_MAX;
+    const int64_t n_sheaves = sheaves_of(out->ne[0]);
     const int64_t n = n_sheaves < nth * PIECES_PER_THREAD ? n_sheaves : nth * PIECES_PER_THREAD;
     int64_t begin, behind;
     product_ggml_share_of(n, range, n_ranges, &begin, &behind);
     const int32_t n_pieces = (int32_t)(behind - begin);
     for (int32_t piece; (piece = draw_piece(out, range, n_pieces, nth)) < n_pieces;) {
-        int64_t first, end;
-        product_ggml_share_of(n_sheaves, (int)begin + piece, (int)n, &first, &end);
-        end = end * PRODUCT_SHEAF_MAX < n_rows ? end * PRODUCT_SHEAF_MAX : n_rows;
-        multiply_rows(out, kernel, (uint32_t)first * PRODUCT_SHEAF_MAX, (uint32_t)end);
+        uint32_t first, end;
+        rows_of_piece(out->ne[0], (int)begin + piece, (int)n, &first, &end);
+        multiply_rows(out, kernel, first, end);
     }
 }
 
@@ -287,33 +280,89 @@ struct ggml_tensor *product_mul_mat(struct ggml_context *ctx, const struct produ
                           sources, 2, multiply_share, GGML_N_TASKS_MAX, (void *)(uintptr_t)kernel);
 }
 
-/* The rows that expert `expert` was chosen for. */
-static void multiply_expert(struct ggml_tensor *out, int64_t expert, int ith, int nth,
-                            const void *kernel)
+/* ---- routed experts ---- */
+
+/* Experts are cut into pieces, too, the more the more rows x they were chosen for, and all their
+ * pieces stand in one row, which is cut into ranges. Every thread finds the same, for itself: so
+ * none waits for another, and nothing is allocated. */
+struct experts_cut {
+    int64_t n_rows, n_chosen;             /* of a matrix; rows x of all experts */
+    int64_t n_pieces, n_wanted;           /* of all experts; about so many */
+    uint32_t n_x_of[PRODUCT_EXPERTS_MAX]; /* rows x of each expert */
+};
+
+static int64_t pieces_of_expert(const struct experts_cut *cut, int64_t expert)
+{
+    const int64_t n_x = cut->n_x_of[expert], n_sheaves = sheaves_of(cut->n_rows);
+    const int64_t n = n_x ? (n_x * cut->n_wanted + cut->n_chosen - 1) / cut->n_chosen : 0;
+    return n < n_sheaves ? n : n_sheaves;
+}
+
+static void cut_experts(const struct ggml_tensor *out, int nth, struct experts_cut *cut)
+{
+    const int64_t n_experts = out->src[0]->ne[2];
+    cut->n_rows = out->ne[0];
+    cut->n_chosen = out->ne[1] * out->ne[2];
+    cut->n_wanted = nth * PIECES_PER_THREAD;
+    cut->n_pieces = 0;
+    memset(cut->n_x_of, 0, (size_t)n_experts * sizeof cut->n_x_of[0]);
+    for (int64_t t = 0; t < out->ne[2]; t++) {
+        const int32_t *chosen = row_of(out->src[2], t, 0);
+        for (int64_t u = 0; u < out->ne[1]; u++) {
+            assert(chosen[u] >= 0 && chosen[u] < n_experts);
+            cut->n_x_of[chosen[u]]++;
+        }
+    }
+    for (int64_t expert = 0; expert < n_experts; expert++)
+        cut->n_pieces += pieces_of_expert(cut, expert);
+}
+
+/* Some rows of the expert's matrix times all n_x rows x that it was chosen for. */
+static void multiply_expert(struct ggml_tensor *out, const struct product_kernel *kernel,
+                            int64_t expert, uint32_t n_x, uint32_t first, uint32_t end)
 {
     const struct ggml_tensor *matrices = out->src[0], *rounded = out->src[1], *chosen = out->src[2];
     struct product_matrix matrix = matrix_of(matrices);
     struct tile tile = {.n = 0};
     matrix.rows = row_of(matrices, 0, expert);
-    for (int64_t t = 0; t < out->ne[2]; t++) {
+    for (int64_t t = 0; n_x; t++) {
         const int32_t *row = row_of(chosen, t, 0);
-        for (int64_t u = 0; u < out->ne[1]; u++) {
+        for (int64_t u = 0; n_x && u < out->ne[1]; u++) {
             if (row[u] != expert)
                 continue;
             add_to_tile(&tile, &matrix, row_of(rounded, rounded->ne[1] == 1 ? 0 : u, t),
                         row_of(out, u, t));
-            if (tile.n == PRODUCT_TILE)
-                compute_share(kernel, &matrix, out->ne[0], ith, nth, &tile);
+            if (--n_x == 0 || tile.n == PRODUCT_TILE)
+                compute_tile(kernel, &matrix, first, end, &tile);
         }
     }
-    if (tile.n)
-        compute_share(kernel, &matrix, out->ne[0], ith, nth, &tile);
+}
+
+/* What is left of a range of the experts' pieces. */
+static void multiply_range_of_experts(struct ggml_tensor *out, const struct product_kernel *kernel,
+                                      const struct experts_cut *cut, int range, int n_ranges,
+                                      int nth)
+{
+    int64_t begin, behind, expert = 0, before = 0; /* pieces of the experts before */
+    product_ggml_share_of(cut->n_pieces, range, n_ranges, &begin, &behind);
+    const int32_t n_pieces = (int32_t)(behind - begin);
+    for (int32_t piece; (piece = draw_piece(out, range, n_pieces, nth)) < n_pieces;) {
+        uint32_t first, end;
+        while (begin + piece >= before + pieces_of_expert(cut, expert))
+            before += pieces_of_expert(cut, expert++);
+        rows_of_piece(cut->n_rows, (int)(begin + piece - before),
+                      (int)pieces_of_expert(cut, expert), &first, &end);
+        multiply_expert(out, kernel, expert, cut->n_x_of[expert], first, end);
+    }
 }
 
 static void multiply_chosen_share(struct ggml_tensor *out, int ith, int nth, void *kernel)
 {
-    for (int64_t expert = 0; expert < out->src[0]->ne[2]; expert++)
-        multiply_expert(out, expert, ith, nth, kernel);
+    const int n_ranges = nth < RANGES_MAX ? nth : RANGES_MAX;
+    struct experts_cut cut;
+    cut_experts(out, nth, &cut);
+    for (int i = 0; i < n_ranges; i++)
+        multiply_range_of_experts(out, kernel, &cut, (ith + i) % n_ranges, n_ranges, nth);
 }
 
 struct ggml_tensor *product_mul_mat_id(struct ggml_context *ctx,
@@ -322,7 +371,7 @@ struct ggml_tensor *product_mul_mat_id(struct ggml_context *ctx,
                                        struct ggml_tensor *chosen)
 {
     struct ggml_tensor *sources[] = {matrices, rounded, chosen};
-    assert(chosen->type == GGML_TYPE_I32);
+    assert(chosen->type == GGML_TYPE_I32 && matrices->ne[2] <= PRODUCT_EXPERTS_MAX);
     return ggml_custom_4d(ctx, GGML_TYPE_F32, matrices->ne[1], chosen->ne[0], chosen->ne[1], 1,
                           sources, 3, multiply_chosen_share, GGML_N_TASKS_MAX,
                           (void *)(uintptr_t)kernel);

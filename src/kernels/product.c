@@ -71,9 +71,10 @@ bool product_kernel_multiplies_floats(const struct product_kernel *kernel)
     return floats_of(kernel) != product_float_plain;
 }
 
-bool product_kernel_beats_repacked(const struct product_kernel *kernel)
+bool product_kernel_beats_repacked(const struct product_kernel *kernel, enum product_type type)
 {
-    return product_fewer_of(kernel)->beats_repacked;
+    kernel = product_fewer_of(kernel);
+    return kernel->beats_repacked || (kernel->beats_repacked_fives && type != PRODUCT_IQ4_NL);
 }
 
 /* ---- products ---- */

@@ -135,9 +135,9 @@ const char *product_kernel_name(const struct product_kernel *kernel);
 /* The best; NULL: none is worth it here, ggml's products are faster. */
 const struct product_kernel *product_kernel_best(void);
 
-/* Are its products of Q4_0 and MXFP4 faster than ggml's, for which ggml rearranges the weights when
- * a model is loaded? */
-bool product_kernel_beats_repacked(const struct product_kernel *kernel);
+/* Are its products of Q4_0, IQ4_NL or MXFP4 faster than ggml's, for which ggml rearranges the
+ * weights when a model is loaded? */
+bool product_kernel_beats_repacked(const struct product_kernel *kernel, enum product_type type);
 
 /* Has it products of grid types, and are their tables known? */
 bool product_kernel_multiplies_grids(const struct product_kernel *kernel);

@@ -11,9 +11,10 @@ static int product_avx2_works(void)
 
 const struct product_kernel product_kernel_avx2 = {
     .name = "avx2",
-    .few = 4,
+    .beats_repacked_fives = true,
+    .few = 3,
     .few_of_parts = 3,
-    .few_of_grids = 4,
+    .few_of_grids = 3,
     .works = product_avx2_works,
     .round = round_row,
     .row = product_kernel_row,

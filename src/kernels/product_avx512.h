@@ -45,19 +45,26 @@ static inline __m512i dot_quad(const uint8_t w[16][4], const int8_t *q)
     return _mm512_maddubs_epi16(_mm512_loadu_si512(w), _mm512_set1_epi32(four));
 }
 
-/* Four products of pairs of 5 bits by 7 fit 16 bits, two of 6 bits by 7. */
+/* Of products of pairs of 7 bits by 7 one fits 16 bits, of 6 bits by 7 two, of 5 by 7 four. */
 ALWAYS_INLINE void rows_add_group(const uint8_t w[4][16][4], const int8_t *q,
-                                  const int16_t scale[16][2], bool is_wide, row_ints *to)
+                                  const int16_t scale[16][2], uint32_t bits, row_ints *to)
 {
     const __m512i scales = _mm512_loadu_si512(scale);
-    __m512i first = _mm512_add_epi16(dot_quad(w[0], q), dot_quad(w[1], q + 4));
-    __m512i second = _mm512_add_epi16(dot_quad(w[2], q + 8), dot_quad(w[3], q + 12));
-    if (is_wide)
-        second = _mm512_madd_epi16(second, scales);
-    else
-        first = _mm512_add_epi16(first, second);
-    first = _mm512_madd_epi16(first, scales);
-    *to += (row_ints)(is_wide ? _mm512_add_epi32(first, second) : first);
+    const uint32_t n = bits == 7 ? 4 : bits == 6 ? 2 : 1; /* sums of 16 bits */
+    __m512i dots[4];
+    UNROLL for (uint32_t i = 0; i < 4; i++) dots[i] = dot_quad(w[i], q + 4 * i);
+    if (n <= 2) {
+        dots[0] = _mm512_add_epi16(dots[0], dots[1]);
+        dots[1] = _mm512_add_epi16(dots[2], dots[3]);
+    }
+    if (n == 1)
+        dots[0] = _mm512_add_epi16(dots[0], dots[1]);
+    UNROLL for (uint32_t i = 0; i < n; i++) dots[i] = _mm512_madd_epi16(dots[i], scales);
+    if (n == 4) {
+        dots[0] = _mm512_add_epi32(dots[0], dots[1]);
+        dots[1] = _mm512_add_epi32(dots[2], dots[3]);
+    }
+    *to += (row_ints)(n == 1 ? dots[0] : _mm512_add_epi32(dots[0], dots[1]));
 }
 
 static inline void rows_add_pairs(const int16_t m[16][2], const int16_t sums[2], row_ints *to)

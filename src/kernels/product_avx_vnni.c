@@ -17,7 +17,7 @@ const struct product_kernel product_kernel_avx_vnni = {
     .beats_repacked = true,
     .few = 3,
     .few_of_parts = 3,
-    .few_of_grids = 4,
+    .few_of_grids = 3,
     .works = product_avx_vnni_works,
     .round = round_row,
     .row = product_kernel_row,
@@ -27,5 +27,5 @@ const struct product_kernel product_kernel_avx_vnni = {
     .part_row = part_kernel_row,
     .part_sheaf = part_kernel_sheaf,
     .grid_row = grid_avx2_row,
-    .grid_sheaf = grid_kernel_sheaf,
+    .grid_sheaf = product_avx_vnni_grid_sheaf,
 };

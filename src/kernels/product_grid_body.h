@@ -151,6 +151,7 @@ static void grid_kernel_row(enum product_type type, const uint8_t *const *rows, 
 }
 #endif
 
+#if !defined(PRODUCT_OWN_SHEAF)
 static void grid_kernel_sheaf(enum product_type type, const uint8_t *const *rows, uint32_t n_blocks,
                               const struct product_block *const *x, uint32_t n,
                               float (*y)[PRODUCT_SHEAF_MAX])
@@ -161,4 +162,5 @@ static void grid_kernel_sheaf(enum product_type type, const uint8_t *const *rows
     GRID_TYPES(GRID_CASE)
 #undef GRID_CASE
 }
+#endif
 #endif

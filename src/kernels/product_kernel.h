@@ -22,6 +22,8 @@ struct product_kernel {
     const struct product_kernel *fewer;
     uint32_t many;
     bool beats_repacked; /* see product_kernel_beats_repacked() */
+    bool
+        beats_repacked_fives; /* the same, but for IQ4_NL, whose weights have more than five bits */
     /* rows x, at most, for which sheaves are not worth unpacking */
     uint32_t few, few_of_parts, few_of_grids;
     int (*works)(void); /* on this processor */

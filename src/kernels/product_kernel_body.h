@@ -24,8 +24,8 @@
  *   and unless PRODUCT_LACKS_GROUPS says that it has a body of its own for K-quants
  *   (PRODUCT_OWN_SHEAF), and no grids
  *     void rows_add_group(const uint8_t w[4][ROWS][4], const int8_t q[16],
- *                         const int16_t scale[ROWS][2], bool is_wide, row_ints *to)
- *                                               scale w q of a group
+ *                         const int16_t scale[ROWS][2], uint32_t bits, row_ints *to)
+ *                                               scale w q of a group; weights of 5 to 7 bits
  *     void rows_add_pairs(const int16_t m[ROWS][2], const int16_t sums[2], row_ints *to)
  *                                               m sums of two groups
  *
@@ -58,7 +58,8 @@ ALWAYS_INLINE float dmin_of(const struct form *form, const uint8_t *block)
 /* ---- one row -------------------------------------------------------------------------------- */
 
 enum {
-    LOT = 8, /* blocks whose sums are added up together */
+    ABREAST = 4, /* rows x that are multiplied together: a weight is loaded once for them */
+    LOT = 8,     /* blocks whose sums are added up together */
     AHEAD =
         8192, /* bytes that are fetched early: processors do not look ahead into the next page */
 };
@@ -183,46 +184,38 @@ ALWAYS_INLINE void unpack_sheaf(const struct form *form, const uint8_t *const *r
 }
 
 #if !defined(PRODUCT_LACKS_GROUPS)
-/* Weights of seven bits: rows_add_group() adds up more of their products than 16 bits hold, so
- * every second four of x are zeros. */
-ALWAYS_INLINE void rows_add_widest(const uint8_t w[4][ROWS][4], const int8_t *q,
-                                   const int16_t scale[ROWS][2], row_ints *to)
+/* A block of all rows times those of n rows x, a constant. */
+ALWAYS_INLINE void multiply_sheaf(const struct form *form, const struct sheaf *sheaf, uint32_t b,
+                                  const struct product_block *const *x, uint32_t n,
+                                  float (*y)[PRODUCT_SHEAF_MAX])
 {
-    static const int8_t zeros[4];
-    int8_t some[2][PRODUCT_GROUP];
-    for (uint32_t i = 0; i < 4; i++) {
-        memcpy(some[0] + 4 * i, i % 2 ? zeros : q + 4 * i, 4);
-        memcpy(some[1] + 4 * i, i % 2 ? q + 4 * i : zeros, 4);
-    }
-    rows_add_group(w, some[0], scale, true, to);
-    rows_add_group(w, some[1], scale, true, to);
-}
-
-ALWAYS_INLINE void multiply_sheaf(const struct form *form, const struct sheaf *sheaf,
-                                  const struct product_block *x, float *y)
-{
-    row_ints products = {0}, offsets = {0};
-    UNROLL for (uint32_t g = 0; g < PRODUCT_GROUPS; g++)
-    {
-        const int8_t *q = x->values + PRODUCT_GROUP * g;
-        if (form->is_widest)
-            rows_add_widest(sheaf->weights + 4 * g, q, sheaf->scales[g], &products);
-        else
-            rows_add_group(sheaf->weights + 4 * g, q, sheaf->scales[g], form->is_wide, &products);
+    const uint32_t bits = form->is_widest ? 7 : form->is_wide ? 6 : 5;
+    row_ints products[ABREAST] = {0}, offsets[ABREAST] = {0};
+    for (uint32_t g = 0; g < PRODUCT_GROUPS; g++) { /* unrolled, sums would not fit registers */
+        UNROLL for (uint32_t k = 0; k < n; k++)
+            rows_add_group(sheaf->weights + 4 * g, x[k][b].values + PRODUCT_GROUP * g,
+                           sheaf->scales[g], bits, &products[k]);
     }
     UNROLL for (uint32_t g = 0; g < PRODUCT_GROUPS; g += 2)
-        rows_add_pairs(sheaf->offsets[g / 2], x->sums + g, &offsets);
-    if (!form->has_dmin)
-        products -= offsets;
-    row_floats all = *(const row_floats *)y, factor = *(const row_floats *)sheaf->d * x->scale,
-               sum = __builtin_convertvector(products, row_floats);
-    add_products(&all, &factor, &sum);
-    if (form->has_dmin) {
-        factor = *(const row_floats *)sheaf->dmin * -x->scale;
-        sum = __builtin_convertvector(offsets, row_floats);
-        add_products(&all, &factor, &sum);
+    {
+        UNROLL for (uint32_t k = 0; k < n; k++)
+            rows_add_pairs(sheaf->offsets[g / 2], x[k][b].sums + g, &offsets[k]);
     }
-    *(row_floats *)y = all;
+    UNROLL for (uint32_t k = 0; k < n; k++)
+    {
+        const float scale = x[k][b].scale;
+        if (!form->has_dmin)
+            products[k] -= offsets[k];
+        row_floats all = *(const row_floats *)y[k], factor = *(const row_floats *)sheaf->d * scale,
+                   sum = __builtin_convertvector(products[k], row_floats);
+        add_products(&all, &factor, &sum);
+        if (form->has_dmin) {
+            factor = *(const row_floats *)sheaf->dmin * -scale;
+            sum = __builtin_convertvector(offsets[k], row_floats);
+            add_products(&all, &factor, &sum);
+        }
+        *(row_floats *)y[k] = all;
+    }
 }
 
 ALWAYS_INLINE void multiply_rows(const struct form *form, const uint8_t *const *rows,
@@ -232,10 +225,13 @@ ALWAYS_INLINE void multiply_rows(const struct form *form, const uint8_t *const *
     memset(y, 0, n * sizeof *y);
     for (uint32_t b = 0; b < n_blocks; b++) {
         struct sheaf sheaf;
+        uint32_t i = 0;
         unpack_sheaf(form, rows, b, &sheaf);
         fetch_sheaf(form, rows, n_blocks, b);
-        for (uint32_t i = 0; i < n; i++)
-            multiply_sheaf(form, &sheaf, x[i] + b, y[i]);
+        for (; i + ABREAST <= n; i += ABREAST)
+            multiply_sheaf(form, &sheaf, b, x + i, ABREAST, y + i);
+        for (; i < n; i++)
+            multiply_sheaf(form, &sheaf, b, x + i, 1, y + i);
     }
 }
 #endif

@@ -100,9 +100,9 @@ static inline ints ints_dot_four(ints sums, int8x16_t w, int8x16_t q, uint32_t i
 }
 
 static inline void rows_add_group(const uint8_t w[4][8][4], const int8_t *q,
-                                  const int16_t scale[8][2], bool is_wide, row_ints *to)
+                                  const int16_t scale[8][2], uint32_t bits, row_ints *to)
 {
-    (void)is_wide;
+    (void)bits;
     const int8x16_t values = vld1q_s8(q);
     UNROLL for (uint32_t h = 0; h < 2; h++)
     {

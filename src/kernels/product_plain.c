@@ -42,7 +42,7 @@ static inline void turn_column(const uint8_t *rows, size_t row_step, uint8_t *to
 }
 
 static inline void rows_add_group(const uint8_t w[4][8][4], const int8_t *q,
-                                  const int16_t scale[8][2], bool is_wide, row_ints *to)
+                                  const int16_t scale[8][2], uint32_t bits, row_ints *to)
 {
     for (uint32_t c = 0; c < 8; c++) {
         int32_t products = 0;

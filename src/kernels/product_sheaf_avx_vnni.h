@@ -1,6 +1,7 @@
-/* Products of K-quants with many rows on processors with AVX-VNNI: the arithmetic of product.h, a
- * block of eight rows of the matrix at a time, unpacked as with AVX2. Eight rows x are multiplied
- * together, so that a weight is loaded once for all of them and nothing waits for its sum. */
+/* Products of K-quants and grids with many rows on processors with AVX-VNNI: the arithmetic of
+ * product.h, a block of eight rows of the matrix at a time, unpacked as with AVX2. Eight rows x are
+ * multiplied together, so that a weight is loaded once for all of them and nothing waits for its
+ * sum. */
 #pragma once
 
 #include "kernels/product_kernel.h"
@@ -49,7 +50,9 @@ ALWAYS_INLINE void quad_add_groups(const struct quad_kind *kind, uint32_t n,
     for (uint32_t g = 0; g < PRODUCT_GROUPS; g += kind->step) {
         __m256i dot[QUAD_SIDE];
         UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
-            _mm256_set1_epi32(kind->has_dmin ? 0 : excess[k][g]);
+            _mm256_set1_epi32(kind->has_dmin    ? 0
+                              : kind->step == 2 ? excess[k][g] + excess[k][g + 1]
+                                                : excess[k][g]);
         UNROLL for (uint32_t i = 0; i < 4 * kind->step; i++)
         {
             const __m256i w = load32(sheaf->weights[4 * g + i][0]);
@@ -128,19 +131,46 @@ QUAD_KIND(q3, 1, false, 4)
 QUAD_KIND(q4, 2, true, 0)
 QUAD_KIND(q5, 2, true, 0)
 QUAD_KIND(q6, 1, false, 32)
+QUAD_KIND(grid_iq1s, 2, false, GRID_IQ1_BIAS)
+QUAD_KIND(grid_iq1m, 1, false, GRID_IQ1_BIAS)
+QUAD_KIND(grid_iq2xxs, 2, false, GRID_IQ2_BIAS)
+QUAD_KIND(grid_iq2xs, 1, false, GRID_IQ2_BIAS)
+QUAD_KIND(grid_iq2s, 1, false, GRID_IQ2_BIAS)
+QUAD_KIND(grid_iq3xxs, 2, false, GRID_IQ3XXS_BIAS)
+QUAD_KIND(grid_iq3s, 2, false, GRID_IQ3S_BIAS)
 
-/* The last row x stands for what is missing of four. */
+/* The last row x stands for what is missing of four. How many there are then. */
+static uint32_t quad_fill(const struct product_block *const *x, uint32_t n,
+                          const struct product_block *filled[PRODUCT_TILE])
+{
+    const uint32_t n_all = (n + QUAD_FOUR - 1) / QUAD_FOUR * QUAD_FOUR;
+    for (uint32_t i = 0; i < n_all; i++)
+        filled[i] = x[i < n ? i : n - 1];
+    return n_all;
+}
+
 static void product_avx_vnni_sheaf(enum product_type type, const uint8_t *const *rows,
                                    uint32_t n_blocks, const struct product_block *const *x,
                                    uint32_t n, float (*y)[PRODUCT_SHEAF_MAX])
 {
     const struct product_block *filled[PRODUCT_TILE];
-    const uint32_t n_all = (n + QUAD_FOUR - 1) / QUAD_FOUR * QUAD_FOUR;
-    for (uint32_t i = 0; i < n_all; i++)
-        filled[i] = x[i < n ? i : n - 1];
+    const uint32_t n_all = quad_fill(x, n, filled);
 #define QUAD_CASE(name, form)                                                                      \
     if (type == PRODUCT_##name)                                                                    \
         quad_rows_##form(rows, n_blocks, filled, n_all, y);
     BLOCK_TYPES(QUAD_CASE)
+#undef QUAD_CASE
+}
+
+static void product_avx_vnni_grid_sheaf(enum product_type type, const uint8_t *const *rows,
+                                        uint32_t n_blocks, const struct product_block *const *x,
+                                        uint32_t n, float (*y)[PRODUCT_SHEAF_MAX])
+{
+    const struct product_block *filled[PRODUCT_TILE];
+    const uint32_t n_all = quad_fill(x, n, filled);
+#define QUAD_CASE(type_name, name, n_bytes, bias, d)                                               \
+    if (type == PRODUCT_##type_name)                                                               \
+        quad_rows_grid_##name(rows, n_blocks, filled, n_all, y);
+    GRID_TYPES(QUAD_CASE)
 #undef QUAD_CASE
 }

@@ -410,6 +410,31 @@ static void test_same_bits_in_wide_matrices(void **state)
     check_wide(GGML_TYPE_Q6_K);
 }
 
+/* Types for which ggml repacks weights depend on the kernel; replies keep their words where models
+ * use ours. */
+static void test_which_products_models_use(void **state)
+{
+    (void)state;
+    const struct product_kernel *kernel;
+    for (uint32_t k = 0; (kernel = product_kernel_at(k)); k++) {
+        const char *name = product_kernel_name(kernel);
+        const bool has_vnni = strstr(name, "vnni") || strstr(name, "amx"),
+                   beats_fives = has_vnni || strcmp(name, "avx2") == 0;
+        assert_true(product_is_of(kernel, GGML_TYPE_Q4_K));
+        assert_int_equal(product_is_of(kernel, GGML_TYPE_Q4_0), beats_fives);
+        assert_int_equal(product_is_of(kernel, GGML_TYPE_MXFP4), beats_fives);
+        assert_int_equal(product_is_of(kernel, GGML_TYPE_IQ4_NL), has_vnni);
+        for (uint32_t t = 0; t < TYPES; t++) {
+            enum product_type ours;
+            assert_true(product_type_of(types[t].type, &ours));
+            if (ours >= PRODUCT_IQ1_S && ours <= PRODUCT_IQ3_S)
+                assert_int_equal(product_is_of(kernel, types[t].type), multiplies(kernel, ours));
+        }
+        assert_false(product_is_of(kernel, GGML_TYPE_BF16));
+    }
+    assert_false(product_is_of(NULL, GGML_TYPE_Q4_K));
+}
+
 /* ---- in ggml's graphs ---- */
 
 enum { EXPERTS = 4, USED = 2, TOKENS = 40 };
@@ -515,6 +540,7 @@ int main(void)
         cmocka_unit_test(test_same_bits_beside_others),
         cmocka_unit_test(test_same_bits_on_all_vectors),
         cmocka_unit_test(test_same_bits_in_wide_matrices),
+        cmocka_unit_test(test_which_products_models_use),
         cmocka_unit_test(test_in_a_graph),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);
