@@ -3,14 +3,31 @@
 #include "base/this_process.h"
 #include "cli/notice.h"
 #include "gpu/gpu.h"
+#include "model/model.h"
 #include "plan/plan_devices.h"
 #include "plan/selection.h"
 
 #include <limits.h>
 
+static enum error_code plan_here_place_draft(struct plan_here *out,
+                                             const struct selection *selection,
+                                             const struct plan_here_draft *draft, struct error *err)
+{
+    const struct plan_request request = {.devices = selection->devices,
+                                         .n_devices = selection->n_devices,
+                                         .n_spare = selection->n_spare,
+                                         .options = draft->options};
+    const enum error_code code = plan_make(&out->draft, draft->model, &request, err);
+    if (code)
+        return error_wrap(err, "the draft model %s", model_name(draft->model));
+    plan_devices_take(&out->cluster, &out->draft.problem, &out->draft.solution.placement);
+    return ERROR_NONE;
+}
+
 static enum error_code plan_here_ask(struct plan_here *out, const struct gpu *gpu,
                                      const char *sim_file, const struct model *model,
-                                     const struct driver_options *options, struct error *err)
+                                     const struct driver_options *options,
+                                     const struct plan_here_draft *draft, struct error *err)
 {
     struct selection selection;
     enum error_code code = selection_make(gpu, NULL, sim_file != NULL, &selection, err);
@@ -19,13 +36,15 @@ static enum error_code plan_here_ask(struct plan_here *out, const struct gpu *gp
                                         &out->compute, err);
     if (!code)
         code = plan_devices_init(&out->cluster, selection.devices, selection.n_devices, err);
+    if (!code && draft)
+        code = plan_here_place_draft(out, &selection, draft, err);
     out->n_spare = selection.n_spare;
     return code;
 }
 
 enum error_code plan_here_init(struct plan_here *out, const char *sim_file,
                                const struct model *model, const struct driver_options *options,
-                               struct error *err)
+                               const struct plan_here_draft *draft, struct error *err)
 {
     char registry[PATH_MAX];
     struct gpu *gpu;
@@ -39,9 +58,11 @@ enum error_code plan_here_init(struct plan_here *out, const char *sim_file,
     notice_begin(&notice, "looking at this machine's devices …");
     enum error_code code = gpu_open(&gpu_options, &gpu, err);
     if (!code) {
-        code = plan_here_ask(out, gpu, sim_file, model, options, err);
+        code = plan_here_ask(out, gpu, sim_file, model, options, draft, err);
         gpu_close(gpu);
     }
+    if (code)
+        plan_here_deinit(out);
     notice_end(&notice);
     return code;
 }
@@ -51,5 +72,6 @@ void plan_here_deinit(struct plan_here *here)
     if (!here)
         return;
     cluster_deinit(&here->cluster);
+    plan_deinit(&here->draft);
     *here = (struct plan_here){0};
 }

@@ -4,6 +4,7 @@
 #include "cli/model_given.h"
 #include "gpu/gpu.h"
 #include "model/draft_model.h"
+#include "placement/draft_device.h"
 #include "placement/forecast.h"
 
 #include <limits.h>
@@ -96,16 +97,12 @@ static double session_draft_gain(const struct session *session)
 {
     const struct plan *plan = &session->plan, *draft = &session->draft_plan;
     struct placement_forecast forecast;
-    struct placement_guessed own;
     if (!plan->solution.placement.n_stages || !draft->solution.placement.n_stages)
         return 0;
     placement_forecast(&plan->problem, &plan->solution.placement, &forecast);
-    placement_guessed(&draft->problem, &draft->solution.placement, &own);
-    if (own.without <= 0 || forecast.guessed.repeating <= forecast.guessed.without)
-        return 0;
-    placement_drafted(&plan->problem, &plan->solution.placement, 1 / own.without,
-                      draft->stages[0].device != plan->stages[0].device, &forecast.guessed);
-    return forecast.guessed.drafted / forecast.guessed.without;
+    placement_draft_given(&draft->problem, &draft->solution.placement, &plan->problem,
+                          &plan->solution.placement, &forecast.guessed);
+    return forecast.guessed.without > 0 ? forecast.guessed.drafted / forecast.guessed.without : 0;
 }
 
 void session_describe_draft(const struct session *session, struct buffer *out)

@@ -7,7 +7,6 @@
 #include "model/model.h"
 #include "placement/as_run.h"
 #include "placement/check.h"
-#include "placement/cost.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,17 +27,6 @@ static enum error_code plan_pose(struct plan *plan, const struct driver_options 
     return code;
 }
 
-static void plan_take_memory(struct plan *plan, const struct plan *beside)
-{
-    const struct placement *placement = &beside->solution.placement;
-    for (uint32_t i = 0; i < placement->n_stages; i++) {
-        struct cluster_device *device = &plan->cluster.devices[placement->stages[i].device];
-        const uint64_t bytes = placement_stage_bytes(&beside->problem, &placement->stages[i]);
-        if (device->memory_bytes < PLACEMENT_BYTES_MAX)
-            device->memory_bytes -= bytes < device->memory_bytes ? bytes : device->memory_bytes;
-    }
-}
-
 static enum error_code plan_describe(struct plan *plan, const struct model *model,
                                      const struct plan_request *request,
                                      const struct driver_options *options, struct error *err)
@@ -49,7 +37,8 @@ static enum error_code plan_describe(struct plan *plan, const struct model *mode
     if (!code)
         code = plan_devices_init(&plan->cluster, request->devices, request->n_devices, err);
     if (!code && request->beside)
-        plan_take_memory(plan, request->beside);
+        plan_devices_take(&plan->cluster, &request->beside->problem,
+                          &request->beside->solution.placement);
     if (!code)
         code = plan_model_init(&plan->model, model, options, &compute,
                                plan_devices_count_embedding(&plan->cluster), err);
