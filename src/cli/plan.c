@@ -57,6 +57,8 @@ static const char usage[] =
     "  --draft SMALL    with a smaller model of the same tokens that guesses (as for medley run "
     "and\n"
     "                   place): its memory, its device, and what it brings to one stream\n"
+    "  --draft-device DEVICE\n"
+    "                   where that guesses, of this machine's devices (default: where it is best)\n"
     "  --weights-memory SIZE\n"
     "                   of each stage's weights, at most; layers beyond are streamed\n" ROPE_HELP
     "  --explain        more: the rates behind it, every device left out, the search\n"
@@ -68,7 +70,7 @@ static const char usage[] =
     "fit.\n";
 
 struct plan_args {
-    const char *model, *cluster, *sim, *draft;
+    const char *model, *cluster, *sim, *draft, *draft_device;
     struct driver_options driver;
     uint32_t prompt;
     bool has_goal, has_busy, explain, json, here;
@@ -95,6 +97,7 @@ enum {
     OPTION_PRECISION,
     OPTION_PROMPT,
     OPTION_DRAFT,
+    OPTION_DRAFT_DEVICE,
     OPTION_WITHOUT,
     OPTION_ADD,
     OPTION_POLICY,
@@ -117,6 +120,7 @@ static const struct option long_options[] = {
     {"precision", required_argument, NULL, OPTION_PRECISION},
     {"prompt", required_argument, NULL, OPTION_PROMPT},
     {"draft", required_argument, NULL, OPTION_DRAFT},
+    {"draft-device", required_argument, NULL, OPTION_DRAFT_DEVICE},
     {"without", required_argument, NULL, OPTION_WITHOUT},
     {"add", required_argument, NULL, OPTION_ADD},
     {"policy", required_argument, NULL, OPTION_POLICY},
@@ -245,6 +249,9 @@ static bool cmd_plan_take_option(struct plan_args *args, int option, const char 
     case OPTION_DRAFT:
         args->draft = value;
         return true;
+    case OPTION_DRAFT_DEVICE:
+        args->draft_device = value;
+        return true;
     case OPTION_WITHOUT:
         return cmd_plan_take_word("--without", value, args->without, &args->n_without,
                                   REPORT_WITHOUT_MAX);
@@ -289,6 +296,10 @@ static bool cmd_plan_parse(int argc, char **argv, struct plan_args *args)
     if (args->cluster && (args->sim || args->here)) {
         command_misused(self, "--cluster and %s exclude each other",
                         args->sim ? "--sim" : "--here");
+        return false;
+    }
+    if (args->draft_device && !args->draft) {
+        command_misused(self, "--draft-device is where --draft guesses: give both");
         return false;
     }
     if (args->has_busy && !(args->has_goal && args->goal == PLACEMENT_MIX)) {
@@ -409,7 +420,7 @@ static enum error_code read_devices(struct plan_args *args, const struct model *
                                     struct driver_options *options, const struct plan_draft *draft,
                                     struct plan_here *out, struct error *err)
 {
-    const struct plan_here_draft beside = {draft->model, &draft->options};
+    const struct plan_here_draft beside = {draft->model, args->draft_device, &draft->options};
     *out = (struct plan_here){0};
     bool found = false;
     enum error_code code = ERROR_NONE;
@@ -418,6 +429,10 @@ static enum error_code read_devices(struct plan_args *args, const struct model *
     else if (args->cluster)
         code = cluster_read(args->cluster, &out->cluster, err);
     args->here = !args->cluster && !found;
+    if (!code && !args->here && args->draft_device)
+        code = error_set(err, ERROR_INVALID,
+                         "--draft-device names a device of this machine: add --here, or leave it "
+                         "out");
     if (args->here)
         return plan_here_init(out, args->sim, model, options, draft->model ? &beside : NULL, err);
     if (!code && found && !args->driver.context)

@@ -3,23 +3,20 @@
 #include "base/this_process.h"
 #include "cli/notice.h"
 #include "gpu/gpu.h"
-#include "model/model.h"
 #include "plan/plan_devices.h"
-#include "plan/selection.h"
+#include "plan/plan_draft_here.h"
 
 #include <limits.h>
 
-static enum error_code plan_here_place_draft(struct plan_here *out,
+static enum error_code plan_here_place_draft(struct plan_here *out, const struct gpu *gpu,
                                              const struct selection *selection,
                                              const struct plan_here_draft *draft, struct error *err)
 {
-    const struct plan_request request = {.devices = selection->devices,
-                                         .n_devices = selection->n_devices,
-                                         .n_spare = selection->n_spare,
-                                         .options = draft->options};
-    const enum error_code code = plan_make(&out->draft, draft->model, &request, err);
+    const struct plan_draft_request request = {
+        .gpu = gpu, .selection = selection, .device = draft->device, .options = draft->options};
+    const enum error_code code = plan_draft_here(&out->draft, draft->model, &request, err);
     if (code)
-        return error_wrap(err, "the draft model %s", model_name(draft->model));
+        return code;
     plan_devices_take(&out->cluster, &out->draft.problem, &out->draft.solution.placement);
     return ERROR_NONE;
 }
@@ -37,7 +34,7 @@ static enum error_code plan_here_ask(struct plan_here *out, const struct gpu *gp
     if (!code)
         code = plan_devices_init(&out->cluster, selection.devices, selection.n_devices, err);
     if (!code && draft)
-        code = plan_here_place_draft(out, &selection, draft, err);
+        code = plan_here_place_draft(out, gpu, &selection, draft, err);
     out->n_spare = selection.n_spare;
     return code;
 }
@@ -53,7 +50,7 @@ enum error_code plan_here_init(struct plan_here *out, const char *sim_file,
     const struct gpu_options gpu_options = {.registry = registry,
                                             .prober = this_program(),
                                             .sim_file = sim_file,
-                                            .skip_other = sim_file != NULL};
+                                            .skip_other = sim_file && !(draft && draft->device)};
     *out = (struct plan_here){0};
     notice_begin(&notice, "looking at this machine's devices …");
     enum error_code code = gpu_open(&gpu_options, &gpu, err);

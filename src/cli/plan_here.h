@@ -19,6 +19,7 @@ struct plan_here {
 /* What is to be placed before the model. */
 struct plan_here_draft {
     const struct model *model;
+    const char *device;                   /* plan/plan_draft_here.h */
     const struct driver_options *options; /* as driver_options_fill() leaves them */
 };
 

@@ -173,6 +173,8 @@ void plan_devices_take(struct cluster *cluster, const struct placement_problem *
                        const struct placement *placement)
 {
     for (uint32_t i = 0; i < placement->n_stages; i++) {
+        if (placement->stages[i].device >= cluster->n_devices)
+            continue;
         struct cluster_device *device = &cluster->devices[placement->stages[i].device];
         const uint64_t bytes = placement_stage_bytes(problem, &placement->stages[i]);
         if (device->memory_bytes < PLACEMENT_BYTES_MAX)

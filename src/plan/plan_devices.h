@@ -45,7 +45,7 @@ bool plan_devices_stand_by(struct cluster *cluster, const struct placement_model
 void plan_devices_call_in(struct cluster *cluster); /* those that stand by */
 
 /* What a placement of another model takes of its devices' memory is not there. `problem`: with the
- * cluster's devices. */
+ * cluster's devices, and maybe others behind them. */
 void plan_devices_take(struct cluster *cluster, const struct placement_problem *problem,
                        const struct placement *placement);
 

@@ -67,8 +67,12 @@ struct report_policy {
 struct report_draft {
     const char *name; /* the caller's; NULL: there is none */
     uint64_t memory_bytes;
-    struct placement placement; /* n_stages 0: it can be nowhere */
-    double guess_s;             /* that it takes for a token; 0: not known */
+    double guess_s;     /* that it takes for a token; 0: not known */
+    uint32_t n_devices; /* 0: it can be nowhere */
+    struct report_draft_device {
+        char node[PLACEMENT_NAME_MAX], id[PLACEMENT_NAME_MAX];
+        uint32_t n_layers;
+    } devices[LIMIT_STAGES];
 };
 
 struct report {
@@ -112,7 +116,8 @@ enum cluster_speed report_speed(const struct report *report);
 bool report_may_guess(const struct report *report);
 
 /* Adds a draft model to a report that is there. `draft`: its problem, with the report's devices.
- * `at`: where it was placed before the model, as on this machine; NULL: the model's first stage has
+ * `at`: where it was placed before the model, as on this machine, maybe on devices behind those of
+ * the report; NULL: the model's first stage has
  * its memory too, and its device is chosen, as in a cluster (placement/draft_device.h). */
 void report_add_draft(struct report *report, const char *name,
                       const struct placement_problem *draft, const struct placement *at);

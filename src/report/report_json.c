@@ -95,13 +95,13 @@ static void add_draft(yyjson_mut_doc *doc, yyjson_mut_val *best, const struct re
     yyjson_mut_obj_add_uint(doc, object, "memory_bytes", draft->memory_bytes);
     add_known(doc, object, "guess_s", draft->guess_s, draft->guess_s > 0);
     yyjson_mut_val *stages = yyjson_mut_obj_add_arr(doc, object, "stages");
-    for (uint32_t i = 0; i < draft->placement.n_stages; i++) {
-        const struct placement_device *device =
-            &report->cluster_problem.devices[draft->placement.stages[i].device];
+    for (uint32_t i = 0; i < draft->n_devices; i++) {
+        const struct report_draft_device *device = &draft->devices[i];
         yyjson_mut_val *stage = yyjson_mut_arr_add_obj(doc, stages);
-        yyjson_mut_obj_add_strcpy(doc, stage, "node", device->node);
+        if (!report->ask.here)
+            yyjson_mut_obj_add_strcpy(doc, stage, "node", device->node);
         yyjson_mut_obj_add_strcpy(doc, stage, "device", device->id);
-        yyjson_mut_obj_add_uint(doc, stage, "layers", draft->placement.stages[i].n_layers);
+        yyjson_mut_obj_add_uint(doc, stage, "layers", device->n_layers);
     }
     add_known(doc, object, "drafted_tokens_per_s", drafted, drafted > 0);
     yyjson_mut_obj_add_real(doc, object, "drafted_right", PLACEMENT_DRAFTED_SHARE);

@@ -111,9 +111,13 @@ static void say_draft(const struct report *report, struct buffer *out)
     if (!draft->name)
         return;
     buffer_printf(out, "Draft model: %s, %s", draft->name, size_text(draft->memory_bytes).text);
-    for (uint32_t i = 0; i < draft->placement.n_stages; i++)
-        buffer_printf(out, "%s%s", i ? ", " : " on ",
-                      report_device_name(report, draft->placement.stages[i].device).text);
+    for (uint32_t i = 0; i < draft->n_devices; i++) {
+        const struct report_draft_device *device = &draft->devices[i];
+        buffer_text(out, i ? ", " : " on ");
+        if (!report->ask.here)
+            buffer_printf(out, "%s/", device->node);
+        buffer_text(out, device->id);
+    }
     if (draft->guess_s > 0)
         buffer_printf(out, ", %s a guess", time_text(draft->guess_s).text);
     if (report->outcome)

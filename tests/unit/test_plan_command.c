@@ -235,6 +235,12 @@ static void a_draft_model_here(void **state)
     assert_true(draft > 4e6);
     assert_true(fabs(number_in("--sim $FOLDER/one.ini -c 512", FIRST_FREE) - draft -
                      number_in("--draft " DEMO "--sim $FOLDER/one.ini -c 512", FIRST_FREE)) < 1);
+    EXPECT(0, DEMO "--draft " DEMO "--sim $FOLDER/draft.ini -c 512 --draft-device sim:b",
+           "stage 0  sim:a", " MiB on sim:b, ");
+    EXPECT(0, DEMO "--draft " DEMO "--sim $FOLDER/draft.ini -c 512 --draft-device cpu",
+           " MiB on cpu");
+    EXPECT(1, DEMO "--draft " DEMO "--sim $FOLDER/draft.ini --draft-device sim:c",
+           "no device 'sim:c'; there are: cpu, sim:a, sim:b");
     mem_free(output_of(0, "printf '[b]\nmemory = 6MiB\ndecode = 400MB/s\nflops = 1GFLOP/s\n' "
                           ">$FOLDER/small.ini"));
     EXPECT(1, DEMO "--draft " DEMO "--sim $FOLDER/small.ini -c 512",
@@ -285,6 +291,9 @@ static void wrong_words(void **state)
     EXPECT(1, DEMO "--kv q8_0 --cluster examples/home-cluster.json",
            "needs heads of a multiple of 32 values");
     EXPECT(2, DEMO "--draft \"$MEDLEY_GOLDEN/models/llama.gguf\"", "with the same vocabulary");
+    EXPECT(2, DEMO "--draft-device cpu", "give both");
+    EXPECT(2, DEMO "--draft " DEMO "--draft-device cpu --cluster examples/home-cluster.json",
+           "--draft-device names a device of this machine");
     EXPECT(1, DEMO "--draft no-such.gguf", "no-such.gguf");
     EXPECT(2, DEMO "--kv q2", "--kv takes f16, f32, q8_0 or q4_0, not 'q2'");
     EXPECT(2, DEMO "--policy best",
