@@ -2,14 +2,16 @@
 
 #include <assert.h>
 
-/* Of the first class but one, and so on: of a probability from here on. */
+/* The second class begins here, and so on. */
 static const double CONFIDENCE_FROM[SPECULATION_CONFIDENCES - 1] = {.3, .5, .7, .85, .95};
 
 static const float CONFIDENCE_FADE = .99f; /* about the last 100 guesses count */
-/* Before anything is known of a class it is as any guess, as if so many had been tried. */
-/* So many times as many tokens a second as drafts of a fixed length: time is worth those. */
-static const double CONFIDENCE_GAIN = 1.05;
+/* Before anything is known of a class it is as any guess, as if so many had been tried; and as
+ * frequent as the others, by this. */
 static const double CONFIDENCE_PRIOR = 3, CONFIDENCE_SHARE_PRIOR = .5;
+/* What ends early gives about so many times as many tokens a second as drafts of a fixed length:
+ * time is worth those. */
+static const double CONFIDENCE_GAIN = 1.05;
 
 uint32_t speculation_confidence(double probability)
 {

@@ -39,7 +39,7 @@ struct speculation_end {
     double right[SPECULATION_CONFIDENCES], share[SPECULATION_CONFIDENCES];
     double guess;                             /* the price of making one */
     double passes[SPECULATION_DRAFT_MAX + 1]; /* of a pass that checks so many, up to … */
-    uint32_t most;                            /* … so many; 0: nothing ends it */
+    uint32_t most;                            /* … so many, at least 1 */
 };
 /* For a pass that has `pass` beside the draft, which is of n tokens where confidence says nothing
  * (speculation_length()); at most `most`, and no more than the account pays for. */

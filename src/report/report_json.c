@@ -98,8 +98,9 @@ static void add_draft(yyjson_mut_doc *doc, yyjson_mut_val *best, const struct re
     for (uint32_t i = 0; i < draft->n_devices; i++) {
         const struct report_draft_device *device = &draft->devices[i];
         yyjson_mut_val *stage = yyjson_mut_arr_add_obj(doc, stages);
-        if (!report->ask.here)
-            yyjson_mut_obj_add_strcpy(doc, stage, "node", device->node);
+        yyjson_mut_obj_add_strcpy(doc, stage, "node",
+                                  report->ask.here ? report->ask.cluster->nodes[0].name
+                                                   : device->node);
         yyjson_mut_obj_add_strcpy(doc, stage, "device", device->id);
         yyjson_mut_obj_add_uint(doc, stage, "layers", device->n_layers);
     }

@@ -239,6 +239,8 @@ static void a_draft_model_here(void **state)
            "stage 0  sim:a", " MiB on sim:b, ");
     EXPECT(0, DEMO "--draft " DEMO "--sim $FOLDER/draft.ini -c 512 --draft-device cpu",
            " MiB on cpu");
+    EXPECT(0, DEMO "--draft " DEMO "--sim $FOLDER/draft.ini -c 512 --draft-device cpu --json",
+           "\"node\": \"here\",\n                    \"device\": \"cpu\"");
     EXPECT(1, DEMO "--draft " DEMO "--sim $FOLDER/draft.ini --draft-device sim:c",
            "no device 'sim:c'; there are: cpu, sim:a, sim:b");
     mem_free(output_of(0, "printf '[b]\nmemory = 6MiB\ndecode = 400MB/s\nflops = 1GFLOP/s\n' "
