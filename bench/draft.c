@@ -1,28 +1,32 @@
 /* draft: what a draft model gains where so many of its guesses are right, and costs where none is.
  *
- *   draft MODEL.gguf DRAFT.gguf [--right 70] [--tokens 100] [--turns 5] [--threads 1]
+ *   draft MODEL.gguf DRAFT.gguf [--right 70] [--tells 0] [--tokens 100] [--turns 5] [--threads 1]
  *
  * The same request with `--speculate off` and with the draft model, in turn, on two drivers of one
  * process. Models with random weights agree on nothing, so what is right is made: the draft model
  * computes all that it would, and of its guesses --right percent, drawn by chance, are replaced by
  * the token that comes (which a reply before the turns has told), the others by one that does not.
+ * How probable each was to the draft model is made, too: u^((1 - r) / r) with u drawn evenly, whose
+ * mean is r, --right's share. With --tells 0 that says nothing about who is right; with --tells 100
+ * a guess is right with just that probability, and in between by a mean of both.
  * The text is sampled at temperature 8 of all tokens, so nothing repeats and lookup finds nothing.
  * Then the same with all guesses wrong. The answers of both ways must be the same, token by token.
  * Printed: medians of decoded tokens a second by the clock and by the processor's time, the medians
- * of the turns' ratios, and the share of guesses that were right; then what passes of 1 to 8 rows
- * take, by the driver's own measure (with ? where it is on a line between others), what a guess
- * takes, and the best ratio that these allow. */
+ * of the turns' ratios, the share of checked guesses that were right, and how many were made; then
+ * what passes of 1 to 8 rows take, by the driver's own measure (with ? where it is on a line
+ * between others), what a guess takes, and the best ratio that these allow. */
 #include "base/random.h"
 #include "gpu/gpu.h"
 #include "model/draft_model.h"
 #include "pipeline/driver_state.h"
 #include "replies.h"
 
+#include <math.h>
 #include <stdio.h>
 
 enum { OPENING = 24, SEED = 11, ROWS = 8 };
 
-static uint32_t n_right = 70, n_tokens = 100, n_turns = 5, n_threads = 1;
+static uint32_t n_right = 70, tells = 0, n_tokens = 100, n_turns = 5, n_threads = 1;
 static int32_t prompt[OPENING];
 
 struct truth {
@@ -31,13 +35,16 @@ struct truth {
     uint64_t n_asked;
 };
 
-static int32_t guess_instead(void *arg, uint32_t position, int32_t guess)
+static int32_t guess_instead(void *arg, uint32_t position, int32_t guess, double *probability)
 {
     struct truth *truth = arg;
+    const double right = truth->n_right / 100., told = tells / 100.;
+    const uint64_t draw = 2 * truth->n_asked++;
+    *probability = right > 0 ? pow(random_unit_at(SEED, draw), (1 - right) / right) : 0;
     if (position < OPENING || position - OPENING >= truth->reply.n_tokens)
         return guess;
     const int32_t token = truth->reply.tokens[position - OPENING];
-    if (random_at(SEED, truth->n_asked++) % 100 < truth->n_right)
+    if (random_unit_at(SEED, draw + 1) < told * *probability + (1 - told) * right)
         return token;
     return token ? token - 1 : 1;
 }
@@ -47,6 +54,7 @@ static void measure(const char *name, struct driver *const drivers[2], struct tr
     static struct reply replies[2];
     double clock[2][REPLIES_TURNS_MAX], processor[2][REPLIES_TURNS_MAX], ratio[REPLIES_TURNS_MAX],
         by_processor[REPLIES_TURNS_MAX];
+    const uint64_t n_before = truth->n_asked;
     uint64_t n_drafted = 0, n_accepted = 0;
     for (uint32_t turn = 0; turn < n_turns; turn++) {
         for (uint32_t i = 0; i < 2; i++) {
@@ -63,12 +71,12 @@ static void measure(const char *name, struct driver *const drivers[2], struct tr
         n_accepted += replies[1].usage.accepted_tokens;
     }
     printf("%-5s off %7.2f tok/s, draft %7.2f: ratio %.3f; by processor %7.2f, %7.2f: ratio %.3f; "
-           "%.0f %% of %llu guesses right\n",
+           "%.0f %% of %llu guesses right, %llu made\n",
            name, replies_median(clock[0], n_turns), replies_median(clock[1], n_turns),
            replies_median(ratio, n_turns), replies_median(processor[0], n_turns),
            replies_median(processor[1], n_turns), replies_median(by_processor, n_turns),
            n_drafted ? 100 * (double)n_accepted / (double)n_drafted : 0,
-           (unsigned long long)n_drafted);
+           (unsigned long long)n_drafted, (unsigned long long)(truth->n_asked - n_before));
     fflush(stdout);
 }
 
@@ -103,13 +111,14 @@ static void read_options(int argc, char **argv)
 {
     const struct replies_option options[] = {
         {"--right", 0, 100, &n_right},
+        {"--tells", 0, 100, &tells},
         {"--tokens", 2, REPLY_CONTEXT / 2 - 1, &n_tokens},
         {"--turns", 1, REPLIES_TURNS_MAX, &n_turns},
         {"--threads", 1, UINT32_MAX, &n_threads},
     };
     replies_read_options(argc, argv, 3, options, sizeof options / sizeof *options,
-                         "draft MODEL.gguf DRAFT.gguf [--right PERCENT] [--tokens N] "
-                         "[--turns N] [--threads N]");
+                         "draft MODEL.gguf DRAFT.gguf [--right PERCENT] [--tells PERCENT] "
+                         "[--tokens N] [--turns N] [--threads N]");
 }
 
 int main(int argc, char **argv)

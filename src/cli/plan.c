@@ -6,6 +6,7 @@
 #include "cli/model_given.h"
 #include "cli/options.h"
 #include "cli/plan_cluster.h"
+#include "cli/plan_draft.h"
 #include "cli/plan_here.h"
 #include "cli/rope_option.h"
 #include "clusterfile/cluster_file.h"
@@ -53,6 +54,11 @@ static const char usage[] =
     "  --score-weights LIST\n"
     "                   what counts in the order in which the search tries devices first; by\n"
     "                   default compute=40,memory=30,network=15,thermal=10,bandwidth=5\n"
+    "  --draft SMALL    with a smaller model of the same tokens that guesses (as for medley run "
+    "and\n"
+    "                   place): its memory, its device, and what it brings to one stream\n"
+    "  --draft-device DEVICE\n"
+    "                   where that guesses, of this machine's devices (default: where it is best)\n"
     "  --weights-memory SIZE\n"
     "                   of each stage's weights, at most; layers beyond are streamed\n" ROPE_HELP
     "  --explain        more: the rates behind it, every device left out, the search\n"
@@ -64,7 +70,7 @@ static const char usage[] =
     "fit.\n";
 
 struct plan_args {
-    const char *model, *cluster, *sim;
+    const char *model, *cluster, *sim, *draft, *draft_device;
     struct driver_options driver;
     uint32_t prompt;
     bool has_goal, has_busy, explain, json, here;
@@ -90,6 +96,8 @@ enum {
     OPTION_KV,
     OPTION_PRECISION,
     OPTION_PROMPT,
+    OPTION_DRAFT,
+    OPTION_DRAFT_DEVICE,
     OPTION_WITHOUT,
     OPTION_ADD,
     OPTION_POLICY,
@@ -111,6 +119,8 @@ static const struct option long_options[] = {
     {"kv", required_argument, NULL, OPTION_KV},
     {"precision", required_argument, NULL, OPTION_PRECISION},
     {"prompt", required_argument, NULL, OPTION_PROMPT},
+    {"draft", required_argument, NULL, OPTION_DRAFT},
+    {"draft-device", required_argument, NULL, OPTION_DRAFT_DEVICE},
     {"without", required_argument, NULL, OPTION_WITHOUT},
     {"add", required_argument, NULL, OPTION_ADD},
     {"policy", required_argument, NULL, OPTION_POLICY},
@@ -236,6 +246,12 @@ static bool cmd_plan_take_option(struct plan_args *args, int option, const char 
         return option_precision(self, "--precision", value, &args->driver.precision);
     case OPTION_PROMPT:
         return option_u32(self, "--prompt", value, 1, LIMIT_CONTEXT, &args->prompt);
+    case OPTION_DRAFT:
+        args->draft = value;
+        return true;
+    case OPTION_DRAFT_DEVICE:
+        args->draft_device = value;
+        return true;
     case OPTION_WITHOUT:
         return cmd_plan_take_word("--without", value, args->without, &args->n_without,
                                   REPORT_WITHOUT_MAX);
@@ -280,6 +296,10 @@ static bool cmd_plan_parse(int argc, char **argv, struct plan_args *args)
     if (args->cluster && (args->sim || args->here)) {
         command_misused(self, "--cluster and %s exclude each other",
                         args->sim ? "--sim" : "--here");
+        return false;
+    }
+    if (args->draft_device && !args->draft) {
+        command_misused(self, "--draft-device is where --draft guesses: give both");
         return false;
     }
     if (args->has_busy && !(args->has_goal && args->goal == PLACEMENT_MIX)) {
@@ -389,16 +409,18 @@ static enum error_code choose_context(const struct plan_args *args, const struct
     demand.streams = options->n_slots;
     demand.kv_type = (uint32_t)options->kv_type;
     demand.precision = (uint32_t)options->precision;
-    given.context = placing_context(cluster, ACTIVATION_F32, model, &demand, 0);
+    given.context = args->draft ? placing_context_usual(model)
+                                : placing_context(cluster, ACTIVATION_F32, model, &demand, 0);
     return driver_options_fill(&given, model, options, err);
 }
 
 /* The devices, and what the engine or an estimate says of the buffers on them. Where a node runs
  * here, its cluster's, with the context that fits there; then args->here stays false. */
 static enum error_code read_devices(struct plan_args *args, const struct model *model,
-                                    struct driver_options *options, struct plan_here *out,
-                                    struct error *err)
+                                    struct driver_options *options, const struct plan_draft *draft,
+                                    struct plan_here *out, struct error *err)
 {
+    const struct plan_here_draft beside = {draft->model, args->draft_device, &draft->options};
     *out = (struct plan_here){0};
     bool found = false;
     enum error_code code = ERROR_NONE;
@@ -407,8 +429,12 @@ static enum error_code read_devices(struct plan_args *args, const struct model *
     else if (args->cluster)
         code = cluster_read(args->cluster, &out->cluster, err);
     args->here = !args->cluster && !found;
+    if (!code && !args->here && args->draft_device)
+        code = error_set(err, ERROR_INVALID,
+                         "--draft-device names a device of this machine: add --here, or leave it "
+                         "out");
     if (args->here)
-        return plan_here_init(out, args->sim, model, options, err);
+        return plan_here_init(out, args->sim, model, options, draft->model ? &beside : NULL, err);
     if (!code && found && !args->driver.context)
         code = choose_context(args, model, &out->cluster, options, err);
     plan_compute_estimate(model, options, &out->compute);
@@ -466,16 +492,19 @@ static void cmd_plan_say_stream(const struct report *report, const struct model 
 
 static enum error_code cmd_plan_answer(const struct plan_args *args, const struct model *model,
                                        const struct driver_options *options,
-                                       struct plan_here *devices, int *status, struct error *err)
+                                       struct plan_draft *draft, struct plan_here *devices,
+                                       int *status, struct error *err)
 {
+    const bool embedding_counts = plan_devices_count_embedding(&devices->cluster);
     struct plan_model cost = {0};
     struct report report = {0};
     struct report_ask ask = {0};
     struct buffer name = {0};
     enum error_code code = fill_ask(args, model, &devices->cluster, &ask, err);
     if (!code)
-        code = plan_model_init(&cost, model, options, &devices->compute,
-                               plan_devices_count_embedding(&devices->cluster), err);
+        code = plan_model_init(&cost, model, options, &devices->compute, embedding_counts, err);
+    if (!code && !args->here)
+        code = plan_draft_count(draft, options, embedding_counts, &cost, err);
     if (!code)
         code = model_at_precision(model, options->precision, &model, err);
     if (code) {
@@ -488,6 +517,8 @@ static enum error_code cmd_plan_answer(const struct plan_args *args, const struc
     ask.weight_bytes = model_weight_bytes(model);
     fill_demand(args, options, &ask.demand);
     code = report_sparing(&ask, devices, &report, err);
+    if (!code)
+        code = plan_draft_report(draft, devices, &report, err);
     if (!code)
         code = cmd_plan_print(&report, args, err);
     const bool fits_not = !code && report.outcome == ERROR_NOT_FOUND;
@@ -508,6 +539,7 @@ static int cmd_plan_run(int argc, char **argv)
 {
     struct plan_args args = {.limit_s = 5, .busy = 0.5F};
     struct plan_here devices = {0};
+    struct plan_draft draft = {0};
     struct model *model = NULL;
     struct driver_options options;
     struct error err;
@@ -524,10 +556,13 @@ static int cmd_plan_run(int argc, char **argv)
     if (!code)
         code = driver_options_fill(&args.driver, model, &options, &err);
     if (!code)
-        code = read_devices(&args, model, &options, &devices, &err);
+        code = plan_draft_open(&draft, args.draft, model, &args.driver, &err);
     if (!code)
-        code = cmd_plan_answer(&args, model, &options, &devices, &status, &err);
+        code = read_devices(&args, model, &options, &draft, &devices, &err);
+    if (!code)
+        code = cmd_plan_answer(&args, model, &options, &draft, &devices, &status, &err);
     plan_here_deinit(&devices);
+    plan_draft_deinit(&draft);
     model_close(model);
     model_header_close(&header);
     return code ? command_fail(self, &err) : status;

@@ -37,7 +37,7 @@ static enum error_code pull_choose_devices(const struct model *model,
     const enum error_code code = plan_cluster_ask(&out->cluster, &found, err);
     *here = !found;
     if (*here)
-        return plan_here_init(out, NULL, model, options, err);
+        return plan_here_init(out, NULL, model, options, NULL, err);
     plan_compute_estimate(model, options, &out->compute);
     return code;
 }

@@ -228,6 +228,15 @@ static enum error_code session_stretch(struct session *session, const struct ses
     return driver_check_context(session->model, flags->driver.context, err);
 }
 
+/* Of real devices the CPU alone. */
+static bool session_needs_no_other(const struct session_flags *flags)
+{
+    const char *draft = flags->draft_device;
+    if (draft && strcmp(draft, "cpu") != 0 && strncmp(draft, "sim:", 4) != 0)
+        return false;
+    return flags->devices ? strcmp(flags->devices, "cpu") == 0 : flags->sim_file != NULL;
+}
+
 enum error_code session_open(const char *path, const struct session_flags *flags,
                              struct session *out, struct error *err)
 {
@@ -253,7 +262,7 @@ enum error_code session_open(const char *path, const struct session_flags *flags
         .prober = this_program(),
         .backend = flags->backend,
         .n_cpu_threads = flags->n_threads,
-        .skip_other = flags->devices ? strcmp(flags->devices, "cpu") == 0 : flags->sim_file != NULL,
+        .skip_other = session_needs_no_other(flags),
         .skip_empty = true,
         .sim_file = flags->sim_file,
     };

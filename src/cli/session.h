@@ -36,8 +36,9 @@ struct session_flags {                /* all zero: every default */
     const char *backend;
     const char *sim_file; /* simulated devices; NULL: none */
     uint32_t n_threads;
-    const char *draft;     /* a smaller model that guesses; NULL: none */
-    const char *projector; /* NULL: one beside the model; "none": no pictures */
+    const char *draft;        /* a smaller model that guesses; NULL: none */
+    const char *draft_device; /* the id of its device; NULL: where it is fastest */
+    const char *projector;    /* NULL: one beside the model; "none": no pictures */
     struct driver_options driver;
     struct rope_stretch rope;
     uint32_t slots_shared; /* not a flag: where slots can share the cells of driver.n_slots, so many
@@ -53,7 +54,7 @@ struct session_flags {                /* all zero: every default */
 
 /* Their rows, for a section of the command's options (cli/options.h). */
 extern const struct option_row session_options[];
-enum { SESSION_OPTIONS = 24 };
+enum { SESSION_OPTIONS = 25 };
 #define SESSION_SECTION(type, field)                                                               \
     .rows = session_options, .n_rows = SESSION_OPTIONS, .offset = offsetof(type, field),           \
     .column = 19

@@ -4,7 +4,9 @@
 #include "cli/model_given.h"
 #include "gpu/gpu.h"
 #include "model/draft_model.h"
+#include "placement/draft_device.h"
 #include "placement/forecast.h"
+#include "plan/plan_draft_here.h"
 
 #include <limits.h>
 
@@ -12,6 +14,8 @@ enum error_code session_open_draft(struct session *session, const struct session
                                    struct error *err)
 {
     char file[PATH_MAX];
+    if (!flags->draft && flags->draft_device)
+        return error_set(err, ERROR_INVALID, "--draft-device is where --draft guesses: give both");
     if (!flags->draft)
         return ERROR_NONE;
     if (flags->driver.speculate == SPECULATE_OFF)
@@ -24,8 +28,6 @@ enum error_code session_open_draft(struct session *session, const struct session
     return code ? code : model_check_draft(session->draft, session->model, err);
 }
 
-/* Where the draft model goes, before the model does: it is small, and its speed counts as much.
- * With several devices it has one to itself where that is fastest. */
 enum error_code session_plan_draft(struct session *session, const struct session_flags *flags,
                                    const struct selection *selection, struct error *err)
 {
@@ -33,16 +35,16 @@ enum error_code session_plan_draft(struct session *session, const struct session
                                      .context = flags->driver.context,
                                      .flash = flags->driver.flash,
                                      .no_repack = flags->driver.no_repack};
-    const struct plan_request request = {.devices = selection->devices,
-                                         .n_devices = selection->n_devices,
-                                         .n_spare = selection->n_spare,
-                                         .limit_s = flags->plan_limit_s,
-                                         .options = &options};
+    const struct plan_draft_request request = {.gpu = session->gpu,
+                                               .selection = selection,
+                                               .device = flags->draft_device,
+                                               .limit_s = flags->plan_limit_s,
+                                               .options = &options};
     enum error_code code = driver_options_fill(&options, session->draft, &options, err);
-    if (!code)
-        code = plan_make(&session->draft_plan, session->draft, &request, err);
+    if (code)
+        return error_wrap(err, "the draft model %s", model_name(session->draft));
     session->draft_context = options.context;
-    return code ? error_wrap(err, "the draft model %s", model_name(session->draft)) : ERROR_NONE;
+    return plan_draft_here(&session->draft_plan, session->draft, &request, err);
 }
 
 /* What the driver is to open beside the model. Its sequences share cells where the model's do, or
@@ -96,16 +98,12 @@ static double session_draft_gain(const struct session *session)
 {
     const struct plan *plan = &session->plan, *draft = &session->draft_plan;
     struct placement_forecast forecast;
-    struct placement_guessed own;
     if (!plan->solution.placement.n_stages || !draft->solution.placement.n_stages)
         return 0;
     placement_forecast(&plan->problem, &plan->solution.placement, &forecast);
-    placement_guessed(&draft->problem, &draft->solution.placement, &own);
-    if (own.without <= 0 || forecast.guessed.repeating <= forecast.guessed.without)
-        return 0;
-    placement_drafted(&plan->problem, &plan->solution.placement, 1 / own.without,
-                      draft->stages[0].device != plan->stages[0].device, &forecast.guessed);
-    return forecast.guessed.drafted / forecast.guessed.without;
+    placement_draft_given(&draft->problem, &draft->solution.placement, &plan->problem,
+                          &plan->solution.placement, &forecast.guessed);
+    return forecast.guessed.without > 0 ? forecast.guessed.drafted / forecast.guessed.without : 0;
 }
 
 void session_describe_draft(const struct session *session, struct buffer *out)

@@ -7,6 +7,7 @@
 #include "pipeline/driver_state.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -22,7 +23,8 @@ struct drafter_slot {
     struct drafter *drafter;
     _Atomic enum drafter_state state; /* the model's threads write what follows while it is asked */
     int32_t guesses[SPECULATION_DRAFT_MAX];
-    _Atomic uint32_t n_guesses; /* written already */
+    uint8_t confidences[SPECULATION_DRAFT_MAX]; /* where something ends it */
+    _Atomic uint32_t n_guesses;                 /* written already */
     bool has_failed;
     uint64_t answered_ns, held_up_ns;
     /* the asker's */
@@ -30,7 +32,8 @@ struct drafter_slot {
     uint32_t n_tokens; /* of the question: what its cache begins with, but for the last */
     uint32_t n_read;
     uint64_t request; /* its id */
-    bool streams;
+    bool streams, has_end;
+    struct speculation_end end;
     uint64_t asked_ns, took_ns;
     bool is_learnt; /* took_ns is known, and what the answer tells */
 };
@@ -42,7 +45,7 @@ struct drafter {
     double share; /* of the model's weights */
     void (*ready)(void *arg);
     void *arg;
-    int32_t (*instead)(void *arg, uint32_t position, int32_t guess);
+    int32_t (*instead)(void *arg, uint32_t position, int32_t guess, double *probability);
     void *instead_arg;
     double token_ns, row_ns; /* measured; 0: not yet */
     uint32_t n_failures;
@@ -147,17 +150,19 @@ static bool drafter_on_token(void *arg, const struct token_event *event)
     struct drafter_slot *slot = arg;
     const struct drafter *drafter = slot->drafter;
     int32_t token = event->token;
+    double probability = exp((double)event->logprob);
     const uint32_t n = atomic_load_explicit(&slot->n_guesses, memory_order_relaxed);
     assert(n < SPECULATION_DRAFT_MAX);
     if (drafter->instead)
-        token = drafter->instead(drafter->instead_arg, slot->n_tokens + n, token);
+        token = drafter->instead(drafter->instead_arg, slot->n_tokens + n, token, &probability);
     if (token < 0 || (uint32_t)token >= drafter->n_vocab)
         return false;
     slot->guesses[n] = token;
+    slot->confidences[n] = (uint8_t)speculation_confidence(probability);
     atomic_store_explicit(&slot->n_guesses, n + 1, memory_order_release);
     if (slot->streams)
         drafter->ready(drafter->arg);
-    return true;
+    return !slot->has_end || speculation_goes_on(&slot->end, slot->confidences, n + 1);
 }
 
 static void drafter_on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
@@ -202,6 +207,9 @@ bool drafter_ask(struct drafter *drafter, const struct drafter_question *questio
     slot->n_tokens = question->n_tokens;
     slot->n_guesses = 0;
     slot->streams = question->streams;
+    slot->has_end = question->end != NULL;
+    if (question->end)
+        slot->end = *question->end;
     slot->is_learnt = false;
     slot->asked_ns = clock_now_ns();
     const struct request request = {
@@ -210,6 +218,7 @@ bool drafter_ask(struct drafter *drafter, const struct drafter_question *questio
         .n_predict = question->n_wanted,
         .sampler = *question->sampler,
         .cache_key = question->cache_key,
+        .logprobs = slot->has_end,
         .handlers = {.token = drafter_on_token, .done = drafter_on_done},
         .arg = slot};
     atomic_store_explicit(&slot->state, DRAFTER_ASKED, memory_order_relaxed);
@@ -262,9 +271,34 @@ static bool drafter_follow(const struct drafter_slot *slot, const int32_t *token
     return memcmp(tokens + slot->n_tokens, slot->guesses, n * sizeof *tokens) == 0;
 }
 
+static struct drafter_guesses drafter_guesses_from(const struct drafter_slot *slot, uint32_t first,
+                                                   uint32_t n_guesses)
+{
+    return (struct drafter_guesses){
+        .tokens = slot->guesses + first,
+        .n = n_guesses - first,
+        .is_rest = first > 0,
+        .end = slot->has_end ? &slot->end : NULL,
+        .confidences = slot->has_end ? slot->confidences + first : NULL,
+        .took_ns = first || slot->streams ? 0 : slot->took_ns, /* paid once */
+    };
+}
+
+bool drafter_recall(const struct drafter *drafter, uint32_t index, uint64_t sequence,
+                    const int32_t *tokens, uint32_t n_tokens, struct drafter_guesses *out)
+{
+    const struct drafter_slot *slot = &drafter->slots[index];
+    uint32_t n_since;
+    if (drafter_state_of(slot) != DRAFTER_READY || !slot->has_end || slot->sequence != sequence ||
+        !drafter_follow(slot, tokens, n_tokens, slot->n_guesses, &n_since) ||
+        n_since >= slot->n_guesses)
+        return false;
+    *out = drafter_guesses_from(slot, n_since, slot->n_guesses);
+    return true;
+}
+
 bool drafter_answer(struct drafter *drafter, uint32_t index, uint64_t sequence,
-                    const int32_t *tokens, uint32_t n_tokens, const int32_t **guesses, uint32_t *n,
-                    uint64_t *took_ns)
+                    const int32_t *tokens, uint32_t n_tokens, struct drafter_guesses *out)
 {
     struct drafter_slot *slot = &drafter->slots[index];
     const enum drafter_state state = drafter_state_of(slot);
@@ -283,9 +317,7 @@ bool drafter_answer(struct drafter *drafter, uint32_t index, uint64_t sequence,
     }
     if (!follows || (n_since >= n_guesses && (n_since || state == DRAFTER_ASKED)))
         return false;
-    *took_ns = n_since || slot->streams ? 0 : slot->took_ns; /* paid once */
-    *guesses = slot->guesses + n_since;
-    *n = n_guesses - n_since;
+    *out = drafter_guesses_from(slot, n_since, n_guesses);
     return true;
 }
 

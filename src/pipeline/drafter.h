@@ -16,6 +16,7 @@
 #pragma once
 
 #include "pipeline/driver.h"
+#include "pipeline/speculation_confidence.h"
 
 struct drafter;
 struct sampler_params;
@@ -52,16 +53,27 @@ struct drafter_question {
     uint64_t cache_key;
     bool streams; /* nobody waits for the answer: guesses may be taken one by one as they come, and
                      `ready` comes with each */
+    /* What ends it before n_wanted guesses; NULL: nothing does. Copied. */
+    const struct speculation_end *end;
 };
 /* False: not now. It is still busy with another sequence of that slot, has no room, is short of
  * memory, or has failed. */
 bool drafter_ask(struct drafter *drafter, const struct drafter_question *question);
 /* It was asked, and is waited for. */
 bool drafter_is_asked(const struct drafter *drafter, uint32_t slot, uint64_t sequence);
+struct drafter_guesses { /* valid until the slot is asked about again */
+    const int32_t *tokens;
+    uint32_t n;                        /* may be 0: it knows nothing */
+    bool is_rest;                      /* others of the same answer stood before them */
+    const struct speculation_end *end; /* the question's; NULL: it had none, and so: */
+    const uint8_t *confidences;        /* [n] classes (speculation_confidence.h) */
+    uint64_t took_ns;                  /* without the reading; of a rest 0 */
+};
 /* How these n tokens go on, by what it has answered about them, or about fewer of them if the rest
  * is as it guessed; false: it was not asked, or says no more, or not yet. A question that streams
- * ends early where the rest is another. *took_ns: without the reading. *n may be 0: it knows
- * nothing. Valid until the slot is asked about again. */
+ * ends early where the rest is another. */
 bool drafter_answer(struct drafter *drafter, uint32_t slot, uint64_t sequence,
-                    const int32_t *tokens, uint32_t n_tokens, const int32_t **guesses, uint32_t *n,
-                    uint64_t *took_ns);
+                    const int32_t *tokens, uint32_t n_tokens, struct drafter_guesses *out);
+/* The same again, of an answer that has come to a question with an end: to learn from. */
+bool drafter_recall(const struct drafter *drafter, uint32_t slot, uint64_t sequence,
+                    const int32_t *tokens, uint32_t n_tokens, struct drafter_guesses *out);

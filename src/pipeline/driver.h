@@ -98,8 +98,9 @@ struct driver_draft {
      * does. Copied. */
     const struct lane_source *lanes;
     /* For tests and measurements: what to take for the token at a position instead of that which
-     * the model guesses. NULL: that. On a thread of the model's. */
-    int32_t (*instead)(void *arg, uint32_t position, int32_t guess);
+     * the model guesses, and for how probable that was to it. NULL: that. On a thread of the
+     * model's. */
+    int32_t (*instead)(void *arg, uint32_t position, int32_t guess, double *probability);
     void *arg;
 };
 

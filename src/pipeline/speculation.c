@@ -27,7 +27,8 @@ static const float PRIOR_TRIED = 2;
 static const float PRIOR_RIGHT[SPECULATION_CLASSES] = {.3f, .55f, .8f, .6f};
 enum { CLASS_OF_MODEL = SPECULATION_CLASSES - 1 };
 static const float MODEL_FADE = .99f;      /* of what is known of it, with each token without it */
-static const float MODEL_TRIED_FIRST = 12; /* as much is taken over from other requests */
+static const float MODEL_TRIED_FIRST = 12; /* as much is taken over from other requests … */
+static const float CONFIDENCE_TAKEN = .5f; /* … and of how sure means how right, this share */
 
 /* ---- costs ---- */
 
@@ -144,6 +145,10 @@ void speculation_begin(struct speculation *speculation, const struct speculation
     *speculation = (struct speculation){0};
     speculation->n_tried[CLASS_OF_MODEL] = share * tried;
     speculation->n_right[CLASS_OF_MODEL] = share * of_late->n_right[CLASS_OF_MODEL];
+    for (uint32_t i = 0; i < SPECULATION_CONFIDENCES; i++) {
+        speculation->n_sure_tried[i] = CONFIDENCE_TAKEN * of_late->n_sure_tried[i];
+        speculation->n_sure_right[i] = CONFIDENCE_TAKEN * of_late->n_sure_right[i];
+    }
     speculation->account = ACCOUNT_FIRST * (float)n_passes;
     if (speculation->account > ACCOUNT_FIRST_MAX)
         speculation->account = ACCOUNT_FIRST_MAX;
@@ -193,13 +198,20 @@ static double speculation_price(const struct speculation_costs *costs,
     return ((cost + pass->all_ns) / without - 1) * pass->n_tokens;
 }
 
+double speculation_rate(const struct speculation *speculation,
+                        const struct speculation_costs *costs, const struct speculation_pass *pass,
+                        uint32_t n_match, uint32_t n)
+{
+    return (pass->n_tokens + speculation_expected(speculation, n_match, n)) /
+           speculation_pass_ns(costs, pass, n);
+}
+
 double speculation_gain(const struct speculation *speculation,
                         const struct speculation_costs *costs, const struct speculation_pass *pass,
                         uint32_t n_match, uint32_t n)
 {
     const double without = pass->n_tokens / speculation_cost(costs, pass->n_rows);
-    return (pass->n_tokens + speculation_expected(speculation, n_match, n)) /
-           speculation_pass_ns(costs, pass, n) / without;
+    return speculation_rate(speculation, costs, pass, n_match, n) / without;
 }
 
 /* Longer ones are not looked at when two in a row are no better: mostly that is so at once. */

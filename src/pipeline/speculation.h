@@ -12,7 +12,8 @@
  * What is learnt of a costs nothing: where nothing is drafted, the token that would have been is
  * compared with the one that came. Matches of other lengths are trusted apart, and so is a draft
  * model. What that says where nobody asks it is not known: its acceptance goes back to what may be
- * expected of any, slowly, so that it is tried again.
+ * expected of any, slowly, so that it is tried again. Whether it is asked is decided here; where it
+ * ends, by how sure it is (speculation_confidence.h).
  *
  * A request that does not repeat must not pay. So it has an account, in passes of one row, which
  * begins with a small share of what the request will take: a draft pays in what it saved or takes
@@ -24,9 +25,10 @@
 #include <stdint.h>
 
 enum {
-    SPECULATION_ROWS_MAX = 96,  /* of a pass with drafts */
-    SPECULATION_DRAFT_MAX = 31, /* tokens of one draft */
-    SPECULATION_CLASSES = 4,    /* of guesses: after short, middling, long matches; of a model */
+    SPECULATION_ROWS_MAX = 96,   /* of a pass with drafts */
+    SPECULATION_DRAFT_MAX = 31,  /* tokens of one draft */
+    SPECULATION_CLASSES = 4,     /* of guesses: after short, middling, long matches; of a model */
+    SPECULATION_CONFIDENCES = 6, /* classes of a model's own (speculation_confidence.h) */
 };
 /* Stands for n_match where a draft model guesses. */
 #define SPECULATION_OF_MODEL UINT32_MAX
@@ -50,6 +52,8 @@ bool speculation_cost_is_old(const struct speculation_costs *costs, uint32_t n_r
 struct speculation {
     float n_right[SPECULATION_CLASSES], n_tried[SPECULATION_CLASSES]; /* of late */
     float account; /* passes that drafts may cost */
+    /* A model's guesses, by how sure it was of them (speculation_confidence.h). */
+    float n_sure_right[SPECULATION_CONFIDENCES], n_sure_tried[SPECULATION_CONFIDENCES];
 };
 
 /* The share of a draft's tokens that are expected to be right. */
@@ -71,6 +75,10 @@ struct speculation_pass {
 uint32_t speculation_length(const struct speculation *speculation,
                             const struct speculation_costs *costs,
                             const struct speculation_pass *pass, uint32_t n_match, uint32_t most);
+/* Tokens a nanosecond of a pass with a draft of n tokens. */
+double speculation_rate(const struct speculation *speculation,
+                        const struct speculation_costs *costs, const struct speculation_pass *pass,
+                        uint32_t n_match, uint32_t n);
 /* So many times as many tokens a second with a draft of n tokens. */
 double speculation_gain(const struct speculation *speculation,
                         const struct speculation_costs *costs, const struct speculation_pass *pass,

@@ -128,23 +128,33 @@ static void draft_look_up(const struct driver *driver, struct slot *slot, uint32
 
 /* ---- guesses of a draft model ---- */
 
-/* True: it has answered. Its guesses go before those of the text. */
+/* How many of its guesses are checked. */
+static uint32_t draft_checked(const struct driver *driver, const struct slot *slot,
+                              const struct speculation_pass *pass, bool was_awaited, uint32_t most,
+                              const struct drafter_guesses *guesses)
+{
+    const uint32_t n = draft_smaller(most, guesses->n);
+    if (guesses->end)
+        return speculation_worth(guesses->end, guesses->confidences, n);
+    return was_awaited ? n : draft_length(driver, slot, pass, SPECULATION_OF_MODEL, n);
+}
+
+/* True: it has answered. Its guesses go before those of the text. What is left of an answer, and
+ * too unsure, is none: it is asked again. */
 static bool draft_take(struct driver *driver, uint32_t index, uint32_t most,
                        const struct speculation_pass *pass, bool was_awaited,
                        struct step_draft *out)
 {
     const struct slot *slot = &driver->slots.slots[index];
-    const int32_t *guesses;
-    uint32_t n;
-    uint64_t took_ns;
+    struct drafter_guesses guesses;
     if (!driver->drafter || !drafter_answer(driver->drafter, index, slot->sequence->id,
-                                            slot->tokens, slot->n_known, &guesses, &n, &took_ns))
+                                            slot->tokens, slot->n_known, &guesses))
         return false;
-    out->took_ns = took_ns;
-    n = draft_smaller(most, n);
-    if (!was_awaited)
-        n = draft_length(driver, slot, pass, SPECULATION_OF_MODEL, n);
-    n = step_draft_write(slot, slot->n_known, guesses, n);
+    out->took_ns = guesses.took_ns;
+    uint32_t n = draft_checked(driver, slot, pass, was_awaited, most, &guesses);
+    if (!n && guesses.is_rest && guesses.end)
+        return false;
+    n = step_draft_write(slot, slot->n_known, guesses.tokens, n);
     if (n) {
         slot->sequence->train = (struct draft_train){0};
         out->n_match = SPECULATION_OF_MODEL;
@@ -184,9 +194,9 @@ static bool draft_may_ask(const struct driver *driver, const struct slot *slot, 
            draft_may_read(driver, slot, pass, n, reading_ns);
 }
 
-/* True: it was. */
+/* True: it was. `end`: what ends it; NULL: nothing does, and nobody waits for it. */
 static bool draft_ask_about(const struct driver *driver, const struct slot *slot, uint32_t n_tokens,
-                            uint32_t n, bool streams)
+                            uint32_t n, const struct speculation_end *end, bool streams)
 {
     const struct sequence *sequence = slot->sequence;
     const struct drafter_question question = {.slot = sequence->slot,
@@ -196,8 +206,21 @@ static bool draft_ask_about(const struct driver *driver, const struct slot *slot
                                               .n_wanted = n,
                                               .sampler = &sequence->request.sampler,
                                               .cache_key = sequence->request.cache_key,
-                                              .streams = streams};
+                                              .streams = streams,
+                                              .end = end};
     return drafter_ask(driver->drafter, &question);
+}
+
+/* The same, and how far is left to how sure it is; in tests so many. */
+static bool draft_ask_until_unsure(const struct driver *driver, const struct slot *slot,
+                                   const struct speculation_pass *pass, uint32_t n, uint32_t most)
+{
+    struct speculation_end end;
+    if (driver->options.speculate == SPECULATE_ALWAYS)
+        return draft_ask_about(driver, slot, slot->n_known, n, NULL, false);
+    most = draft_smaller(most, SPECULATION_ROWS_MAX - pass->n_rows);
+    speculation_end_fill(&end, &slot->sequence->speculation, &driver->costs, pass, n, most);
+    return draft_ask_about(driver, slot, slot->n_known, end.most, &end, false);
 }
 
 static bool draft_knows_text(const struct driver *driver, const struct sequence *sequence)
@@ -217,8 +240,8 @@ static bool draft_ask(struct driver *driver, uint32_t index, uint32_t most,
         return false;
     const double pass_ns = speculation_cost(&driver->costs, 1);
     pass.each_ns = drafter_token_ns(driver->drafter, pass_ns);
-    const uint32_t n =
-        draft_length(driver, slot, &pass, SPECULATION_OF_MODEL, draft_smaller(most, ASKED_MAX));
+    most = draft_smaller(most, ASKED_MAX);
+    const uint32_t n = draft_length(driver, slot, &pass, SPECULATION_OF_MODEL, most);
     if (!n)
         drafter_doubt(driver->drafter, pass_ns);
     if (n && text->n_tokens &&
@@ -226,7 +249,7 @@ static bool draft_ask(struct driver *driver, uint32_t index, uint32_t most,
             speculation_gain(speculation, &driver->costs, beside, text->n_match, text->n_tokens))
         return false;
     return n && draft_may_ask(driver, slot, slot->n_known, &pass, n) &&
-           draft_ask_about(driver, slot, slot->n_known, n, false);
+           draft_ask_until_unsure(driver, slot, &pass, n, most);
 }
 
 double step_draft_each_ns(const struct driver *driver, uint32_t n_match)
@@ -242,15 +265,14 @@ uint32_t step_draft_go_on(struct driver *driver, struct slot *slot, uint32_t n_w
     struct sequence *sequence = slot->sequence;
     const struct speculation_pass pass = {
         .n_rows = 1, .n_tokens = 1, .each_ns = step_draft_each_ns(driver, SPECULATION_OF_MODEL)};
-    const int32_t *guesses;
-    uint32_t n;
-    uint64_t took_ns;
+    struct drafter_guesses guesses;
     if (drafter_answer(driver->drafter, sequence->slot, sequence->id, slot->tokens, slot->n_placed,
-                       &guesses, &n, &took_ns))
-        return step_draft_write(slot, slot->n_placed, guesses, draft_smaller(most, n));
-    n = draft_smaller(n_wanted, ASKED_MAX);
+                       &guesses))
+        return step_draft_write(slot, slot->n_placed, guesses.tokens,
+                                draft_smaller(most, guesses.n));
+    const uint32_t n = draft_smaller(n_wanted, ASKED_MAX);
     if (!n || !draft_may_ask(driver, slot, slot->n_placed, &pass, n) ||
-        !draft_ask_about(driver, slot, slot->n_placed, n, true))
+        !draft_ask_about(driver, slot, slot->n_placed, n, NULL, true))
         return 0;
     for (uint32_t i = 0; i < driver->n_microbatches; i++) /* the model may compute where they do */
         driver->microbatches[i].is_crowded = true;
@@ -385,6 +407,28 @@ static void draft_pay(struct driver *driver, struct sequence *sequence,
     speculation_pay(&sequence->speculation, &driver->costs, &pass, share->n_drafted, n_right);
 }
 
+/* What the model guessed, be it checked or not, against what has come: as far as that says. False:
+ * there is nothing of it. */
+static bool draft_compare(struct driver *driver, struct sequence *sequence, const struct slot *slot,
+                          uint32_t first, const struct pick *picks, uint32_t n_picks)
+{
+    struct drafter_guesses guesses;
+    uint32_t n = 0, n_right = 0;
+    if (!driver->drafter || !drafter_recall(driver->drafter, sequence->slot, sequence->id,
+                                            slot->tokens, first, &guesses))
+        return false;
+    while (n < guesses.n && n < n_picks && n_right == n) {
+        const bool is_right = picks[n].token == guesses.tokens[n];
+        speculation_note_confidence(&sequence->speculation, guesses.confidences[n], is_right);
+        speculation_note_confidence(&driver->drafts_of_late, guesses.confidences[n], is_right);
+        n_right += is_right;
+        n++;
+    }
+    speculation_note(&sequence->speculation, SPECULATION_OF_MODEL, n, n_right);
+    speculation_note(&driver->drafts_of_late, SPECULATION_OF_MODEL, n, n_right);
+    return true;
+}
+
 void step_draft_settle(struct driver *driver, struct sequence *sequence,
                        const struct microbatch *microbatch, struct share *share)
 {
@@ -408,9 +452,11 @@ void step_draft_settle(struct driver *driver, struct sequence *sequence,
     if (share->foreseen >= 0 && (!n_guessed || n_match != share->foreseen_match))
         speculation_note(&sequence->speculation, share->foreseen_match, 0,
                          picks[0].token == share->foreseen);
-    if (n_match && n_guessed)
+    const bool was_compared =
+        !share->is_ahead && draft_compare(driver, sequence, slot, first, picks, share->n_picks);
+    if (n_match && n_guessed && (n_match != SPECULATION_OF_MODEL || !was_compared))
         speculation_note(&sequence->speculation, n_match, n_guessed, n_accepted);
-    if (n_match == SPECULATION_OF_MODEL && n_guessed)
+    if (n_match == SPECULATION_OF_MODEL && n_guessed && !was_compared)
         speculation_note(&driver->drafts_of_late, n_match, n_guessed, n_accepted);
     draft_pay(driver, sequence, microbatch, share, n_right);
     if (!share->is_ahead) {

@@ -3,10 +3,9 @@
 
 #include "cluster/state.h"
 #include "model/model.h"
-#include "placement/cost.h"
+#include "placement/draft_device.h"
 #include "plan/plan_devices.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,8 +46,7 @@ enum error_code placing_add_draft(const struct placing_view *view,
     const enum error_code code = placing_cost_of_draft(of, draft, embedding_counts, &cost, err);
     if (!code) {
         const struct placement_problem whole = {.model = cost.model.model, .demand = cost.demand};
-        const struct placement_stage all = {0, 0, cost.model.model.n_layers};
-        out->model.model.compute_input_bytes += placement_stage_bytes(&whole, &all);
+        out->model.model.compute_input_bytes += placement_draft_bytes(&whole, 0);
     }
     plan_model_deinit(&cost.model);
     return code;
@@ -72,54 +70,21 @@ static bool placing_draft_is_taken(const struct placing *p, uint32_t device)
     return false;
 }
 
-/* 0: it cannot be there. */
-static double placing_draft_guess_s(const struct placement_problem *of, uint32_t device)
-{
-    const struct placement_stage all = {device, 0, of->model.n_layers};
-    const struct placement_load load = {1, 1, placement_decode_load(of).context_tokens};
-    for (uint32_t layer = 0; layer < of->model.n_layers; layer++) {
-        if (!placement_layer_allowed(of, device, layer))
-            return 0;
-    }
-    const double guess_s = placement_stage_s(of, &all, load);
-    return isfinite(guess_s) ? guess_s : 0;
-}
-
-static bool placing_draft_has_room(const struct placement_problem *of, uint32_t device)
-{
-    const struct placement_stage all = {device, 0, of->model.n_layers};
-    return placement_device_usable(&of->devices[device]) &&
-           placement_stage_bytes(of, &all) <= placement_device_bytes(&of->devices[device]);
-}
-
-/* On the first stage's device, where its memory is counted, or on another of that node which is
- * nobody's, if more is expected of that by a twentieth. */
+/* On the first stage's device its memory is counted; of the others those of that node which are
+ * nobody's. */
 static void placing_draft_choose(const struct placing *p, const struct placement_problem *of,
                                  const struct placement_problem *problem,
                                  const struct placement *placement, struct placement_guessed *out,
                                  char device[CLUSTER_ID_MAX])
 {
+    const struct cluster_device *devices = p->cluster.devices;
     const uint32_t first = placement->stages[0].device;
-    const double beside_s = placing_draft_guess_s(of, first);
-    uint32_t best = UINT32_MAX;
-    if (beside_s > 0) {
-        placement_drafted(problem, placement, beside_s, false, out);
-        best = first;
-    }
-    for (uint32_t i = 0; i < p->cluster.n_devices; i++) {
-        struct placement_guessed guessed = *out;
-        const double guess_s = placing_draft_guess_s(of, i);
-        if (i == first || p->cluster.devices[i].node != p->cluster.devices[first].node ||
-            guess_s <= 0 || !placing_draft_has_room(of, i) || placing_draft_is_taken(p, i))
-            continue;
-        placement_drafted(problem, placement, guess_s, true, &guessed);
-        if (guessed.drafted <= 1.05 * out->drafted)
-            continue;
-        best = i;
-        *out = guessed;
-    }
-    if (best != UINT32_MAX)
-        snprintf(device, CLUSTER_ID_MAX, "%s", p->names[best].device);
+    bool may[LIMIT_PLACEMENT_DEVICES] = {false};
+    for (uint32_t i = 0; i < p->cluster.n_devices; i++)
+        may[i] = devices[i].node == devices[first].node && !placing_draft_is_taken(p, i);
+    const uint32_t chosen = placement_draft_device(of, problem, placement, may, out);
+    if (chosen != UINT32_MAX)
+        snprintf(device, CLUSTER_ID_MAX, "%s", p->names[chosen].device);
 }
 
 void placing_forecast_draft(const struct placing *p, const Cluster__Instance *instance,

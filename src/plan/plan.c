@@ -7,7 +7,6 @@
 #include "model/model.h"
 #include "placement/as_run.h"
 #include "placement/check.h"
-#include "placement/cost.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +14,8 @@
 /* ---- the problem ---------------------------------------------------------------------- */
 
 /* From the devices; anew after some of them were called in. */
-static enum error_code plan_pose(struct plan *plan, const struct driver_options *options,
-                                 struct error *err)
+static enum error_code plan_pose(struct plan *plan, const struct plan_request *request,
+                                 const struct driver_options *options, struct error *err)
 {
     const struct placement_demand demand = plan_demand(options);
     cluster_problem_deinit(&plan->posed);
@@ -25,18 +24,9 @@ static enum error_code plan_pose(struct plan *plan, const struct driver_options 
     plan->problem = plan->posed.problem;
     for (uint32_t i = 0; i < plan->problem.n_devices; i++)
         plan->posed.devices[i].node[0] = '\0'; /* they are all of this one */
+    for (uint32_t i = 0; i < plan->problem.n_devices && request->only; i++)
+        plan->posed.devices[i].excluded |= request->devices[i] != request->only;
     return code;
-}
-
-static void plan_take_memory(struct plan *plan, const struct plan *beside)
-{
-    const struct placement *placement = &beside->solution.placement;
-    for (uint32_t i = 0; i < placement->n_stages; i++) {
-        struct cluster_device *device = &plan->cluster.devices[placement->stages[i].device];
-        const uint64_t bytes = placement_stage_bytes(&beside->problem, &placement->stages[i]);
-        if (device->memory_bytes < PLACEMENT_BYTES_MAX)
-            device->memory_bytes -= bytes < device->memory_bytes ? bytes : device->memory_bytes;
-    }
 }
 
 static enum error_code plan_describe(struct plan *plan, const struct model *model,
@@ -49,7 +39,8 @@ static enum error_code plan_describe(struct plan *plan, const struct model *mode
     if (!code)
         code = plan_devices_init(&plan->cluster, request->devices, request->n_devices, err);
     if (!code && request->beside)
-        plan_take_memory(plan, request->beside);
+        plan_devices_take(&plan->cluster, &request->beside->problem,
+                          &request->beside->solution.placement);
     if (!code)
         code = plan_model_init(&plan->model, model, options, &compute,
                                plan_devices_count_embedding(&plan->cluster), err);
@@ -157,13 +148,13 @@ static enum error_code solve_sparing(struct plan *plan, const struct plan_reques
                                      const struct driver_options *options, struct error *err)
 {
     const bool spared = plan_devices_spare(&plan->cluster, request->n_spare, &plan->model.model);
-    enum error_code code = plan_pose(plan, options, err);
+    enum error_code code = plan_pose(plan, request, options, err);
     if (!code)
         code = plan_solve(plan, request, err);
     if (code != ERROR_NOT_FOUND || !spared)
         return code;
     plan_devices_call_in(&plan->cluster);
-    code = plan_pose(plan, options, err);
+    code = plan_pose(plan, request, options, err);
     return code ? code : plan_solve(plan, request, err);
 }
 
@@ -245,6 +236,14 @@ static void take_solution(struct plan *plan, const struct plan_request *request)
                                               placement->stages[i].n_layers};
 }
 
+static uint32_t plan_index_of(const struct plan_request *request, const struct device *device)
+{
+    uint32_t i = 0;
+    while (request->devices[i] != device)
+        i++;
+    return i;
+}
+
 static enum error_code plan_fill(struct plan *plan, const struct model *model,
                                  const struct plan_request *request, struct error *err)
 {
@@ -255,7 +254,7 @@ static enum error_code plan_fill(struct plan *plan, const struct model *model,
     if (!code)
         code = plan_describe(plan, model, request, &options, err);
     if (!code && request->split)
-        code = plan_pose(plan, &options, err);
+        code = plan_pose(plan, request, &options, err);
     if (code)
         return code;
     if (request->split)
@@ -272,6 +271,8 @@ static enum error_code plan_fill(struct plan *plan, const struct model *model,
     }
     if (code) {
         error_set(err, code, "%s", why.text);
+        if (code == ERROR_NOT_FOUND && request->only)
+            return plan_refuse_only(&plan->problem, plan_index_of(request, request->only), err);
         return code == ERROR_NOT_FOUND ? plan_refuse(&plan->problem, model, options.kv_type, err)
                                        : code;
     }

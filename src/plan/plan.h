@@ -37,8 +37,9 @@ struct plan_request {
     const char *split; /* layers of each device, such as "10,6", or of each stage on the one device;
                           NULL: solve */
     bool may_stream;   /* where no device holds the model: layers from the disk (plan_stream.h) */
-    const struct plan *beside; /* another model's, with the same devices: what it takes of their
-                                  memory is not there. NULL: none */
+    const struct plan *beside; /* another model's, with the same devices, and maybe others behind
+                                  them: what it takes of their memory is not there. NULL: none */
+    const struct device *only; /* one of the devices, which gets all layers or none; NULL: any */
     uint32_t limit_s;          /* of the search; 0: 1 s */
     struct placement_weights weights;     /* of the greedy answer; zeroed: as usual */
     const struct driver_options *options; /* as the driver will get them */
@@ -94,3 +95,7 @@ enum error_code plan_split_read(const char *split, uint32_t n_layers, uint32_t *
  * make it fit. */
 enum error_code plan_refuse(const struct placement_problem *problem, const struct model *model,
                             enum kv_type kv_type, struct error *err);
+/* The same where one device was to have all layers: what they take there, and what each device has.
+ */
+enum error_code plan_refuse_only(const struct placement_problem *problem, uint32_t device,
+                                 struct error *err);

@@ -2,6 +2,7 @@
 
 #include "clusterfile/cluster_file.h"
 #include "clusterfile/cluster_problem.h"
+#include "placement/cost.h"
 #include "simdevices/sim_presets.h"
 
 #include <assert.h>
@@ -166,6 +167,19 @@ void plan_devices_call_in(struct cluster *cluster)
 {
     for (uint32_t i = 0; i < cluster->n_devices; i++)
         cluster->devices[i].spare = false;
+}
+
+void plan_devices_take(struct cluster *cluster, const struct placement_problem *problem,
+                       const struct placement *placement)
+{
+    for (uint32_t i = 0; i < placement->n_stages; i++) {
+        if (placement->stages[i].device >= cluster->n_devices)
+            continue;
+        struct cluster_device *device = &cluster->devices[placement->stages[i].device];
+        const uint64_t bytes = placement_stage_bytes(problem, &placement->stages[i]);
+        if (device->memory_bytes < PLACEMENT_BYTES_MAX)
+            device->memory_bytes -= bytes < device->memory_bytes ? bytes : device->memory_bytes;
+    }
 }
 
 bool plan_devices_count_embedding(const struct cluster *cluster)

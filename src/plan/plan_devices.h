@@ -44,6 +44,11 @@ bool plan_devices_spare(struct cluster *cluster, uint32_t n_spare,
 bool plan_devices_stand_by(struct cluster *cluster, const struct placement_model *model);
 void plan_devices_call_in(struct cluster *cluster); /* those that stand by */
 
+/* What a placement of another model takes of its devices' memory is not there. `problem`: with the
+ * cluster's devices, and maybe others behind them. */
+void plan_devices_take(struct cluster *cluster, const struct placement_problem *problem,
+                       const struct placement *placement);
+
 /* Whether somewhere among them the token embedding, which the engine looks up on the host
  * (plan/plan_model.h), takes memory of the device itself: those that compute from host memory, and
  * simulated ones. */

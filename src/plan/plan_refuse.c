@@ -1,4 +1,5 @@
 #include "base/buffer.h"
+#include "base/size_text.h"
 #include "model/model.h"
 #include "placement/check.h"
 #include "placement/cost.h"
@@ -75,4 +76,23 @@ enum error_code plan_refuse(const struct placement_problem *problem, const struc
                      text.data ? text.data : "");
     buffer_deinit(&text);
     return code;
+}
+
+enum error_code plan_refuse_only(const struct placement_problem *problem, uint32_t device,
+                                 struct error *err)
+{
+    const struct placement_stage all = {device, 0, problem->model.n_layers};
+    const struct placement_device *of = &problem->devices[device];
+    const uint64_t bytes = placement_stage_bytes(problem, &all);
+    struct buffer text = {0};
+    if (bytes <= placement_device_bytes(of))
+        return error_set(err, ERROR_NOT_FOUND, "%s cannot compute with its weights", of->id);
+    buffer_printf(&text, "%s has no room for it, which takes %s; there are", of->id,
+                  size_text(bytes).text);
+    for (uint32_t i = 0; i < problem->n_devices; i++)
+        buffer_printf(&text, "%s %s with %s", i ? "," : "", problem->devices[i].id,
+                      size_text(placement_device_bytes(&problem->devices[i])).text);
+    error_set(err, ERROR_NOT_FOUND, "%s", text.failed ? "no room" : text.data);
+    buffer_deinit(&text);
+    return ERROR_NOT_FOUND;
 }

@@ -63,6 +63,18 @@ struct report_policy {
     char why[ERROR_TEXT_MAX]; /* not found */
 };
 
+/* A smaller model that guesses beside the best placement (docs/speculation.md). */
+struct report_draft {
+    const char *name; /* the caller's; NULL: there is none */
+    uint64_t memory_bytes;
+    double guess_s;     /* that it takes for a token; 0: not known */
+    uint32_t n_devices; /* 0: it can be nowhere */
+    struct report_draft_device {
+        char node[PLACEMENT_NAME_MAX], id[PLACEMENT_NAME_MAX];
+        uint32_t n_layers;
+    } devices[LIMIT_STAGES];
+};
+
 struct report {
     struct report_ask ask;
     struct cluster_problem cluster_problem;
@@ -81,6 +93,7 @@ struct report {
     struct placement_rates extras[REPORT_EXTRAS_MAX]; /* with each one of ask.extras */
     struct report_policy policies[REPORT_POLICIES];
     struct placement_remedies remedies;
+    struct report_draft draft; /* what it brings is forecast.guessed.drafted */
 };
 
 /* ERROR_INVALID: the cluster or the demand make no problem (the text says why), a node of `without`
@@ -101,6 +114,13 @@ enum cluster_speed report_speed(const struct report *report);
  * say.
  */
 bool report_may_guess(const struct report *report);
+
+/* Adds a draft model to a report that is there. `draft`: its problem, with the report's devices.
+ * `at`: where it was placed before the model, as on this machine, maybe on devices behind those of
+ * the report; NULL: the model's first stage has
+ * its memory too, and its device is chosen, as in a cluster (placement/draft_device.h). */
+void report_add_draft(struct report *report, const char *name,
+                      const struct placement_problem *draft, const struct placement *at);
 
 /* The problem and the forecast of one of several groups. */
 struct placement_problem report_group(const struct report *report, uint32_t group,

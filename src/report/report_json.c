@@ -84,6 +84,30 @@ static void add_bottleneck(yyjson_mut_doc *doc, yyjson_mut_val *object, const st
     yyjson_mut_obj_add_strcpy(doc, item, "text", report_bottleneck_words(report).text);
 }
 
+static void add_draft(yyjson_mut_doc *doc, yyjson_mut_val *best, const struct report *report)
+{
+    const struct report_draft *draft = &report->draft;
+    const double drafted = report->forecast.guessed.drafted;
+    if (!draft->name)
+        return;
+    yyjson_mut_val *object = yyjson_mut_obj_add_obj(doc, best, "draft");
+    yyjson_mut_obj_add_strcpy(doc, object, "model", draft->name);
+    yyjson_mut_obj_add_uint(doc, object, "memory_bytes", draft->memory_bytes);
+    add_known(doc, object, "guess_s", draft->guess_s, draft->guess_s > 0);
+    yyjson_mut_val *stages = yyjson_mut_obj_add_arr(doc, object, "stages");
+    for (uint32_t i = 0; i < draft->n_devices; i++) {
+        const struct report_draft_device *device = &draft->devices[i];
+        yyjson_mut_val *stage = yyjson_mut_arr_add_obj(doc, stages);
+        yyjson_mut_obj_add_strcpy(doc, stage, "node",
+                                  report->ask.here ? report->ask.cluster->nodes[0].name
+                                                   : device->node);
+        yyjson_mut_obj_add_strcpy(doc, stage, "device", device->id);
+        yyjson_mut_obj_add_uint(doc, stage, "layers", device->n_layers);
+    }
+    add_known(doc, object, "drafted_tokens_per_s", drafted, drafted > 0);
+    yyjson_mut_obj_add_real(doc, object, "drafted_right", PLACEMENT_DRAFTED_SHARE);
+}
+
 static void add_best(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct report *report)
 {
     const struct placement_solution *solution = &report->solution;
@@ -94,6 +118,7 @@ static void add_best(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct rep
     add_known(doc, best, "one_stream_tokens_per_s", guessed->without, guessed->without > 0);
     add_known(doc, best, "repeating_tokens_per_s", guessed->repeating,
               report_may_guess(report) && placement_guesses_gain(guessed));
+    add_draft(doc, best, report);
     yyjson_mut_obj_add_str(doc, best, "speeds", cluster_speed_name(report_speed(report)));
     yyjson_mut_obj_add_bool(doc, best, "proved_optimal", solution->proved);
     add_known(doc, best, "gap", gap, true);

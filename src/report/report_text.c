@@ -105,15 +105,45 @@ static void say_stages(const struct report *report, const struct placement *plac
     }
 }
 
+static void say_draft(const struct report *report, struct buffer *out)
+{
+    const struct report_draft *draft = &report->draft;
+    if (!draft->name)
+        return;
+    buffer_printf(out, "Draft model: %s, %s", draft->name, size_text(draft->memory_bytes).text);
+    for (uint32_t i = 0; i < draft->n_devices; i++) {
+        const struct report_draft_device *device = &draft->devices[i];
+        buffer_text(out, i ? ", " : " on ");
+        if (!report->ask.here)
+            buffer_printf(out, "%s/", device->node);
+        buffer_text(out, device->id);
+    }
+    if (draft->guess_s > 0)
+        buffer_printf(out, ", %s a guess", time_text(draft->guess_s).text);
+    if (report->outcome)
+        buffer_text(out, ", which is counted, too");
+    else if (!report_may_guess(report))
+        buffer_text(out, "; guesses nothing for these devices (docs/speculation.md)");
+    else if (report->forecast.guessed.drafted <= 0)
+        buffer_text(out, "; what it brings is not known");
+    buffer_text(out, "\n");
+}
+
 /* What is not known beforehand is a range. */
 static void say_guesses(const struct report *report, struct buffer *out)
 {
     const struct placement_guessed *guessed = &report->forecast.guessed;
-    if (!report_may_guess(report) || !placement_guesses_gain(guessed))
+    const bool repeats = report_may_guess(report) && placement_guesses_gain(guessed);
+    if (!repeats && guessed->drafted <= 0)
         return;
-    buffer_printf(out, "One stream: %s", report_rate_words(guessed->without).text);
-    buffer_printf(out, " without guesses, up to %s where its text repeats itself\n",
-                  report_rate_words(guessed->repeating).text);
+    buffer_printf(out, "One stream: %s without guesses", report_rate_words(guessed->without).text);
+    if (repeats)
+        buffer_printf(out, ", up to %s where its text repeats itself",
+                      report_rate_words(guessed->repeating).text);
+    if (guessed->drafted > 0)
+        buffer_printf(out, ", %s if %.0f %% of its draft model's guesses are right",
+                      report_rate_words(guessed->drafted).text, 100 * PLACEMENT_DRAFTED_SHARE);
+    buffer_text(out, "\n");
 }
 
 static void say_best(const struct report *report, struct buffer *out)
@@ -126,6 +156,7 @@ static void say_best(const struct report *report, struct buffer *out)
     buffer_printf(out, "%*s", used < 72 ? (int)(74 - used) : 2, "");
     say_proof(report, out);
     say_stages(report, &report->solution.placement, &report->forecast, out);
+    say_draft(report, out);
     say_guesses(report, out);
 }
 
@@ -433,6 +464,7 @@ void report_text(const struct report *report, bool explain, struct buffer *out)
     if (report->outcome == ERROR_NOT_FOUND) {
         placement_remedies_text(&report->cluster_problem.problem, &report->ask.kv_types,
                                 &report->remedies, out);
+        say_draft(report, out);
         say_extras(report, out);
         return;
     }

@@ -270,11 +270,13 @@ static void test_latents_in_small_types(void **state)
     assert_int_equal(n > 0, device_ggml_products(gpu_find(gpu, "cpu")) != NULL);
 }
 
-/* A third of the guesses is wrong, at any place of a draft. */
-static int32_t spoil(void *arg, uint32_t position, int32_t guess)
+/* A third of the guesses is wrong, at any place of a draft, and most of these are unsure. */
+static int32_t spoil(void *arg, uint32_t position, int32_t guess, double *probability)
 {
+    const bool is_wrong = position * 7 % 11 % 3 == 0;
     (void)arg;
-    return position * 7 % 11 % 3 == 0 ? (guess + 1) % 200 : guess;
+    *probability = is_wrong && position % 5 ? .2 : .9;
+    return is_wrong ? (guess + 1) % 200 : guess;
 }
 
 /* The model itself drafts, so what it guesses with the same sampler is right, unless it is spoilt

@@ -87,6 +87,28 @@ static void a_draft_model_guesses(void **state)
     shell_expect(1, MEDLEY "run " DEMO "--draft /no/such.gguf -p x", "/no/such.gguf");
 }
 
+#define TWO MEDLEY "run " DEMO "--draft " DEMO "--sim two.ini -c 512 -n 2 -p hello </dev/null 2>&1 "
+
+/* On one of the model's devices, beside it or alone, or on another; what there is is named where it
+ * has no room there. */
+static void a_draft_model_goes_where_it_is_told(void **state)
+{
+    (void)state;
+    const char *said;
+    shell_run("printf '[small]\nmemory = 6MiB\ndecode = 400MB/s\nflops = 1GFLOP/s\n"
+              "[large]\nmemory = 1GiB\ndecode = 400MB/s\nflops = 1GFLOP/s\n' >two.ini",
+              &said);
+    shell_expect(0, TWO, "a draft model on sim:large");
+    shell_expect(0, TWO "--draft-device cpu", "a draft model on cpu");
+    shell_expect(0, TWO "--draft-device sim:large", "a draft model on sim:large");
+    shell_expect(1, TWO "--draft-device sim:small",
+                 "the draft model Medley Stories: sim:small has no room for it, which takes ");
+    shell_expect(1, TWO "--draft-device sim:small", "there are sim:small with 6.0 MiB, sim:large");
+    shell_expect(1, TWO "--draft-device sim:none",
+                 "--draft-device: no device 'sim:none'; there are: cpu, sim:small, sim:large");
+    shell_expect(2, MEDLEY "run " DEMO "--draft-device cpu -p x", "give both");
+}
+
 static void words_are_refused(void **state)
 {
     static const struct {
@@ -133,6 +155,7 @@ int main(void)
         cmocka_unit_test_setup(a_model_is_shown, put_models),
         cmocka_unit_test_setup(parameters_of_its_maker_are_told, put_models),
         cmocka_unit_test(a_draft_model_guesses),
+        cmocka_unit_test(a_draft_model_goes_where_it_is_told),
         cmocka_unit_test(words_are_refused),
         cmocka_unit_test(a_story_is_written_and_told),
     };

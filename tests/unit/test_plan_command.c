@@ -3,6 +3,7 @@
  * wrong words. */
 #include "base/mem.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -187,6 +188,86 @@ static void json(void **state)
     mem_free(text);
 }
 
+static double number_in(const char *arguments, const char *pointer)
+{
+    char command[512];
+    snprintf(command, sizeof command, "\"$MEDLEY_BINARY\" plan " DEMO "%s --json", arguments);
+    char *text = output_of(0, command);
+    yyjson_doc *doc = yyjson_read(text, strlen(text), 0);
+    yyjson_val *value = yyjson_doc_ptr_get(doc, pointer);
+    if (!yyjson_is_num(value))
+        fail_msg("no number at %s in\n%s", pointer, text);
+    const double number = yyjson_get_num(value);
+    yyjson_doc_free(doc);
+    mem_free(text);
+    return number;
+}
+
+#define FIRST_FREE "/best/stages/0/memory_available_bytes"
+#define FIRST_TAKEN "/best/stages/0/memory_bytes"
+#define DRAFTED "/best/draft/drafted_tokens_per_s"
+#define DRAFT_BYTES "/best/draft/memory_bytes"
+
+/* The draft model has the quick device to itself, which is too small for both; the gain is the one
+ * that `medley run` says. */
+static void a_draft_model_here(void **state)
+{
+    (void)state;
+    static const char words[] = "times as fast if 70 % of its guesses are right";
+    mem_free(output_of(
+        0, "printf '[a]\nmemory = 12MiB\ndecode = 4GB/s\nflops = 100GFLOP/s\n"
+           "[b]\nmemory = 1GiB\ndecode = 400MB/s\nflops = 100GFLOP/s\n' >$FOLDER/draft.ini;"
+           "printf '[b]\nmemory = 1GiB\ndecode = 400MB/s\nflops = 100GFLOP/s\n' "
+           ">$FOLDER/one.ini"));
+    EXPECT(0, DEMO "--draft " DEMO "--sim $FOLDER/draft.ini -c 512", "stage 0  sim:b",
+           "Draft model: Medley Stories, ", " MiB on sim:a, ", " without guesses, up to ",
+           " if 70 % of its draft model's guesses are right\n");
+    const double gain = number_in("--draft " DEMO "--sim $FOLDER/draft.ini -c 512", DRAFTED) /
+                        number_in("--sim $FOLDER/one.ini -c 512", "/best/one_stream_tokens_per_s");
+    assert_true(gain > 1.5);
+    char *text = output_of(0, "\"$MEDLEY_BINARY\" run " DEMO "--draft " DEMO
+                              "--sim $FOLDER/draft.ini -c 512 -p hello -n 2 </dev/null");
+    const char *said = strstr(text, words);
+    assert_non_null(said);
+    assert_true(said - text > 5 && fabs(strtod(said - 4, NULL) - gain) < .051);
+    mem_free(text);
+    const double draft = number_in("--draft " DEMO "--sim $FOLDER/one.ini -c 512", DRAFT_BYTES);
+    assert_true(draft > 4e6);
+    assert_true(fabs(number_in("--sim $FOLDER/one.ini -c 512", FIRST_FREE) - draft -
+                     number_in("--draft " DEMO "--sim $FOLDER/one.ini -c 512", FIRST_FREE)) < 1);
+    EXPECT(0, DEMO "--draft " DEMO "--sim $FOLDER/draft.ini -c 512 --draft-device sim:b",
+           "stage 0  sim:a", " MiB on sim:b, ");
+    EXPECT(0, DEMO "--draft " DEMO "--sim $FOLDER/draft.ini -c 512 --draft-device cpu",
+           " MiB on cpu");
+    EXPECT(0, DEMO "--draft " DEMO "--sim $FOLDER/draft.ini -c 512 --draft-device cpu --json",
+           "\"node\": \"here\",\n                    \"device\": \"cpu\"");
+    EXPECT(1, DEMO "--draft " DEMO "--sim $FOLDER/draft.ini --draft-device sim:c",
+           "no device 'sim:c'; there are: cpu, sim:a, sim:b");
+    mem_free(output_of(0, "printf '[b]\nmemory = 6MiB\ndecode = 400MB/s\nflops = 1GFLOP/s\n' "
+                          ">$FOLDER/small.ini"));
+    EXPECT(1, DEMO "--draft " DEMO "--sim $FOLDER/small.ini -c 512",
+           "the draft model Medley Stories: ", "MiB");
+}
+
+/* The first stage has its memory, as for `medley place`. */
+static void a_draft_model_in_a_cluster(void **state)
+{
+    (void)state;
+    mem_free(output_of(
+        0, "printf '{\"nodes\": [{\"name\": \"n\", \"devices\": [{\"id\": \"cpu\", "
+           "\"memory\": \"1GiB\", \"bandwidth\": \"2GB/s\", \"flops\": \"1TFLOP/s\"}]}]}' "
+           ">$FOLDER/draft.json"));
+    const char *const plain = "--cluster $FOLDER/draft.json -c 512",
+                      *const with = "--draft " DEMO "--cluster $FOLDER/draft.json -c 512";
+    assert_true(fabs(number_in(with, FIRST_TAKEN) - number_in(plain, FIRST_TAKEN) -
+                     number_in(with, DRAFT_BYTES)) < 1);
+    EXPECT(0, DEMO "--draft " DEMO "--cluster $FOLDER/draft.json -c 512", "n/cpu",
+           "Draft model: Medley Stories, ", " on n/cpu, ",
+           "if 70 % of its draft model's guesses are right");
+    EXPECT(0, DEMO "--draft " DEMO "--cluster examples/home-cluster.json -c 512",
+           "; guesses nothing for these devices (docs/speculation.md)\n");
+}
+
 static void what_fits_nowhere(void **state)
 {
     (void)state;
@@ -211,6 +292,11 @@ static void wrong_words(void **state)
     EXPECT(2, DEMO "--goal mix --busy nan", "--busy takes a number");
     EXPECT(1, DEMO "--kv q8_0 --cluster examples/home-cluster.json",
            "needs heads of a multiple of 32 values");
+    EXPECT(2, DEMO "--draft \"$MEDLEY_GOLDEN/models/llama.gguf\"", "with the same vocabulary");
+    EXPECT(2, DEMO "--draft-device cpu", "give both");
+    EXPECT(2, DEMO "--draft " DEMO "--draft-device cpu --cluster examples/home-cluster.json",
+           "--draft-device names a device of this machine");
+    EXPECT(1, DEMO "--draft no-such.gguf", "no-such.gguf");
     EXPECT(2, DEMO "--kv q2", "--kv takes f16, f32, q8_0 or q4_0, not 'q2'");
     EXPECT(2, DEMO "--policy best",
            "--policy takes memory, flops, equal, score or all, not 'best'");
@@ -237,6 +323,8 @@ int main(void)
         cmocka_unit_test(this_machine),
         cmocka_unit_test(simulated),
         cmocka_unit_test(a_cluster),
+        cmocka_unit_test(a_draft_model_here),
+        cmocka_unit_test(a_draft_model_in_a_cluster),
         cmocka_unit_test(as_it_runs),
         cmocka_unit_test(reports_in_a_cluster),
         cmocka_unit_test(json),

@@ -1,0 +1,70 @@
+#include "placement/draft_device.h"
+
+#include "placement/cost.h"
+
+#include <math.h>
+
+static const double OWN_DEVICE_GAIN = 1.05;
+
+/* 0: it cannot be there. */
+static double draft_guess_s(const struct placement_problem *draft, uint32_t device)
+{
+    const struct placement_stage all = {device, 0, draft->model.n_layers};
+    const struct placement_load load = {1, 1, placement_decode_load(draft).context_tokens};
+    for (uint32_t layer = 0; layer < draft->model.n_layers; layer++) {
+        if (!placement_layer_allowed(draft, device, layer))
+            return 0;
+    }
+    const double guess_s = placement_stage_s(draft, &all, load);
+    return isfinite(guess_s) ? guess_s : 0;
+}
+
+uint64_t placement_draft_bytes(const struct placement_problem *draft, uint32_t device)
+{
+    const struct placement_stage all = {device, 0, draft->model.n_layers};
+    return placement_stage_bytes(draft, &all);
+}
+
+static bool draft_has_room(const struct placement_problem *draft, uint32_t device)
+{
+    return placement_device_usable(&draft->devices[device]) &&
+           placement_draft_bytes(draft, device) <= placement_device_bytes(&draft->devices[device]);
+}
+
+uint32_t placement_draft_device(const struct placement_problem *draft,
+                                const struct placement_problem *problem,
+                                const struct placement *placement, const bool *may,
+                                struct placement_guessed *out)
+{
+    const uint32_t first = placement->stages[0].device;
+    const double beside_s = draft_guess_s(draft, first);
+    uint32_t best = UINT32_MAX;
+    if (beside_s > 0) {
+        placement_drafted(problem, placement, beside_s, false, out);
+        best = first;
+    }
+    for (uint32_t i = 0; i < draft->n_devices; i++) {
+        struct placement_guessed guessed = *out;
+        const double guess_s = i == first || !may[i] ? 0 : draft_guess_s(draft, i);
+        if (guess_s <= 0 || !draft_has_room(draft, i))
+            continue;
+        placement_drafted(problem, placement, guess_s, true, &guessed);
+        if (guessed.drafted <= OWN_DEVICE_GAIN * out->drafted)
+            continue;
+        best = i;
+        *out = guessed;
+    }
+    return best;
+}
+
+void placement_draft_given(const struct placement_problem *draft, const struct placement *at,
+                           const struct placement_problem *problem,
+                           const struct placement *placement, struct placement_guessed *out)
+{
+    struct placement_guessed own;
+    placement_guessed(draft, at, &own);
+    if (own.without <= 0 || out->repeating <= out->without)
+        return;
+    placement_drafted(problem, placement, 1 / own.without,
+                      at->stages[0].device != placement->stages[0].device, out);
+}
