@@ -15,23 +15,29 @@
 
 #include "kernels/product_lanes_avx512.h"
 
+#include <assert.h>
+
 enum {
-    SQUARE = 4,         /* rows of the matrix, and parts */
-    SQUARE_X = 8,       /* rows x of a pass, at most */
-    SQUARE_BLOCKS = 32, /* of eight parts, of all rows x of a pass, that are prepared at once */
-    SQUARE_ROWS = 128,  /* of the matrix, whose sums are kept meanwhile */
-    SQUARE_AHEAD = 8,   /* rows to those that are fetched meanwhile */
+    SQUARE = 4,          /* rows of the matrix, and parts */
+    SQUARE_X = 8,        /* rows x of a pass, at most */
+    SQUARE_BLOCKS = 32,  /* of eight parts, of all rows x of a pass, that the first cache holds */
+    SQUARE_ROWS = 256,   /* of the matrix, whose sums are kept meanwhile */
+    SQUARE_AHEAD = 6144, /* bytes that are fetched early, at least */
 };
 
 struct square_x {      /* what a square is multiplied with of a row x */
     __m512i values[2]; /* the first and the last sixteen of each part */
-    __m512i excess;    /* what products have too much, less than zero; in all of a lane, as … */
-    __m512 scale, value_sum; /* … these are */
+    __m512 scale;      /* in all of a lane, as … */
+    union {
+        __m512 value_sum; /* … for types with m this is, for the others */
+        __m512i excess;   /* what their products have too much, less than zero */
+    };
 };
 
 struct square_job {
     const uint8_t *rows; /* of the matrix, where these blocks begin */
     size_t row_bytes;
+    size_t ahead; /* bytes to what is fetched meanwhile */
     uint32_t n_rows;
     uint32_t n_blocks;        /* whole ones */
     uint32_t n_last;          /* parts of one behind them */
@@ -49,20 +55,21 @@ ALWAYS_INLINE __m512i square_spread(__m128i four)
         _mm512_castsi128_si512(four));
 }
 
-/* Parts 4 i to 4 i + 3. */
-static void square_prepare(int32_t bias, const struct product_block *block, uint32_t i,
-                           struct square_x *out)
+/* Parts 4 i to 4 i + 3. Types with m have no bias. */
+ALWAYS_INLINE void square_prepare(bool has_m, int32_t bias, const struct product_block *block,
+                                  uint32_t i, struct square_x *out)
 {
     const __m512i first = _mm512_loadu_si512(block->values + 128 * i),
                   last = _mm512_loadu_si512(block->values + 128 * i + 64);
     const __m128i sums = _mm_loadu_si128((const void *)(block->part_sums + 4 * i));
     out->values[0] = _mm512_shuffle_i32x4(first, last, 0x88);
     out->values[1] = _mm512_shuffle_i32x4(first, last, 0xdd);
-    out->excess = square_spread(_mm_mullo_epi32(sums, _mm_set1_epi32(-bias)));
     out->scale =
         _mm512_castsi512_ps(square_spread(_mm_loadu_si128((const void *)(block->scales + 4 * i))));
-    out->value_sum =
-        _mm512_castsi512_ps(square_spread(_mm_loadu_si128((const void *)(block->x_sums + 4 * i))));
+    if (has_m) /* s, the same bytes */
+        out->value_sum = _mm512_castsi512_ps(square_spread(sums));
+    else
+        out->excess = square_spread(_mm_mullo_epi32(sums, _mm_set1_epi32(-bias)));
 }
 
 /* ---- four parts of a row --------------------------------------------------------------------- */
@@ -315,7 +322,7 @@ ALWAYS_INLINE void square_multiply(bool has_m, const struct square_weights *weig
                                    const struct square_x *x, __m512 *y)
 {
     __m512i dot[SQUARE_X];
-    UNROLL for (uint32_t k = 0; k < n; k++) dot[k] = x[k].excess;
+    UNROLL for (uint32_t k = 0; k < n; k++) dot[k] = has_m ? _mm512_setzero_si512() : x[k].excess;
     UNROLL for (uint32_t h = 0; h < 2; h++)
     {
         UNROLL for (uint32_t k = 0; k < n; k++)
@@ -340,12 +347,12 @@ ALWAYS_INLINE void square_multiply(bool has_m, const struct square_weights *weig
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* The same of rows behind these, to the first cache. */
-ALWAYS_INLINE void square_fetch(const uint8_t *const *blocks, size_t row_bytes, uint32_t bytes)
+ALWAYS_INLINE void square_fetch(const uint8_t *const *blocks, size_t ahead, uint32_t bytes)
 {
     UNROLL for (uint32_t r = 0; r < SQUARE; r++)
     {
-        UNROLL for (uint32_t at = 0; at < bytes; at += 64) __builtin_prefetch(
-            (const void *)((uintptr_t)blocks[r] + SQUARE_AHEAD * row_bytes + at));
+        UNROLL for (uint32_t at = 0; at < bytes; at += 64)
+            __builtin_prefetch((const void *)((uintptr_t)blocks[r] + ahead + at));
     }
 }
 
@@ -375,7 +382,7 @@ ALWAYS_INLINE void square_multiply_rows(const struct part_form *form, square_unp
             if (b == job->n_blocks)
                 square_take_last(job->n_last * form->block_bytes / PRODUCT_PARTS, last, blocks);
             else
-                square_fetch(blocks, job->row_bytes, form->block_bytes);
+                square_fetch(blocks, job->ahead, form->block_bytes);
             UNROLL for (uint32_t i = 0; i < 2; i++, x += n)
             {
                 unpack(blocks, i, &weights);
@@ -385,6 +392,12 @@ ALWAYS_INLINE void square_multiply_rows(const struct part_form *form, square_unp
         }
         UNROLL for (uint32_t k = 0; k < n; k++) sums[k] = y[k];
     }
+}
+
+/* As many rows as have SQUARE_AHEAD bytes here, of which each has so many. */
+static uint32_t square_rows_ahead(uint32_t bytes)
+{
+    return (SQUARE_AHEAD + SQUARE * bytes - 1) / (SQUARE * bytes) * SQUARE;
 }
 
 typedef void square_rows(const struct square_job *job);
@@ -403,8 +416,7 @@ PART_TYPES(SQUARE_EACH)
 #undef SQUARE_OF
 
 struct square_form {
-    uint32_t block_bytes;
-    int32_t bias;
+    const struct part_form *of;
     square_rows *multiply[SQUARE_X + 1]; /* [rows x] */
 };
 
@@ -412,8 +424,7 @@ static struct square_form square_form_of(enum product_type type)
 {
 #define SQUARE_CASE(name, form)                                                                    \
     if (type == PRODUCT_##name)                                                                    \
-        return (struct square_form){form.block_bytes,                                              \
-                                    form.bias,                                                     \
+        return (struct square_form){&form,                                                         \
                                     {[2] = square_rows_##form##_2,                                 \
                                      [3] = square_rows_##form##_3,                                 \
                                      [4] = square_rows_##form##_4,                                 \
@@ -447,6 +458,7 @@ static void square_pass(const struct product_matrix *matrix, const struct produc
                         float *const *y, uint32_t n, uint32_t first, uint32_t end)
 {
     const struct square_form form = square_form_of(matrix->type);
+    assert(form.of && n > 1 && n <= SQUARE_X && end - first <= SQUARE_ROWS);
     struct square_x prepared[2 * SQUARE_BLOCKS];
     __m512 sums[SQUARE_ROWS / SQUARE * SQUARE_X];
     uint32_t n_x = n; /* that are computed: the last one may count twice */
@@ -462,13 +474,14 @@ static void square_pass(const struct product_matrix *matrix, const struct produc
         const bool is_last = n_last && b + used == n_all;
         for (uint32_t i = 0; i < 2 * used; i++) {
             for (uint32_t k = 0; k < n_x; k++)
-                square_prepare(form.bias, &x[k < n ? k : n - 1][b + i / 2], i % 2,
-                               &prepared[i * n_x + k]);
+                square_prepare(form.of->has_m, form.of->bias, &x[k < n ? k : n - 1][b + i / 2],
+                               i % 2, &prepared[i * n_x + k]);
         }
         form.multiply[n_x](&(struct square_job){
             .rows = (const uint8_t *)matrix->rows + first * matrix->row_bytes +
-                    (size_t)b * form.block_bytes,
+                    (size_t)b * form.of->block_bytes,
             .row_bytes = matrix->row_bytes,
+            .ahead = square_rows_ahead(used * form.of->block_bytes) * matrix->row_bytes,
             .n_rows = end - first,
             .n_blocks = used - is_last,
             .n_last = is_last ? n_last : 0,
@@ -485,6 +498,7 @@ static void product_vnni_squares(const struct product_matrix *matrix,
                                  uint32_t first, uint32_t end)
 {
     const uint32_t n_passes = (n + SQUARE_X - 1) / SQUARE_X;
+    assert(n > 1 && n_passes <= n / 2);
     for (uint32_t row = first; row < end; row += SQUARE_ROWS) {
         const uint32_t behind = end - row < SQUARE_ROWS ? end : row + SQUARE_ROWS;
         for (uint32_t i = 0; i < n_passes; i++) {
