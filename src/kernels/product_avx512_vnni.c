@@ -2,6 +2,7 @@
 #define PRODUCT_OWN_BODIES
 #include "kernels/product_avx512.h"
 
+#include "kernels/product_few_eights_vnni.h"
 #include "kernels/product_few_vnni.h"
 #include "kernels/product_grid_vnni.h"
 #include "kernels/product_panel_vnni.h"
@@ -23,6 +24,8 @@ static void product_vnni_few(const struct product_matrix *matrix,
 {
     if (matrix->type < PRODUCT_Q4_0)
         product_vnni_few_blocks(matrix, x, y, n, first, end);
+    else if (matrix->type == PRODUCT_Q8_0 && n <= FEW_X)
+        product_vnni_few_eights(matrix, x, y, n, first, end);
     else
         product_vnni_squares(matrix, x, y, n, first, end);
 }

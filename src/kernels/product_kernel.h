@@ -21,9 +21,8 @@ struct product_kernel {
      * are this one's. NULL: it has all. */
     const struct product_kernel *fewer;
     uint32_t many;
-    bool beats_repacked; /* see product_kernel_beats_repacked() */
-    bool
-        beats_repacked_fives; /* the same, but for IQ4_NL, whose weights have more than five bits */
+    /* See product_kernel_beats_repacked(). Fives: but for IQ4_NL, whose weights have more bits. */
+    bool beats_repacked, beats_repacked_fives;
     /* rows x, at most, for which sheaves are not worth unpacking */
     uint32_t few, few_of_parts, few_of_grids;
     int (*works)(void); /* on this processor */

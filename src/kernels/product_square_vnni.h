@@ -346,13 +346,25 @@ ALWAYS_INLINE void square_multiply(bool has_m, const struct square_weights *weig
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* The same of rows behind these, to the first cache. */
-ALWAYS_INLINE void square_fetch(const uint8_t *const *blocks, size_t ahead, uint32_t bytes)
+/* What is fetched early, to the first cache: the same blocks of rows behind these, one row after
+ * the other, as memory likes it. */
+struct square_ahead {
+    uintptr_t at;
+    uint32_t left; /* blocks of that row */
+};
+
+ALWAYS_INLINE void square_fetch(const struct square_job *job, uint32_t bytes,
+                                struct square_ahead *ahead)
 {
-    UNROLL for (uint32_t r = 0; r < SQUARE; r++)
+    UNROLL for (uint32_t i = 0; i < SQUARE; i++)
     {
         UNROLL for (uint32_t at = 0; at < bytes; at += 64)
-            __builtin_prefetch((const void *)((uintptr_t)blocks[r] + ahead + at));
+            __builtin_prefetch((const void *)(ahead->at + at));
+        ahead->at += bytes;
+        if (--ahead->left == 0) {
+            ahead->at += job->row_bytes - (size_t)job->n_blocks * bytes;
+            ahead->left = job->n_blocks;
+        }
     }
 }
 
@@ -369,6 +381,7 @@ static void square_take_last(uint32_t bytes, uint8_t (*to)[PRODUCT_PARTS * 34],
 ALWAYS_INLINE void square_multiply_rows(const struct part_form *form, square_unpack *unpack,
                                         uint32_t n, const struct square_job *job)
 {
+    struct square_ahead ahead = {(uintptr_t)job->rows + job->ahead, job->n_blocks};
     for (uint32_t row = 0; row < job->n_rows; row += SQUARE) {
         const uint8_t *blocks[SQUARE];
         const struct square_x *x = job->x;
@@ -382,7 +395,7 @@ ALWAYS_INLINE void square_multiply_rows(const struct part_form *form, square_unp
             if (b == job->n_blocks)
                 square_take_last(job->n_last * form->block_bytes / PRODUCT_PARTS, last, blocks);
             else
-                square_fetch(blocks, job->ahead, form->block_bytes);
+                square_fetch(job, form->block_bytes, &ahead);
             UNROLL for (uint32_t i = 0; i < 2; i++, x += n)
             {
                 unpack(blocks, i, &weights);
@@ -436,20 +449,22 @@ static struct square_form square_form_of(enum product_type type)
     return (struct square_form){0};
 }
 
-/* Rows `row` to row + n_rows - 1 of y: a square's partial sums are its lanes. */
+/* The sum of four partial ones, which are lanes. */
+ALWAYS_INLINE __m128 square_total(__m512 sums)
+{
+    return _mm_add_ps(_mm_add_ps(_mm512_castps512_ps128(sums), _mm512_extractf32x4_ps(sums, 1)),
+                      _mm_add_ps(_mm512_extractf32x4_ps(sums, 2), _mm512_extractf32x4_ps(sums, 3)));
+}
+
+/* Rows `row` to row + n_rows - 1 of y. */
 static void square_put(const __m512 *sums, uint32_t n_x, uint32_t n, uint32_t row, uint32_t n_rows,
                        float *const *y)
 {
     for (uint32_t r = 0; r < n_rows; r += SQUARE, sums += n_x) {
         const uint32_t n_here = n_rows - r < SQUARE ? n_rows - r : SQUARE;
-        for (uint32_t k = 0; k < n; k++) {
-            const __m128 first = _mm_add_ps(_mm512_castps512_ps128(sums[k]),
-                                            _mm512_extractf32x4_ps(sums[k], 1)),
-                         last = _mm_add_ps(_mm512_extractf32x4_ps(sums[k], 2),
-                                           _mm512_extractf32x4_ps(sums[k], 3));
+        for (uint32_t k = 0; k < n; k++)
             _mm_mask_storeu_ps(y[k] + row + r, (__mmask8)((1 << n_here) - 1),
-                               _mm_add_ps(first, last));
-        }
+                               square_total(sums[k]));
     }
 }
 
