@@ -191,11 +191,13 @@ void product_compute(const struct product_kernel *kernel, const struct product_m
     assert(!is_of_floats(matrix->type));
     if (n < kernel->many)
         kernel = kernel->fewer;
-    const bool is_grid = is_of_grids(matrix->type);
-    const bool are_few = n <= (is_of_parts(matrix->type) ? kernel->few_of_parts
-                               : is_grid                 ? kernel->few_of_grids
-                                                         : kernel->few);
-    if (are_few && n > 1 && kernel->few_rows && !is_grid) {
+    const bool is_grid = is_of_grids(matrix->type), has_parts = is_of_parts(matrix->type);
+    const bool are_few = n <= (has_parts ? kernel->few_of_parts
+                               : is_grid ? kernel->few_of_grids
+                                         : kernel->few);
+    if (has_parts && kernel->part_rows && kernel->part_rows(matrix, x, y, n, first, end))
+        return;
+    if (are_few && n > 1 && !has_parts && !is_grid && kernel->few_rows) {
         kernel->few_rows(matrix, x, y, n, first, end);
         return;
     }

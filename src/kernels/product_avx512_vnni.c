@@ -2,7 +2,6 @@
 #define PRODUCT_OWN_BODIES
 #include "kernels/product_avx512.h"
 
-#include "kernels/product_few_eights_vnni.h"
 #include "kernels/product_few_vnni.h"
 #include "kernels/product_grid_vnni.h"
 #include "kernels/product_panel_vnni.h"
@@ -18,23 +17,11 @@ static int product_vnni_works(void)
            __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 
-static void product_vnni_few(const struct product_matrix *matrix,
-                             const struct product_block *const *x, float *const *y, uint32_t n,
-                             uint32_t first, uint32_t end)
-{
-    if (matrix->type < PRODUCT_Q4_0)
-        product_vnni_few_blocks(matrix, x, y, n, first, end);
-    else if (matrix->type == PRODUCT_Q8_0 && n <= FEW_X)
-        product_vnni_few_eights(matrix, x, y, n, first, end);
-    else
-        product_vnni_squares(matrix, x, y, n, first, end);
-}
-
 const struct product_kernel product_kernel_avx512_vnni = {
     .name = "avx512-vnni",
     .beats_repacked = true,
     .few = 4,
-    .few_of_parts = 16,
+    .few_of_parts = 1,
     .few_of_grids = 2,
     .works = product_vnni_works,
     .round = round_vnni_row,
@@ -44,7 +31,8 @@ const struct product_kernel product_kernel_avx512_vnni = {
     .part_round = round_vnni_parts,
     .part_row = part_kernel_row,
     .part_sheaf = product_vnni_panels,
-    .few_rows = product_vnni_few,
+    .few_rows = product_vnni_few_blocks,
+    .part_rows = product_vnni_squares,
     .grid_row = grid_vnni_row,
     .grid_sheaf = grid_vnni_sheaf,
 };

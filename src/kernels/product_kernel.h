@@ -43,9 +43,13 @@ struct product_kernel {
     void (*part_sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,
                        const struct product_block *const *x, uint32_t n,
                        float (*y)[PRODUCT_SHEAF_MAX]);
-    /* As product_compute(), for 1 < n <= few, few_of_parts; not for grids. NULL: as single rows. */
+    /* As product_compute(), K-quants for 1 < n <= few. NULL: as single rows. */
     void (*few_rows)(const struct product_matrix *matrix, const struct product_block *const *x,
                      float *const *y, uint32_t n, uint32_t first, uint32_t end);
+    /* As product_compute(), types of parts. False: not for so many rows x, they are single rows' or
+     * sheaves'. NULL: all are. */
+    bool (*part_rows)(const struct product_matrix *matrix, const struct product_block *const *x,
+                      float *const *y, uint32_t n, uint32_t first, uint32_t end);
     /* row() and sheaf() for grid types; NULL: there are none. */
     void (*grid_row)(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
                      uint32_t n_blocks, const struct product_block *x, float *y);
