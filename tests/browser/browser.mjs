@@ -12,9 +12,10 @@ import { chromium } from 'playwright-core';
 
 const require = createRequire(import.meta.url);
 const AXE = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
-const PATIENCE = Number(process.env.MEDLEY_PATIENCE ?? 1);
+export const PATIENCE =
+  Number(process.env.MEDLEY_PATIENCE ?? 1) * Number(process.env.MEDLEY_SLOWNESS ?? 1);
 
-/** Milliseconds, longer where the build is slow. */
+/** Milliseconds, longer where the build or the machine is slow. */
 export const within = (ms) => ms * PATIENCE;
 
 async function freePort() {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { createInterface } from 'node:readline';
-import { launch, openPage } from './browser.mjs';
+import { PATIENCE, launch, openPage } from './browser.mjs';
 
 export const MODEL = process.env.MEDLEY_MODEL;
 
@@ -74,7 +74,7 @@ export class Cluster {
 }
 
 export async function until(what, condition, ms = 20_000) {
-  const end = Date.now() + ms * Number(process.env.MEDLEY_PATIENCE ?? 1);
+  const end = Date.now() + ms * PATIENCE;
   for (;;) {
     const found = await condition();
     if (found) return found;

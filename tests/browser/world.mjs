@@ -10,12 +10,12 @@ import os from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
+import { PATIENCE } from './browser.mjs';
 
 const root = path.resolve(import.meta.dirname, '../..');
 export const binary = process.env.MEDLEY ?? path.join(root, 'build/release/src/cli/medley');
 export const model = process.env.MEDLEY_MODEL ?? path.join(root, 'models/demo.gguf');
 const shots = process.env.MEDLEY_SHOTS;
-export const PATIENCE = Number(process.env.MEDLEY_PATIENCE ?? 1);
 const axe = createRequire(import.meta.url).resolve('axe-core');
 
 export async function waitFor(what, condition, seconds = 20) {

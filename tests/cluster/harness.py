@@ -18,8 +18,8 @@ logs. Where namespaces are not allowed the whole scenario is skipped, with the r
 every node that still runs must end in order on SIGTERM; one that ended by itself fails the
 scenario.
 
-MEDLEY is the binary, MEDLEY_MODEL a small model, MEDLEY_PATIENCE what waits are multiplied by (a
-slow build). MEDLEY_KEEP=1 keeps the folder with the nodes' state and logs.
+MEDLEY is the binary, MEDLEY_MODEL a small model, MEDLEY_PATIENCE (a slow build) and MEDLEY_SLOWNESS
+(a slow machine) are what waits are multiplied by. MEDLEY_KEEP=1 keeps the folder with the nodes' state and logs.
 """
 import contextlib
 import ctypes
@@ -41,7 +41,9 @@ import traceback
 
 from namespaces import MS_REMOUNT, Cable, NotAllowed, enter_namespaces, ip, libc, mount, own_network
 
-PATIENCE = float(os.environ.get("MEDLEY_PATIENCE", "1"))
+PATIENCE = float(os.environ.get("MEDLEY_PATIENCE", "1")) * float(
+    os.environ.get("MEDLEY_SLOWNESS", "1")
+)
 API_PORT, NODE_PORT = 8080, 7979
 PR_SET_PDEATHSIG = 1
 
@@ -62,14 +64,15 @@ def check_equal(found, wanted, what):
 
 def wait(what, condition, seconds=15):
     """Until `condition()` is true, and what it returned; Failure after `seconds` (times
-    PATIENCE)."""
+    PATIENCE). It has a fifth of the time at most: to ask a node starts a process, and many tests
+    wait at a time."""
     end = time.monotonic() + seconds * PATIENCE
     found = None
-    while time.monotonic() < end:
+    while (begin := time.monotonic()) < end:
         found = condition()
         if found:
             return found
-        time.sleep(0.05)
+        time.sleep(min(1, max(0.05, 4 * (time.monotonic() - begin))))
     raise Failure(f"{what}: not within {seconds * PATIENCE:g} s; at last: {found!r}")
 
 

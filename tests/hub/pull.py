@@ -17,7 +17,9 @@ from hub_server import Hub, sum_of
 
 MEDLEY = os.environ["MEDLEY"]
 MODEL = pathlib.Path(os.environ["MEDLEY_MODEL"]).read_bytes()
-PATIENCE = int(os.environ.get("MEDLEY_PATIENCE", "1"))
+PATIENCE = float(os.environ.get("MEDLEY_PATIENCE", "1")) * float(
+    os.environ.get("MEDLEY_SLOWNESS", "1")
+)
 
 
 def gguf(seed, size):

@@ -16,23 +16,41 @@ sanitizer_settings=(
   "LSAN_OPTIONS=suppressions=$repo/tests/leaks-of-drivers.supp:print_suppressions=0"
 )
 
+# What tests wait for, and how many wait at a time, follows how slow the machine is; it is looked at
+# once.
+machine_slowness() { # -> slowness
+  local medley=$repo/build/release/src/cli/medley
+  [ -z "${slowness:-}" ] || return 0
+  slowness=1
+  [ ! -x "$medley" ] ||
+    slowness=$(inside env GOMP_SPINCOUNT=100 python3 tools/dev/slowness.py "$medley" </dev/null)
+  say "processes start $slowness times as slowly as usual"
+}
+
+scaled() { awk "BEGIN { print $1 * $2 }"; }
+
 meson_tests() { # NAME OPTION|TEST... ; what ran is in build/NAME/meson-logs/LOGBASE.json
-  local name=$1
+  local name=$1 longer=4
   shift
-  [ "$name" = release ] || set -- --timeout-multiplier 4 "$@"
-  inside env "${sanitizer_settings[@]}" nice -n "${test_niceness:-0}" \
-    meson test -C "$repo/build/$name" --no-rebuild --print-errorlogs "$@" </dev/null
+  [ "$name" != release ] || longer=1
+  inside env "${sanitizer_settings[@]}" MEDLEY_SLOWNESS="$slowness" \
+    nice -n "${test_niceness:-0}" meson test -C "$repo/build/$name" --no-rebuild \
+    --print-errorlogs --timeout-multiplier "$(scaled $longer "$slowness")" "$@" </dev/null
+}
+
+waiting_processes() { # -> how many: four a processor, two where it is slow
+  awk "BEGIN { print $(nproc) * ($slowness > 2 ? 2 : 4) }"
 }
 
 # All tests of a build, on two lanes at a time. Tests that compute run one a processor. Those that
-# wait most of their time (suite `waits`) run beside them, four a processor, with the first claim to
+# wait most of their time (suite `waits`) run beside them, some a processor, with the first claim to
 # it because they watch the clock; their lines are shown when they are through.
 run_all_tests() { # NAME
   local name=$1 out=$repo/build/$1.waits.log status=0 others=() waiting
   [ "$name" = release ] || others=(--no-suite style)
   set -m # a process group of its own, so that all of it can be stopped
   meson_tests "$name" --logbase waits --suite waits "${others[@]}" \
-    --num-processes $(($(nproc) * 4)) \
+    --num-processes "$(waiting_processes)" \
     >"$out" 2>&1 &
   waiting=$!
   set +m
@@ -53,7 +71,7 @@ run_again() { # NAME -> adds to again_logs
   local logs=$repo/build/$1/meson-logs failed
   mapfile -t failed < <(inside python3 "$repo/tools/dev/count_tests.py" --failed \
     "$logs/waits.json" </dev/null)
-  [ ${#failed[@]} -gt 0 ] && [ ${#failed[@]} -le 4 ] || return 0
+  [ ${#failed[@]} -gt 0 ] && [ ${#failed[@]} -le 8 ] || return 0
   say "once more and alone: ${failed[*]}"
   again_logs+=("$logs/again.json")
   meson_tests "$1" --logbase again --suite waits --num-processes 1 "${failed[@]}" || true
@@ -65,6 +83,7 @@ run_tests() { # NAME [TEST...] -> adds to test_logs
   rm -f "$logs/testlog.json" "$logs/waits.json" "$logs/again.json"
   test_logs+=("$logs/testlog.json")
   say "testing build/$name"
+  machine_slowness
   if [ $# -gt 1 ]; then meson_tests "$@"; else
     test_logs+=("$logs/waits.json")
     run_all_tests "$name"
