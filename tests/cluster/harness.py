@@ -19,7 +19,8 @@ every node that still runs must end in order on SIGTERM; one that ended by itsel
 scenario.
 
 MEDLEY is the binary, MEDLEY_MODEL a small model, MEDLEY_PATIENCE (a slow build) and MEDLEY_SLOWNESS
-(a slow machine) are what waits are multiplied by. MEDLEY_KEEP=1 keeps the folder with the nodes' state and logs.
+(a slow machine) are what waits are multiplied by. MEDLEY_KEEP=1 keeps the folder with the nodes'
+state and logs.
 """
 import contextlib
 import ctypes
