@@ -8,6 +8,7 @@ once more, alone: each counts as it did then, and is named. `--failed LOG` only 
 the tests that failed, `--names LOG...` those of all that ran.
 """
 import argparse
+import itertools
 import json
 import pathlib
 import re
@@ -35,6 +36,16 @@ def count(test):
     if not good and failed == 0:  # crashed, leaked, timed out: no point says so
         return passed, 1, skipped
     return passed, failed, skipped
+
+
+def reasons(test):
+    """What it said of its first failure, in a few lines; where nothing did, how it ended."""
+    said = (test.get("stdout") or "").splitlines()
+    for at, line in enumerate(said):
+        if line.startswith("not ok"):
+            notes = itertools.takewhile(lambda note: note.startswith("#"), said[at + 1:])
+            return [line, *itertools.islice(notes, 4)]
+    return (test.get("stderr") or "").splitlines()[-4:]
 
 
 def tests_of(log):
@@ -76,6 +87,7 @@ def report(logs, again, broken):
         passed, failed, skipped = passed + p, failed + f, skipped + s
         if f:
             lines.append(f"FAILED {build}: {test['name']} ({test['result']})")
+            lines += [f"  {reason}" for reason in reasons(test)]
     for line in lines:
         print(line)
     if skipped:
