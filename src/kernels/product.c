@@ -157,6 +157,11 @@ static void compute_sheaf(const struct product_kernel *kernel, const struct prod
         kernel->grid_sheaf(matrix->type, rows, matrix->n_columns / PRODUCT_BLOCK, x, n, results);
     else
         kernel->sheaf(matrix->type, rows, matrix->n_columns / PRODUCT_BLOCK, x, n, results);
+    kernel = product_fewer_of(kernel);
+    if (kernel->put) {
+        kernel->put(results, y, n, first, n_rows);
+        return;
+    }
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t c = 0; c < n_rows; c++)
             y[i][first + c] = results[i][c];

@@ -17,6 +17,20 @@ static int product_vnni_works(void)
            __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 
+/* By whole vectors: rows y lie pages apart, so that each store waits for a line, and only so many
+ * stores wait at a time. */
+static void product_vnni_put(float (*results)[PRODUCT_SHEAF_MAX], float *const *y, uint32_t n,
+                             uint32_t first, uint32_t n_rows)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t c = 0; c < n_rows; c += 16) {
+            const uint32_t left = n_rows - c;
+            const __mmask16 there = (__mmask16)(left < 16 ? (1u << left) - 1 : 0xffff);
+            _mm512_mask_storeu_ps(y[i] + first + c, there, _mm512_loadu_ps(results[i] + c));
+        }
+    }
+}
+
 const struct product_kernel product_kernel_avx512_vnni = {
     .name = "avx512-vnni",
     .beats_repacked = true,
@@ -28,6 +42,7 @@ const struct product_kernel product_kernel_avx512_vnni = {
     .row = product_vnni_row,
     .n_rows = PRODUCT_SHEAF_MAX,
     .sheaf = product_vnni_sheaf,
+    .put = product_vnni_put,
     .part_round = round_vnni_parts,
     .part_row = part_kernel_row,
     .part_sheaf = product_vnni_panels,

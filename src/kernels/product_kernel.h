@@ -35,6 +35,9 @@ struct product_kernel {
     uint32_t n_rows;
     void (*sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_blocks,
                   const struct product_block *const *x, uint32_t n, float (*y)[PRODUCT_SHEAF_MAX]);
+    /* y[i][first + c] = results[i][c], for n_rows of these. NULL: number by number. */
+    void (*put)(float (*results)[PRODUCT_SHEAF_MAX], float *const *y, uint32_t n, uint32_t first,
+                uint32_t n_rows);
     /* The same for types of parts, rows of n_parts. */
     void (*part_round)(const float *x, uint32_t n_parts, enum product_rounding rounding,
                        struct product_block *out);

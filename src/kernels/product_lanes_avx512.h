@@ -98,6 +98,33 @@ ALWAYS_INLINE __m512 lanes_high_half(__m512i x)
     return lanes_low_half(_mm512_srli_epi32(x, 16));
 }
 
+ALWAYS_INLINE int lanes_half_bits(const uint8_t *from)
+{
+    uint16_t bits;
+    __builtin_memcpy(&bits, from, sizeof bits);
+    return bits;
+}
+
+ALWAYS_INLINE __m128i lanes_eight_halves(const uint8_t *const *rows, size_t at)
+{
+    __m128i x = _mm_insert_epi16(_mm_setzero_si128(), lanes_half_bits(rows[0] + at), 0);
+    x = _mm_insert_epi16(x, lanes_half_bits(rows[1] + at), 1);
+    x = _mm_insert_epi16(x, lanes_half_bits(rows[2] + at), 2);
+    x = _mm_insert_epi16(x, lanes_half_bits(rows[3] + at), 3);
+    x = _mm_insert_epi16(x, lanes_half_bits(rows[4] + at), 4);
+    x = _mm_insert_epi16(x, lanes_half_bits(rows[5] + at), 5);
+    x = _mm_insert_epi16(x, lanes_half_bits(rows[6] + at), 6);
+    x = _mm_insert_epi16(x, lanes_half_bits(rows[7] + at), 7);
+    return x;
+}
+
+/* The F16 number at `at` in each row: for it alone, less work than to turn all. */
+ALWAYS_INLINE __m512 lanes_halves(const uint8_t *const *rows, size_t at)
+{
+    return _mm512_cvtph_ps(
+        _mm256_set_m128i(lanes_eight_halves(rows + 8, at), lanes_eight_halves(rows, at)));
+}
+
 /* Four values of a row x for all rows of the matrix. */
 ALWAYS_INLINE __m512i lanes_spread(const int8_t *q)
 {

@@ -89,9 +89,7 @@ ALWAYS_INLINE void panel_put_d(struct panel_of_parts *out, uint32_t part, __m512
 ALWAYS_INLINE void panel_unpack_q40(const uint8_t *const *rows, size_t at,
                                     struct panel_of_parts *out, uint32_t part)
 {
-    __m512i head[4];
-    lanes_turn(rows, at, head);
-    panel_put_d(out, part, lanes_low_half(head[0]));
+    panel_put_d(out, part, lanes_halves(rows, at));
     panel_put_fours(rows, at + 2, NULL, out, part);
 }
 
@@ -129,9 +127,7 @@ ALWAYS_INLINE void panel_unpack_q51(const uint8_t *const *rows, size_t at,
 ALWAYS_INLINE void panel_unpack_q80(const uint8_t *const *rows, size_t at,
                                     struct panel_of_parts *out, uint32_t part)
 {
-    __m512i head[4];
-    lanes_turn(rows, at, head);
-    panel_put_d(out, part, lanes_low_half(head[0]));
+    panel_put_d(out, part, lanes_halves(rows, at));
     panel_put_eights(rows, at + 2, out, part);
 }
 
@@ -146,9 +142,7 @@ ALWAYS_INLINE void panel_unpack_iq4nl(const uint8_t *const *rows, size_t at,
                                       struct panel_of_parts *out, uint32_t part)
 {
     const __m512i table = panel_table_iq4();
-    __m512i head[4];
-    lanes_turn(rows, at, head);
-    panel_put_d(out, part, lanes_low_half(head[0]));
+    panel_put_d(out, part, lanes_halves(rows, at));
     panel_put_fours(rows, at + 2, &table, out, part);
 }
 
