@@ -27,6 +27,11 @@ struct panel_beside {            /* the same parts of a row x */
     float x_sums[PANEL_PARTS];
 } __attribute__((aligned(64)));
 
+struct panel_place { /* of a panel in the rows */
+    uint32_t block, n_parts;
+    bool is_first, is_last;
+};
+
 struct panel_sums { /* of a row x */
     row_floats of[4][PANEL_HALVES];
 } __attribute__((aligned(64)));
@@ -195,16 +200,18 @@ ALWAYS_INLINE void panel_prepare(int32_t bias, bool has_m, const struct product_
 
 /* Every fourth part, from `first` on, times PANEL_SIDE rows x. */
 ALWAYS_INLINE void panel_multiply_fourth(bool has_m, const struct panel_of_parts *panel,
-                                         uint32_t n_parts, const struct product_block *const *x,
+                                         const struct panel_place *place,
+                                         const struct product_block *const *x,
                                          const struct panel_beside *beside, uint32_t first,
-                                         const struct lanes_next *next, struct panel_sums *y)
+                                         const struct lanes_next *next, struct panel_sums *sums)
 {
     row_floats all[PANEL_SIDE][PANEL_HALVES];
     UNROLL for (uint32_t k = 0; k < PANEL_SIDE; k++)
     {
-        UNROLL for (uint32_t h = 0; h < PANEL_HALVES; h++) all[k][h] = y[k].of[first][h];
+        UNROLL for (uint32_t h = 0; h < PANEL_HALVES; h++) all[k][h] =
+            place->is_first ? (row_floats){0} : sums[k].of[first][h];
     }
-    for (uint32_t part = first; part < n_parts; part += 4) {
+    for (uint32_t part = first; part < place->n_parts; part += 4) {
         const uint32_t b = part / PRODUCT_PARTS, i = part % PRODUCT_PARTS;
         __m512i dot[PANEL_SIDE][PANEL_HALVES];
         lanes_fetch(next, first * (PANEL_PARTS / 4) + part / 4, PANEL_PARTS);
@@ -238,40 +245,53 @@ ALWAYS_INLINE void panel_multiply_fourth(bool has_m, const struct panel_of_parts
     }
     UNROLL for (uint32_t k = 0; k < PANEL_SIDE; k++)
     {
-        UNROLL for (uint32_t h = 0; h < PANEL_HALVES; h++) y[k].of[first][h] = all[k][h];
+        UNROLL for (uint32_t h = 0; h < PANEL_HALVES; h++) sums[k].of[first][h] = all[k][h];
     }
 }
 
-/* For types with and without m. */
+ALWAYS_INLINE void panel_add_up(const struct panel_sums *sums, float (*y)[PRODUCT_SHEAF_MAX])
+{
+    UNROLL for (uint32_t k = 0; k < PANEL_SIDE; k++)
+    {
+        UNROLL for (uint32_t h = 0; h < PANEL_HALVES; h++) * (row_floats *)&y[k][h * PANEL_ROWS] =
+            (sums[k].of[0][h] + sums[k].of[1][h]) + (sums[k].of[2][h] + sums[k].of[3][h]);
+    }
+}
+
+/* For types with and without m. Rows x and their sums are added up as soon as they can be, while
+ * the first cache has them. */
 #define PANEL_MULTIPLY(name, has_m)                                                                \
     static __attribute__((noinline)) void name(                                                    \
-        int32_t bias, const struct panel_of_parts *panel, uint32_t n_parts,                        \
-        const struct product_block *const *x, uint32_t block, const struct lanes_next *next,       \
-        struct panel_sums *y)                                                                      \
+        int32_t bias, const struct panel_of_parts *panel, const struct panel_place *place,         \
+        const struct product_block *const *x, const struct lanes_next *next,                       \
+        struct panel_sums *sums, float(*y)[PRODUCT_SHEAF_MAX])                                     \
     {                                                                                              \
         struct panel_beside beside[PANEL_SIDE];                                                    \
         const struct product_block *from[PANEL_SIDE];                                              \
         UNROLL for (uint32_t k = 0; k < PANEL_SIDE; k++)                                           \
         {                                                                                          \
-            from[k] = x[k] + block;                                                                \
-            panel_prepare(bias, has_m, from[k], n_parts, &beside[k]);                              \
+            from[k] = x[k] + place->block;                                                         \
+            panel_prepare(bias, has_m, from[k], place->n_parts, &beside[k]);                       \
         }                                                                                          \
         for (uint32_t first = 0; first < 4; first++)                                               \
-            panel_multiply_fourth(has_m, panel, n_parts, from, beside, first, next, y);            \
+            panel_multiply_fourth(has_m, panel, place, from, beside, first, next, sums);           \
+        if (place->is_last)                                                                        \
+            panel_add_up(sums, y);                                                                 \
     }
 PANEL_MULTIPLY(panel_some, false)
 PANEL_MULTIPLY(panel_some_with_m, true)
 
 /* n is a multiple of PANEL_SIDE. */
 static void panel_multiply_all(const struct part_form *form, const struct panel_of_parts *panel,
-                               uint32_t n_parts, const struct product_block *const *x,
-                               uint32_t block, uint32_t n, const struct lanes_next *next,
-                               struct panel_sums *y)
+                               const struct panel_place *place,
+                               const struct product_block *const *x, uint32_t n,
+                               const struct lanes_next *next, struct panel_sums *sums,
+                               float (*y)[PRODUCT_SHEAF_MAX])
 {
     static const struct lanes_next nothing;
     for (uint32_t i = 0; i < n; i += PANEL_SIDE, next = &nothing)
-        (form->has_m ? panel_some_with_m : panel_some)(form->bias, panel, n_parts, x + i, block,
-                                                       next, y + i);
+        (form->has_m ? panel_some_with_m : panel_some)(form->bias, panel, place, x + i, next,
+                                                       sums + i, y + i);
 }
 
 typedef void panel_unpack(const uint8_t *const *rows, size_t at, struct panel_of_parts *out,
@@ -284,13 +304,16 @@ ALWAYS_INLINE void panel_rows(const struct part_form *form, size_t step, panel_u
                               float (*y)[PRODUCT_SHEAF_MAX])
 {
     struct panel_sums sums[PRODUCT_TILE];
-    memset(sums, 0, n * sizeof *sums);
     for (uint32_t first = 0; first < n_parts; first += PANEL_PARTS) {
         struct panel_of_parts panel[PANEL_HALVES];
-        const uint32_t used = n_parts - first < PANEL_PARTS ? n_parts - first : PANEL_PARTS;
+        const uint32_t left = n_parts - first;
+        const struct panel_place place = {.block = first / PRODUCT_PARTS,
+                                          .n_parts = left < PANEL_PARTS ? left : PANEL_PARTS,
+                                          .is_first = first == 0,
+                                          .is_last = left <= PANEL_PARTS};
         struct lanes_next next;
         for (uint32_t h = 0; h < PANEL_HALVES; h++) {
-            for (uint32_t i = 0; i < used; i++) {
+            for (uint32_t i = 0; i < place.n_parts; i++) {
                 const uint32_t part = first + i;
                 unpack(rows + h * PANEL_ROWS,
                        step ? part * step : (size_t)(part / PRODUCT_PARTS) * form->block_bytes,
@@ -300,12 +323,7 @@ ALWAYS_INLINE void panel_rows(const struct part_form *form, size_t step, panel_u
         lanes_set_next(rows, (size_t)n_parts * form->block_bytes / PRODUCT_PARTS,
                        (size_t)(first + PANEL_PARTS) / PRODUCT_PARTS * form->block_bytes,
                        PANEL_PARTS / PRODUCT_PARTS * form->block_bytes, &next);
-        panel_multiply_all(form, panel, used, x, first / PRODUCT_PARTS, n, &next, sums);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t h = 0; h < PANEL_HALVES; h++)
-            *(row_floats *)&y[i][h * PANEL_ROWS] =
-                (sums[i].of[0][h] + sums[i].of[1][h]) + (sums[i].of[2][h] + sums[i].of[3][h]);
+        panel_multiply_all(form, panel, &place, x, n, &next, sums, y);
     }
 }
 
