@@ -23,6 +23,7 @@
 enum {
     SQUARE = 4,          /* rows of the matrix, and parts */
     SQUARE_X = 8,        /* rows x of a pass, at most */
+    SQUARE_SIDE = 4,     /* rows x whose sums are under way: registers hold no more */
     SQUARE_BLOCKS = 32,  /* of eight parts, of all rows x of a pass, that the first cache holds */
     SQUARE_ROWS = 256,   /* of the matrix, whose sums are kept meanwhile */
     SQUARE_AHEAD = 6144, /* bytes that are fetched early, at least */
@@ -320,11 +321,11 @@ SQUARE_UNPACK(iq4xs)
 SQUARE_UNPACK(mxfp4)
 #undef SQUARE_UNPACK
 
-/* Times n rows x, a constant. */
-ALWAYS_INLINE void square_multiply(bool has_m, const struct square_weights *weights, uint32_t n,
-                                   const struct square_x *x, __m512 *y)
+/* Times n <= SQUARE_SIDE rows x, a constant. */
+ALWAYS_INLINE void square_multiply_some(bool has_m, const struct square_weights *weights,
+                                        uint32_t n, const struct square_x *x, __m512 *y)
 {
-    __m512i dot[SQUARE_X];
+    __m512i dot[SQUARE_SIDE];
     UNROLL for (uint32_t k = 0; k < n; k++) dot[k] = has_m ? _mm512_setzero_si512() : x[k].excess;
     UNROLL for (uint32_t h = 0; h < 2; h++)
     {
@@ -345,6 +346,14 @@ ALWAYS_INLINE void square_multiply(bool has_m, const struct square_weights *weig
         if (has_m)
             y[k] = _mm512_fmadd_ps(weights->m, x[k].value_sum, y[k]);
     }
+}
+
+/* Times n rows x, a constant. */
+ALWAYS_INLINE void square_multiply(bool has_m, const struct square_weights *weights, uint32_t n,
+                                   const struct square_x *x, __m512 *y)
+{
+    UNROLL for (uint32_t k = 0; k < n; k += SQUARE_SIDE) square_multiply_some(
+        has_m, weights, n - k < SQUARE_SIDE ? n - k : SQUARE_SIDE, x + k, y + k);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
