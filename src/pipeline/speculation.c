@@ -241,15 +241,19 @@ uint32_t speculation_length(const struct speculation *speculation,
     return length;
 }
 
+void speculation_fade_model(struct speculation *speculation)
+{
+    speculation->n_right[CLASS_OF_MODEL] *= MODEL_FADE;
+    speculation->n_tried[CLASS_OF_MODEL] *= MODEL_FADE;
+}
+
 void speculation_pay(struct speculation *speculation, const struct speculation_costs *costs,
                      const struct speculation_pass *pass, uint32_t n_drafted, uint32_t n_accepted)
 {
     double more = (double)ACCOUNT_INTEREST;
     assert(pass->n_rows && n_accepted <= n_drafted);
-    if (!n_drafted) {
-        speculation->n_right[CLASS_OF_MODEL] *= MODEL_FADE;
-        speculation->n_tried[CLASS_OF_MODEL] *= MODEL_FADE;
-    }
+    if (!n_drafted)
+        speculation_fade_model(speculation);
     if ((n_drafted || pass->all_ns > 0) && pass->n_rows + n_drafted <= SPECULATION_ROWS_MAX &&
         speculation_cost(costs, pass->n_rows) > 0)
         more = n_accepted - speculation_price(costs, pass, n_drafted);

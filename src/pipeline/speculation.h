@@ -90,6 +90,9 @@ double speculation_expected(const struct speculation *speculation, uint32_t n_ma
  * match, of which n_accepted were right. */
 void speculation_note(struct speculation *speculation, uint32_t n_match, uint32_t n_drafted,
                       uint32_t n_accepted);
+/* A token came without a draft: what is known of a model's fades, so that a few that were wrong do
+ * not end it for good. speculation_pay() does it for the request's own. */
+void speculation_fade_model(struct speculation *speculation);
 /* The account: a pass that had `pass` beside the draft of n_drafted tokens; 0: there was none. */
 void speculation_pay(struct speculation *speculation, const struct speculation_costs *costs,
                      const struct speculation_pass *pass, uint32_t n_drafted, uint32_t n_accepted);

@@ -405,6 +405,8 @@ static void draft_pay(struct driver *driver, struct sequence *sequence,
     }
     const struct speculation_pass pass = draft_beside(microbatch, share);
     speculation_pay(&sequence->speculation, &driver->costs, &pass, share->n_drafted, n_right);
+    if (!share->n_drafted)
+        speculation_fade_model(&driver->drafts_of_late);
 }
 
 /* What the model guessed, be it checked or not, against what has come: as far as that says. False:

@@ -294,6 +294,10 @@ static void test_requests_begin_with_what_others_have_learnt(void **state)
     for (int i = 0; i < 600; i++)
         speculation_pay(&speculation, &costs, &alone, 0, 0);
     assert_true(speculation_acceptance(&speculation, SPECULATION_OF_MODEL) > .5);
+    for (int i = 0; i < 600; i++)
+        speculation_fade_model(&of_late);
+    speculation_begin(&speculation, &of_late, 100);
+    assert_true(speculation_acceptance(&speculation, SPECULATION_OF_MODEL) > .5);
 }
 
 /* ---- trains ---- */
