@@ -40,12 +40,15 @@ void speculation_costs_note(struct speculation_costs *costs, uint32_t n_rows, ui
     costs->n_passes++;
     if (costs->noted_at[n_rows] + COST_AGE_MAX < costs->n_passes)
         *cost = costs->n_noted[n_rows] = 0;
-    if (costs->n_noted[n_rows] < COST_NOTES)
-        costs->n_noted[n_rows]++;
-    /* one that was held up by others counts as little more than usual */
+    /* one that was held up by others counts as little more than usual, and the first, which built
+     * its graph, not at all */
+    const bool begins = costs->n_noted[n_rows] < COST_NOTES;
+    costs->n_noted[n_rows] += begins;
     if (*cost && ns > 2 * *cost)
         ns = 2 * *cost;
-    *cost = !*cost ? ns : ns > *cost ? (15 * *cost + ns) / 16 : (3 * *cost + ns) / 4;
+    *cost = !*cost || (begins && ns < *cost) ? ns
+            : ns > *cost                     ? (15 * *cost + ns) / 16
+                                             : (3 * *cost + ns) / 4;
     costs->noted_at[n_rows] = costs->n_passes;
 }
 
