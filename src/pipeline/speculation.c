@@ -40,8 +40,8 @@ void speculation_costs_note(struct speculation_costs *costs, uint32_t n_rows, ui
     costs->n_passes++;
     if (costs->noted_at[n_rows] + COST_AGE_MAX < costs->n_passes)
         *cost = costs->n_noted[n_rows] = 0;
-    /* one that was held up by others counts as little more than usual, and the first, which built
-     * its graph, not at all */
+    /* one that was held up by others counts as little more than usual; the first, which built its
+     * graph, not at all once the second was quicker */
     const bool begins = costs->n_noted[n_rows] < COST_NOTES;
     costs->n_noted[n_rows] += begins;
     if (*cost && ns > 2 * *cost)

@@ -281,6 +281,19 @@ static void test_a_model_that_cannot_guess_does_not_pay(void **state)
     assert_true(replay_model(95, 2, 400, 1) < .4);
 }
 
+/* The first pass of so many rows builds its graph. */
+static void test_a_first_pass_that_took_longer_is_forgotten(void **state)
+{
+    (void)state;
+    struct speculation_costs costs = {0};
+    speculation_costs_note(&costs, 1, 100);
+    speculation_costs_note(&costs, 2, 190);
+    speculation_costs_note(&costs, 2, 110);
+    assert_true(speculation_cost(&costs, 2) == 110);
+    speculation_costs_note(&costs, 2, 70); /* from now on a mean */
+    assert_true(speculation_cost(&costs, 2) == 100);
+}
+
 static void test_requests_begin_with_what_others_have_learnt(void **state)
 {
     (void)state;
@@ -525,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_matches_are_trusted_by_their_length),
         cmocka_unit_test(test_what_does_not_repeat_does_not_pay),
         cmocka_unit_test(test_a_model_that_cannot_guess_does_not_pay),
+        cmocka_unit_test(test_a_first_pass_that_took_longer_is_forgotten),
         cmocka_unit_test(test_requests_begin_with_what_others_have_learnt),
         cmocka_unit_test(test_trains_gain_where_the_text_repeats_and_cost_nothing_elsewhere),
         cmocka_unit_test(test_long_links_hold_long_trains),
