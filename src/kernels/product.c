@@ -144,19 +144,9 @@ static uint32_t product_rows_of(const struct product_matrix *matrix, uint32_t n,
     return n_rows;
 }
 
-static void compute_sheaf(const struct product_kernel *kernel, const struct product_matrix *matrix,
-                          const struct product_block *const *x, float *const *y, uint32_t n,
-                          uint32_t first, uint32_t end)
+static void put_results(const struct product_kernel *kernel, float (*results)[PRODUCT_SHEAF_MAX],
+                        float *const *y, uint32_t n, uint32_t first, uint32_t n_rows)
 {
-    const uint8_t *rows[PRODUCT_SHEAF_MAX];
-    float results[PRODUCT_TILE][PRODUCT_SHEAF_MAX];
-    const uint32_t n_rows = product_rows_of(matrix, kernel->n_rows, first, end, rows);
-    if (is_of_parts(matrix->type))
-        kernel->part_sheaf(matrix->type, rows, matrix->n_columns / PRODUCT_PART, x, n, results);
-    else if (is_of_grids(matrix->type))
-        kernel->grid_sheaf(matrix->type, rows, matrix->n_columns / PRODUCT_BLOCK, x, n, results);
-    else
-        kernel->sheaf(matrix->type, rows, matrix->n_columns / PRODUCT_BLOCK, x, n, results);
     kernel = product_fewer_of(kernel);
     if (kernel->put) {
         kernel->put(results, y, n, first, n_rows);
@@ -166,6 +156,36 @@ static void compute_sheaf(const struct product_kernel *kernel, const struct prod
         for (uint32_t c = 0; c < n_rows; c++)
             y[i][first + c] = results[i][c];
     }
+}
+
+static void compute_sheaf(const struct product_kernel *kernel, const struct product_matrix *matrix,
+                          const struct product_block *const *x, float *const *y, uint32_t n,
+                          uint32_t first, uint32_t end)
+{
+    const uint8_t *rows[PRODUCT_SHEAF_MAX];
+    float results[PRODUCT_TILE][PRODUCT_SHEAF_MAX];
+    const uint32_t n_rows = product_rows_of(matrix, kernel->n_rows, first, end, rows);
+    (is_of_grids(matrix->type) ? kernel->grid_sheaf : kernel->sheaf)(
+        matrix->type, rows, matrix->n_columns / PRODUCT_BLOCK, x, n, results);
+    put_results(kernel, results, y, n, first, n_rows);
+}
+
+/* A whole sheaf's results go straight to where they belong, a few while the next are multiplied:
+ * rows y lie pages apart, and all at once the processor waited for each. */
+static void compute_part_sheaf(const struct product_kernel *kernel,
+                               const struct product_matrix *matrix,
+                               const struct product_block *const *x, float *const *y, uint32_t n,
+                               uint32_t first, uint32_t end)
+{
+    const uint8_t *rows[PRODUCT_SHEAF_MAX];
+    float results[PRODUCT_TILE][PRODUCT_SHEAF_MAX], *to[PRODUCT_TILE];
+    const uint32_t n_rows = product_rows_of(matrix, kernel->n_rows, first, end, rows);
+    const bool is_whole = n_rows == kernel->n_rows;
+    for (uint32_t i = 0; i < PRODUCT_TILE; i++)
+        to[i] = is_whole && i < n ? y[i] + first : results[i];
+    kernel->part_sheaf(matrix->type, rows, matrix->n_columns / PRODUCT_PART, x, n, to);
+    if (!is_whole)
+        put_results(kernel, results, y, n, first, n_rows);
 }
 
 /* A few rows x: rows of the matrix from their begin to their end, as memory likes it. */
@@ -214,7 +234,7 @@ void product_compute(const struct product_kernel *kernel, const struct product_m
     if (kernel->begin)
         kernel->begin(matrix->type, n);
     for (uint32_t row = first; row < end; row += kernel->n_rows)
-        compute_sheaf(kernel, matrix, x, y, n, row, end);
+        (has_parts ? compute_part_sheaf : compute_sheaf)(kernel, matrix, x, y, n, row, end);
     if (kernel->end)
         kernel->end();
 }

@@ -141,7 +141,7 @@ static void amx_multiply_sides(const struct part_form *form, const struct panel_
 ALWAYS_INLINE void amx_parts_rows(const struct part_form *form, size_t step, panel_unpack *unpack,
                                   const uint8_t *const *rows, uint32_t n_parts,
                                   const struct product_block *const *x,
-                                  const struct amx_sides *sides, float (*y)[PRODUCT_SHEAF_MAX])
+                                  const struct amx_sides *sides, float *const *y)
 {
     struct amx_part_sums sums[PANEL_HALVES][PRODUCT_TILE];
     const uint32_t n = sides->n * sides->n_rows;
@@ -175,8 +175,7 @@ ALWAYS_INLINE void amx_parts_rows(const struct part_form *form, size_t step, pan
 }
 
 static void product_amx_parts(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,
-                              const struct product_block *const *x, uint32_t n,
-                              float (*y)[PRODUCT_SHEAF_MAX])
+                              const struct product_block *const *x, uint32_t n, float *const *y)
 {
     const struct amx_sides sides = amx_sides_of(type, n);
     const struct product_block *filled[PRODUCT_TILE];

@@ -43,9 +43,9 @@ struct product_kernel {
                        struct product_block *out);
     void (*part_row)(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
                      uint32_t n_parts, const struct product_block *x, float *y);
+    /* y is PRODUCT_TILE rows, which are written once and may lie pages apart. */
     void (*part_sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,
-                       const struct product_block *const *x, uint32_t n,
-                       float (*y)[PRODUCT_SHEAF_MAX]);
+                       const struct product_block *const *x, uint32_t n, float *const *y);
     /* As product_compute(), K-quants for 1 < n <= few. NULL: as single rows. */
     void (*few_rows)(const struct product_matrix *matrix, const struct product_block *const *x,
                      float *const *y, uint32_t n, uint32_t first, uint32_t end);

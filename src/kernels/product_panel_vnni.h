@@ -249,7 +249,7 @@ ALWAYS_INLINE void panel_multiply_fourth(bool has_m, const struct panel_of_parts
     }
 }
 
-ALWAYS_INLINE void panel_add_up(const struct panel_sums *sums, float (*y)[PRODUCT_SHEAF_MAX])
+ALWAYS_INLINE void panel_add_up(const struct panel_sums *sums, float *const *y)
 {
     UNROLL for (uint32_t k = 0; k < PANEL_SIDE; k++)
     {
@@ -264,7 +264,7 @@ ALWAYS_INLINE void panel_add_up(const struct panel_sums *sums, float (*y)[PRODUC
     static __attribute__((noinline)) void name(                                                    \
         int32_t bias, const struct panel_of_parts *panel, const struct panel_place *place,         \
         const struct product_block *const *x, const struct lanes_next *next,                       \
-        struct panel_sums *sums, float(*y)[PRODUCT_SHEAF_MAX])                                     \
+        struct panel_sums *sums, float *const *y)                                                  \
     {                                                                                              \
         struct panel_beside beside[PANEL_SIDE];                                                    \
         const struct product_block *from[PANEL_SIDE];                                              \
@@ -286,7 +286,7 @@ static void panel_multiply_all(const struct part_form *form, const struct panel_
                                const struct panel_place *place,
                                const struct product_block *const *x, uint32_t n,
                                const struct lanes_next *next, struct panel_sums *sums,
-                               float (*y)[PRODUCT_SHEAF_MAX])
+                               float *const *y)
 {
     static const struct lanes_next nothing;
     for (uint32_t i = 0; i < n; i += PANEL_SIDE, next = &nothing)
@@ -300,8 +300,7 @@ typedef void panel_unpack(const uint8_t *const *rows, size_t at, struct panel_of
 /* `step` bytes from part to part; 0: unpack() takes a block of eight. */
 ALWAYS_INLINE void panel_rows(const struct part_form *form, size_t step, panel_unpack *unpack,
                               const uint8_t *const *rows, uint32_t n_parts,
-                              const struct product_block *const *x, uint32_t n,
-                              float (*y)[PRODUCT_SHEAF_MAX])
+                              const struct product_block *const *x, uint32_t n, float *const *y)
 {
     struct panel_sums sums[PRODUCT_TILE];
     for (uint32_t first = 0; first < n_parts; first += PANEL_PARTS) {
@@ -329,7 +328,7 @@ ALWAYS_INLINE void panel_rows(const struct part_form *form, size_t step, panel_u
 
 static void product_vnni_panels(enum product_type type, const uint8_t *const *rows,
                                 uint32_t n_parts, const struct product_block *const *x, uint32_t n,
-                                float (*y)[PRODUCT_SHEAF_MAX])
+                                float *const *y)
 {
     const struct product_block *filled[PRODUCT_TILE];
     n = lanes_fill(x, n, filled);

@@ -289,7 +289,7 @@ static void part_multiply_sides(const struct part_form *form, const struct panel
 
 ALWAYS_INLINE void part_multiply_rows(const struct part_form *form, const uint8_t *const *rows,
                                       uint32_t n_parts, const struct product_block *const *x,
-                                      uint32_t n, float (*y)[PRODUCT_SHEAF_MAX])
+                                      uint32_t n, float *const *y)
 {
     struct part_rows sums[PRODUCT_TILE];
     memset(sums, 0, (n + SIDE - 1) / SIDE * SIDE * sizeof *sums);
@@ -357,8 +357,7 @@ static void part_kernel_row(enum product_type type, const uint8_t *const *rows, 
 
 #if !defined(PRODUCT_OWN_BODIES)
 static void part_kernel_sheaf(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,
-                              const struct product_block *const *x, uint32_t n,
-                              float (*y)[PRODUCT_SHEAF_MAX])
+                              const struct product_block *const *x, uint32_t n, float *const *y)
 {
 #define PART_CASE(name, form)                                                                      \
     if (type == PRODUCT_##name)                                                                    \

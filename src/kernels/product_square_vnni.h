@@ -321,7 +321,16 @@ SQUARE_UNPACK(iq4xs)
 SQUARE_UNPACK(mxfp4)
 #undef SQUARE_UNPACK
 
-/* Times n <= SQUARE_SIDE rows x, a constant. */
+/* Number i of each lane in all of it; i a constant. */
+ALWAYS_INLINE __m512i square_quad(__m512i x, uint32_t i)
+{
+    return i == 0   ? _mm512_shuffle_epi32(x, 0x00)
+           : i == 1 ? _mm512_shuffle_epi32(x, 0x55)
+           : i == 2 ? _mm512_shuffle_epi32(x, 0xaa)
+                    : _mm512_shuffle_epi32(x, 0xff);
+}
+
+/* Times n <= SQUARE_SIDE rows x, a constant, which take turns: what a row's sum adds to waits. */
 ALWAYS_INLINE void square_multiply_some(bool has_m, const struct square_weights *weights,
                                         uint32_t n, const struct square_x *x, __m512 *y)
 {
@@ -329,14 +338,10 @@ ALWAYS_INLINE void square_multiply_some(bool has_m, const struct square_weights 
     UNROLL for (uint32_t k = 0; k < n; k++) dot[k] = has_m ? _mm512_setzero_si512() : x[k].excess;
     UNROLL for (uint32_t h = 0; h < 2; h++)
     {
-        UNROLL for (uint32_t k = 0; k < n; k++)
+        UNROLL for (uint32_t i = 0; i < SQUARE; i++)
         {
-            const __m512i q = x[k].values[h];
-            const __m512i spread[SQUARE] = {
-                _mm512_shuffle_epi32(q, 0x00), _mm512_shuffle_epi32(q, 0x55),
-                _mm512_shuffle_epi32(q, 0xaa), _mm512_shuffle_epi32(q, 0xff)};
-            UNROLL for (uint32_t i = 0; i < SQUARE; i++) dot[k] =
-                _mm512_dpbusd_epi32(dot[k], weights->quads[h][i], spread[i]);
+            UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
+                _mm512_dpbusd_epi32(dot[k], weights->quads[h][i], square_quad(x[k].values[h], i));
         }
     }
     UNROLL for (uint32_t k = 0; k < n; k++)
