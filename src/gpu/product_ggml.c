@@ -102,6 +102,9 @@ static void *row_of(const struct ggml_tensor *tensor, int64_t i1, int64_t i2)
     return (char *)tensor->data + (size_t)i1 * tensor->nb[1] + (size_t)i2 * tensor->nb[2];
 }
 
+/* Where what ggml keeps in the parameters of a custom operation has ended for certain. */
+enum { CUSTOM_PARAMS_BEHIND = 12 };
+
 /* ---- rounding ---- */
 
 static int64_t blocks_of(int64_t n)
@@ -109,8 +112,48 @@ static int64_t blocks_of(int64_t n)
     return (n + PRODUCT_BLOCK - 1) / PRODUCT_BLOCK;
 }
 
-static void round_share_to(enum product_rounding rounding, struct ggml_tensor *out, int ith,
-                           int nth, const void *kernel)
+/* What the rounded values are. */
+enum rounded_of { ROUNDED_X, ROUNDED_NORM, ROUNDED_GATE };
+
+struct rounded { /* in the parameters that ggml does not use */
+    int32_t rounding, of;
+    float epsilon; /* of a norm */
+};
+
+static struct rounded *rounded_in(struct ggml_tensor *out)
+{
+    static_assert(GGML_MAX_OP_PARAMS >=
+                      sizeof(int32_t[CUSTOM_PARAMS_BEHIND]) + sizeof(struct rounded),
+                  "the parameters of a custom operation leave room");
+    return (struct rounded *)&out->op_params[CUSTOM_PARAMS_BEHIND];
+}
+
+/* n values of a row, from `first` on. */
+static void round_some(struct ggml_tensor *out, const struct product_kernel *kernel, int64_t row,
+                       int64_t first, uint32_t n, struct product_block *to)
+{
+    const struct ggml_tensor *x = out->src[0], *other = out->src[1];
+    const struct rounded *rounded = rounded_in(out);
+    const enum product_rounding rounding = (enum product_rounding)rounded->rounding;
+    const float *from = row_of(x, row % x->ne[1], row / x->ne[1]);
+    switch ((enum rounded_of)rounded->of) {
+    case ROUNDED_X:
+        product_round(kernel, rounding, from + first, n, to);
+        return;
+    case ROUNDED_NORM: /* of the whole row: each thread finds its factor for itself */
+        product_round_norm(kernel, rounding, from + first, (const float *)other->data + first,
+                           product_norm_factor(kernel, from, (uint32_t)x->ne[0], rounded->epsilon),
+                           n, to);
+        return;
+    case ROUNDED_GATE:
+        product_round_gate(kernel, rounding, from + first,
+                           (const float *)row_of(other, row % x->ne[1], row / x->ne[1]) + first, n,
+                           to);
+        return;
+    }
+}
+
+static void round_share(struct ggml_tensor *out, int ith, int nth, void *kernel)
 {
     const struct ggml_tensor *x = out->src[0];
     const int64_t n_blocks = blocks_of(x->ne[0]);
@@ -119,51 +162,58 @@ static void round_share_to(enum product_rounding rounding, struct ggml_tensor *o
         const int64_t row = at / n_blocks, block = at % n_blocks;
         const int64_t n = n_blocks - block < end - at ? n_blocks - block : end - at;
         const int64_t first = block * PRODUCT_BLOCK, behind = (block + n) * PRODUCT_BLOCK;
-        const float *from = row_of(x, row % x->ne[1], row / x->ne[1]);
-        product_round(kernel, rounding, from + first,
-                      (uint32_t)((behind < x->ne[0] ? behind : x->ne[0]) - first),
-                      (struct product_block *)out->data + at);
+        round_some(out, kernel, row, first,
+                   (uint32_t)((behind < x->ne[0] ? behind : x->ne[0]) - first),
+                   (struct product_block *)out->data + at);
         at += n;
     }
 }
 
-static void round_share_to_blocks(struct ggml_tensor *out, int ith, int nth, void *kernel)
+static bool has_float_rows(const struct ggml_tensor *x)
 {
-    round_share_to(PRODUCT_ROUND_BLOCKS, out, ith, nth, kernel);
+    return x->type == GGML_TYPE_F32 && x->nb[0] == sizeof(float) && x->ne[3] == 1;
 }
 
-static void round_share_to_parts(struct ggml_tensor *out, int ith, int nth, void *kernel)
+/* An RMS norm of rows, times a weight for each of their values. */
+static bool is_norm(const struct ggml_tensor *x)
 {
-    round_share_to(PRODUCT_ROUND_PARTS, out, ith, nth, kernel);
+    const struct ggml_tensor *norm = x->src[0], *weight = x->src[1];
+    return x->op == GGML_OP_MUL && norm->op == GGML_OP_RMS_NORM && has_float_rows(norm->src[0]) &&
+           has_float_rows(weight) && ggml_nelements(weight) == x->ne[0] &&
+           weight->ne[0] == x->ne[0];
 }
 
-static void round_share_to_parts_alike(struct ggml_tensor *out, int ith, int nth, void *kernel)
+static bool is_gate(const struct ggml_tensor *x)
 {
-    round_share_to(PRODUCT_ROUND_PARTS_ALIKE, out, ith, nth, kernel);
-}
-
-static void round_share_to_parts_summed(struct ggml_tensor *out, int ith, int nth, void *kernel)
-{
-    round_share_to(PRODUCT_ROUND_PARTS_SUMMED, out, ith, nth, kernel);
+    return x->op == GGML_OP_GLU && ggml_get_glu_op(x) == GGML_GLU_OP_SWIGLU && x->src[1] &&
+           has_float_rows(x->src[0]) && has_float_rows(x->src[1]);
 }
 
 struct ggml_tensor *product_rounded(struct ggml_context *ctx, const struct product_kernel *kernel,
                                     enum ggml_type type, struct ggml_tensor *x)
 {
-    static const ggml_custom_op_t ways[] = {
-        [PRODUCT_ROUND_BLOCKS] = round_share_to_blocks,
-        [PRODUCT_ROUND_PARTS] = round_share_to_parts,
-        [PRODUCT_ROUND_PARTS_ALIKE] = round_share_to_parts_alike,
-        [PRODUCT_ROUND_PARTS_SUMMED] = round_share_to_parts_summed,
-    };
-    assert(x->type == GGML_TYPE_F32 && x->nb[0] == sizeof(float) && x->ne[3] == 1);
+    assert(has_float_rows(x));
     assert(x->ne[0] % product_columns_of(type_of_product(type)) == 0);
-    if (product_rounding_of(type_of_product(type)) == PRODUCT_ROUND_NOTHING)
+    struct rounded rounded = {.rounding = product_rounding_of(type_of_product(type))};
+    if (rounded.rounding == PRODUCT_ROUND_NOTHING)
         return x;
+    struct ggml_tensor *sources[2] = {x};
+    if (is_norm(x)) {
+        rounded.of = ROUNDED_NORM;
+        memcpy(&rounded.epsilon, x->src[0]->op_params, sizeof rounded.epsilon);
+        sources[0] = x->src[0]->src[0];
+        sources[1] = x->src[1];
+    } else if (is_gate(x)) {
+        rounded.of = ROUNDED_GATE;
+        sources[0] = x->src[0];
+        sources[1] = x->src[1];
+    }
     const int64_t bytes = blocks_of(x->ne[0]) * (int64_t)sizeof(struct product_block);
-    return ggml_custom_4d(ctx, GGML_TYPE_I8, bytes, x->ne[1], x->ne[2], 1, &x, 1,
-                          ways[product_rounding_of(type_of_product(type))], GGML_N_TASKS_MAX,
-                          (void *)(uintptr_t)kernel);
+    struct ggml_tensor *out =
+        ggml_custom_4d(ctx, GGML_TYPE_I8, bytes, x->ne[1], x->ne[2], 1, sources, sources[1] ? 2 : 1,
+                       round_share, GGML_N_TASKS_MAX, (void *)(uintptr_t)kernel);
+    *rounded_in(out) = rounded;
+    return out;
 }
 
 /* ---- products ---- */
@@ -201,17 +251,18 @@ static void compute_tile(const struct product_kernel *kernel, const struct produ
  * system runs late leaves pieces to the others, which so wait for one piece of it at most, not for
  * all of its rows. The pieces that a thread takes mostly follow each other, so that what it fetches
  * early, behind their end, is what it needs next. */
-enum { PIECES_PER_THREAD = 8, RANGES_MAX = 4, RANGES_AT = 12 };
+enum { PIECES_PER_THREAD = 8, RANGES_MAX = 4 };
 
 /* The next piece of a range that no thread has; each range's count of them is in the parameters
  * that ggml does not use. Each of nth threads draws one beyond the last: the last of all draws
  * begins the count anew, for the next time that the graph is computed. */
 static int32_t draw_piece(struct ggml_tensor *out, int range, int32_t n_pieces, int nth)
 {
-    static_assert(sizeof(ggml_custom_op_t) + 2 * sizeof(void *) < sizeof(int32_t[RANGES_AT]) &&
-                      GGML_MAX_OP_PARAMS >= sizeof(int32_t[RANGES_AT + RANGES_MAX]),
+    static_assert(sizeof(ggml_custom_op_t) + 2 * sizeof(void *) <
+                          sizeof(int32_t[CUSTOM_PARAMS_BEHIND]) &&
+                      GGML_MAX_OP_PARAMS >= sizeof(int32_t[CUSTOM_PARAMS_BEHIND + RANGES_MAX]),
                   "the parameters of a custom operation leave room");
-    int32_t *count = &out->op_params[RANGES_AT + range];
+    int32_t *count = &out->op_params[CUSTOM_PARAMS_BEHIND + range];
     const int32_t piece = __atomic_fetch_add(count, 1, __ATOMIC_RELAXED);
     if (piece + 1 == n_pieces + nth)
         __atomic_store_n(count, 0, __ATOMIC_RELAXED);

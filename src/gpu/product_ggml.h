@@ -21,7 +21,9 @@ bool product_is_of(const struct product_kernel *kernel, enum ggml_type type);
 bool product_shares_rounding(enum ggml_type a, enum ggml_type b);
 
 /* x [n, …] F32, n as the matrices have: rounded, for matrices of this type and of those that share
- * its rounding. The kernel stays the caller's. For floats it is x itself. */
+ * its rounding. The kernel stays the caller's. For floats it is x itself. Where x is an RMS norm
+ * times a weight, or a SwiGLU of two, it is computed as it is rounded, of what it is made of: the
+ * graph computes x itself only if something else is made of it, too. */
 struct ggml_tensor *product_rounded(struct ggml_context *ctx, const struct product_kernel *kernel,
                                     enum ggml_type type, struct ggml_tensor *x);
 /* matrix [n, m, heads], rounded [n, t, heads]: F32 [m, t, heads], each head's of its own matrix, as

@@ -112,6 +112,11 @@ enum product_rounding product_rounding_of(enum product_type type)
     return type == PRODUCT_IQ4_XS ? PRODUCT_ROUND_PARTS_ALIKE : PRODUCT_ROUND_PARTS;
 }
 
+static uint32_t product_smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
 void product_round(const struct product_kernel *kernel, enum product_rounding rounding,
                    const float *x, uint32_t n, struct product_block *out)
 {
@@ -127,9 +132,35 @@ void product_round(const struct product_kernel *kernel, enum product_rounding ro
         kernel->part_round(x, n / PRODUCT_PART, rounding, out);
 }
 
-static uint32_t product_smaller(uint32_t a, uint32_t b)
+float product_norm_factor(const struct product_kernel *kernel, const float *x, uint32_t n,
+                          float epsilon)
 {
-    return a < b ? a : b;
+    return product_fewer_of(kernel)->norm_factor(x, n, epsilon);
+}
+
+enum { ROUNDED_AT_ONCE = 4 * PRODUCT_BLOCK }; /* values that the first cache holds meanwhile */
+
+void product_round_norm(const struct product_kernel *kernel, enum product_rounding rounding,
+                        const float *x, const float *weight, float f, uint32_t n,
+                        struct product_block *out)
+{
+    float y[ROUNDED_AT_ONCE];
+    for (uint32_t i = 0; i < n; i += ROUNDED_AT_ONCE) {
+        const uint32_t n_here = product_smaller(n - i, ROUNDED_AT_ONCE);
+        product_fewer_of(kernel)->norm(x + i, weight + i, f, n_here, y);
+        product_round(kernel, rounding, y, n_here, out + i / PRODUCT_BLOCK);
+    }
+}
+
+void product_round_gate(const struct product_kernel *kernel, enum product_rounding rounding,
+                        const float *gate, const float *up, uint32_t n, struct product_block *out)
+{
+    float y[ROUNDED_AT_ONCE];
+    for (uint32_t i = 0; i < n; i += ROUNDED_AT_ONCE) {
+        const uint32_t n_here = product_smaller(n - i, ROUNDED_AT_ONCE);
+        product_fewer_of(kernel)->gate(gate + i, up + i, n_here, y);
+        product_round(kernel, rounding, y, n_here, out + i / PRODUCT_BLOCK);
+    }
 }
 
 /* n rows of the matrix from `first` on, fewer at its end: the last one stands for what is missing.

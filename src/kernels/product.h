@@ -160,6 +160,26 @@ enum product_rounding product_rounding_of(enum product_type type);
 void product_round(const struct product_kernel *kernel, enum product_rounding rounding,
                    const float *x, uint32_t n, struct product_block *out);
 
+/* What is computed only to be rounded, a block after the other:
+ *
+ *     f = 1 / sqrt(mean of x^2 + epsilon)    squares in F32; square k adds to the partial sum
+ *                                            p[k mod 16], in order of k, in F64; then p[8] to p[15]
+ *                                            are added to p[0] to p[7], and so on to p[0]
+ *     (x f) weight                           an RMS norm (Zhang and Sennrich 2019,
+ *                                            arXiv:1910.07467)
+ *     g / (1 + exp(-g)) u                    SwiGLU (Shazeer 2020, arXiv:2002.05202), off by
+ *                                            2.4e-7 at most but for exp(-g) > exp(86), where it is
+ * 0
+ *
+ * n is a multiple of 32; for an RMS norm f is of the whole row. */
+float product_norm_factor(const struct product_kernel *kernel, const float *x, uint32_t n,
+                          float epsilon);
+void product_round_norm(const struct product_kernel *kernel, enum product_rounding rounding,
+                        const float *x, const float *weight, float f, uint32_t n,
+                        struct product_block *out);
+void product_round_gate(const struct product_kernel *kernel, enum product_rounding rounding,
+                        const float *gate, const float *up, uint32_t n, struct product_block *out);
+
 /* y[i][r] = row r of the matrix times x[i], for the matrix's rows `first` to `end` - 1 and n <=
  * PRODUCT_TILE rows x of as many values as the matrix has columns. */
 void product_compute(const struct product_kernel *kernel, const struct product_matrix *matrix,

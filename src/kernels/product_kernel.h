@@ -27,6 +27,10 @@ struct product_kernel {
     uint32_t few, few_of_parts, few_of_grids;
     int (*works)(void); /* on this processor */
     void (*round)(const float *x, uint32_t n_blocks, struct product_block *out);
+    /* See product_norm_factor(); y = x factor weight; y = silu(gate) up. n is a multiple of 16. */
+    float (*norm_factor)(const float *x, uint32_t n, float epsilon);
+    void (*norm)(const float *x, const float *weight, float factor, uint32_t n, float *y);
+    void (*gate)(const float *gate, const float *up, uint32_t n, float *y);
     /* y[c] = rows[c] times x, for n_rows <= PRODUCT_SHEAF_MAX rows of the matrix. */
     void (*row)(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
                 uint32_t n_blocks, const struct product_block *x, float *y);

@@ -36,6 +36,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/product_inputs_body.h"
+
 struct form { /* of a type's blocks; constants where the code below is made for a type */
     uint32_t bytes, d_at, dmin_at;
     bool has_dmin; /* else offsets count in d */

@@ -26,6 +26,7 @@ enum {
     SQUARE_SIDE = 4,     /* rows x whose sums are under way: registers hold no more */
     SQUARE_BLOCKS = 32,  /* of eight parts, of all rows x of a pass, that the first cache holds */
     SQUARE_ROWS = 256,   /* of the matrix, whose sums are kept meanwhile */
+    SQUARE_PUT = 16,     /* rows of the matrix */
     SQUARE_AHEAD = 6144, /* bytes that are fetched early, at least */
 };
 
@@ -480,22 +481,26 @@ static struct square_form square_form_of(enum product_type type)
     return (struct square_form){0};
 }
 
-/* The sum of four partial ones, which are lanes. */
-ALWAYS_INLINE __m128 square_total(__m512 sums)
+/* Lanes 0 and 1, lanes 2 and 3 of a, then of b. */
+ALWAYS_INLINE __m512 square_add_lanes(__m512 a, __m512 b)
 {
-    return _mm_add_ps(_mm_add_ps(_mm512_castps512_ps128(sums), _mm512_extractf32x4_ps(sums, 1)),
-                      _mm_add_ps(_mm512_extractf32x4_ps(sums, 2), _mm512_extractf32x4_ps(sums, 3)));
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
 }
 
-/* Rows `row` to row + n_rows - 1 of y. */
+/* Rows `row` to row + n_rows - 1 of y, sixteen at a time: the sums of four partial ones, which are
+ * lanes. */
 static void square_put(const __m512 *sums, uint32_t n_x, uint32_t n, uint32_t row, uint32_t n_rows,
                        float *const *y)
 {
-    for (uint32_t r = 0; r < n_rows; r += SQUARE, sums += n_x) {
-        const uint32_t n_here = n_rows - r < SQUARE ? n_rows - r : SQUARE;
-        for (uint32_t k = 0; k < n; k++)
-            _mm_mask_storeu_ps(y[k] + row + r, (__mmask8)((1 << n_here) - 1),
-                               square_total(sums[k]));
+    for (uint32_t r = 0; r < n_rows; r += SQUARE_PUT, sums += SQUARE_PUT / SQUARE * n_x) {
+        const uint32_t left = n_rows - r;
+        const __mmask16 there = (__mmask16)(left < SQUARE_PUT ? (1u << left) - 1 : 0xffff);
+        for (uint32_t k = 0; k < n; k++) {
+            const __m512 *of = sums + k;
+            _mm512_mask_storeu_ps(y[k] + row + r, there,
+                                  square_add_lanes(square_add_lanes(of[0], of[n_x]),
+                                                   square_add_lanes(of[2 * n_x], of[3 * n_x])));
+        }
     }
 }
 
@@ -514,7 +519,9 @@ static void square_pass(const struct product_matrix *matrix, const struct produc
     const uint32_t n_blocks = matrix->n_columns / PRODUCT_BLOCK,
                    n_last = matrix->n_columns % PRODUCT_BLOCK / PRODUCT_PART,
                    n_all = n_blocks + (n_last != 0);
-    memset(sums, 0, (end - first + SQUARE - 1) / SQUARE * n_x * sizeof *sums);
+    memset(sums, 0,
+           (end - first + SQUARE_PUT - 1) / SQUARE_PUT * (SQUARE_PUT / SQUARE) * n_x *
+               sizeof *sums);
     for (uint32_t b = 0; b < n_all; b += n_at_once) {
         const uint32_t used = n_all - b < n_at_once ? n_all - b : n_at_once;
         const bool is_last = n_last && b + used == n_all;
