@@ -10,7 +10,7 @@
  * What bounds it on the processor that it was made on (AMD, Zen 5) is all four vector units: with
  * eight rows x a square is given 64 vpdpbusd, 64 shuffles, 24 operations of floats and 30 for its
  * weights. Instructions that move bytes between lanes (vpermt2w, vinserti32x4) and stores are the
- * dear ones, as they take the units that multiply: six for a square of Q4_0, and none.
+ * dear ones, as they take the units that multiply: six for a square of Q4_0, and two.
  *
  * The next square is loaded and turned before this one is multiplied, so that memory is waited for
  * meanwhile. Without that two rows x took 1.4 times as long. */
@@ -23,7 +23,8 @@
 enum {
     SQUARE = 4,          /* rows of the matrix, and parts */
     SQUARE_X = 8,        /* rows x of a pass, at most */
-    SQUARE_SIDE = 4,     /* rows x whose sums are under way: registers hold no more */
+    SQUARE_SIDE = 4,     /* rows x whose sums are under way: registers hold no more, but all with
+                            weights of four bits, two of which are in a byte */
     SQUARE_BLOCKS = 32,  /* of eight parts, of all rows x of a pass, that the first cache holds */
     SQUARE_ROWS = 256,   /* of the matrix, whose sums are kept meanwhile */
     SQUARE_PUT = 16,     /* rows of the matrix */
@@ -80,7 +81,7 @@ ALWAYS_INLINE void square_prepare(bool has_m, int32_t bias, const struct product
 /* ---- four parts of a row --------------------------------------------------------------------- */
 
 struct square_row {     /* in lanes */
-    __m512i weights[2]; /* the first and the last sixteen of each part */
+    __m512i weights[2]; /* the first and the last sixteen of each part; of four bits both in [0] */
     __m512 d, m;        /* in all of a lane */
 };
 
@@ -121,21 +122,17 @@ ALWAYS_INLINE __m512 square_halves(const uint8_t *from, size_t step)
         _mm256_permutexvar_epi16(order, _mm256_castsi128_si256(_mm_cvtsi64_si128((int64_t)four))));
 }
 
-/* Weights of four bits. */
-ALWAYS_INLINE void square_put_fours(__m512i both, const __m128i *table, __m512i out[2])
+/* The lower four bits of each byte, h = 0, or the upper ones. */
+ALWAYS_INLINE __m512i square_fours(__m512i both, uint32_t h)
 {
-    const __m512i mask = _mm512_set1_epi8(15);
-    out[0] = _mm512_and_si512(both, mask);
-    out[1] = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
-    UNROLL for (uint32_t i = 0; table && i < 2; i++) out[i] =
-        _mm512_shuffle_epi8(_mm512_broadcast_i32x4(*table), out[i]);
+    return _mm512_and_si512(h ? _mm512_srli_epi16(both, 4) : both, _mm512_set1_epi8(15));
 }
 
 /* The fifth bits are the four bytes before. */
 ALWAYS_INLINE void square_put_fives(const uint8_t *part, size_t first, size_t step, __m512i out[2])
 {
+    const __m512i both = square_lanes(part, first, step);
     uint64_t bits[2] = {0, 0};
-    square_put_fours(square_lanes(part, first, step), NULL, out);
     UNROLL for (uint32_t p = 0; p < 4; p++)
     {
         uint32_t fifth;
@@ -143,8 +140,11 @@ ALWAYS_INLINE void square_put_fives(const uint8_t *part, size_t first, size_t st
         bits[0] |= (uint64_t)(fifth & 0xffff) << 16 * p;
         bits[1] |= (uint64_t)(fifth >> 16) << 16 * p;
     }
-    UNROLL for (uint32_t i = 0; i < 2; i++) out[i] =
-        _mm512_mask_add_epi8(out[i], bits[i], out[i], _mm512_set1_epi8(16));
+    UNROLL for (uint32_t i = 0; i < 2; i++)
+    {
+        const __m512i fours = square_fours(both, i);
+        out[i] = _mm512_mask_add_epi8(fours, bits[i], fours, _mm512_set1_epi8(16));
+    }
 }
 
 ALWAYS_INLINE void square_row_q50(const uint8_t *block, uint32_t i, struct square_row *out)
@@ -184,28 +184,54 @@ ALWAYS_INLINE __m512 square_spread_scales(const float of_parts[PRODUCT_PARTS], u
 
 ALWAYS_INLINE void square_row_iq4xs(const uint8_t *block, uint32_t i, struct square_row *out)
 {
-    const __m128i table = part_table_iq4();
     float d[PRODUCT_PARTS];
     part_scales_iq4(block, d);
-    square_put_fours(square_lanes(block + 8 + 64 * i, 0, 16), &table, out->weights);
+    out->weights[0] = square_lanes(block + 8 + 64 * i, 0, 16);
     out->d = square_spread_scales(d, i);
 }
 
 ALWAYS_INLINE void square_row_mxfp4(const uint8_t *block, uint32_t i, struct square_row *out)
 {
-    const __m128i table = part_table_mx4();
     float d[PRODUCT_PARTS];
     part_scales_mx4(block, d);
-    square_put_fours(square_lanes(block + 68 * i, 1, 17), &table, out->weights);
+    out->weights[0] = square_lanes(block + 68 * i, 1, 17);
     out->d = square_spread_scales(d, i);
 }
 
 /* ---- a square -------------------------------------------------------------------------------- */
 
 struct square_weights {
-    __m512i quads[2][SQUARE]; /* weights 16 h + 4 q to 16 h + 4 q + 3 of [h][q] */
+    __m512i quads[2][SQUARE]; /* weights 16 h + 4 q to 16 h + 4 q + 3 of [h][q]; of four bits both
+                                 in [0][q], which registers hold: a store takes both units that
+                                 multiply for a cycle */
     __m512 d, m;
 };
+
+/* Are they numbers of eight bits, or of four that stand for themselves or for those of a table? */
+enum square_kind { SQUARE_EIGHTS, SQUARE_FOURS, SQUARE_FOURS_IQ4, SQUARE_FOURS_MX4 };
+enum {
+    square_kind_q40 = SQUARE_FOURS,
+    square_kind_q41 = SQUARE_FOURS,
+    square_kind_q50 = SQUARE_EIGHTS,
+    square_kind_q51 = SQUARE_EIGHTS,
+    square_kind_q80 = SQUARE_EIGHTS,
+    square_kind_iq4nl = SQUARE_FOURS_IQ4,
+    square_kind_iq4xs = SQUARE_FOURS_IQ4,
+    square_kind_mxfp4 = SQUARE_FOURS_MX4,
+};
+
+ALWAYS_INLINE __m512i square_weights_of(enum square_kind kind, const struct square_weights *weights,
+                                        uint32_t h, uint32_t q)
+{
+    if (kind == SQUARE_EIGHTS)
+        return weights->quads[h][q];
+    const __m512i fours = square_fours(weights->quads[0][q], h);
+    if (kind == SQUARE_FOURS)
+        return fours;
+    return _mm512_shuffle_epi8(
+        _mm512_broadcast_i32x4(kind == SQUARE_FOURS_MX4 ? part_table_mx4() : part_table_iq4()),
+        fours);
+}
 
 /* out[q] has number q of each lane of all four rows. */
 ALWAYS_INLINE void square_turn(const __m512i rows[SQUARE], __m512i out[SQUARE])
@@ -233,8 +259,9 @@ ALWAYS_INLINE __m512 square_merge(__m512 a, __m512 b, __m512 c, __m512 d)
 typedef void square_row_unpack(const uint8_t *block, uint32_t i, struct square_row *out);
 
 /* Parts 4 i to 4 i + 3 of a block of each row. */
-ALWAYS_INLINE void square_unpack_rows(square_row_unpack *unpack, const uint8_t *const *blocks,
-                                      uint32_t i, struct square_weights *out)
+ALWAYS_INLINE void square_unpack_rows(enum square_kind kind, square_row_unpack *unpack,
+                                      const uint8_t *const *blocks, uint32_t i,
+                                      struct square_weights *out)
 {
     struct square_row rows[SQUARE];
     UNROLL for (uint32_t r = 0; r < SQUARE; r++)
@@ -242,7 +269,7 @@ ALWAYS_INLINE void square_unpack_rows(square_row_unpack *unpack, const uint8_t *
         rows[r].m = _mm512_setzero_ps();
         unpack(blocks[r], i, &rows[r]);
     }
-    UNROLL for (uint32_t h = 0; h < 2; h++)
+    UNROLL for (uint32_t h = 0; h < (kind == SQUARE_EIGHTS ? 2 : 1); h++)
     {
         const __m512i halves[SQUARE] = {rows[0].weights[h], rows[1].weights[h], rows[2].weights[h],
                                         rows[3].weights[h]};
@@ -267,23 +294,16 @@ ALWAYS_INLINE __m512 square_heads(const __m512i rows[SQUARE], uint32_t at, uint3
 /* Parts of `step` bytes, 18 or 20, whose weights of four bits end them: they are turned before they
  * are unpacked, and d and m come out of the vectors that have been loaded for them. */
 ALWAYS_INLINE void square_unpack_fours(const uint8_t *const *blocks, uint32_t i, size_t step,
-                                       const __m128i *table, struct square_weights *out)
+                                       struct square_weights *out)
 {
-    __m512i heads[SQUARE], rows[SQUARE], both[SQUARE];
+    __m512i heads[SQUARE], rows[SQUARE];
     UNROLL for (uint32_t r = 0; r < SQUARE; r++)
     {
         const uint8_t *part = blocks[r] + 4 * step * i;
         heads[r] = _mm512_loadu_si512(part);
         rows[r] = square_lanes(part, step - 16, step);
     }
-    square_turn(rows, both);
-    UNROLL for (uint32_t q = 0; q < SQUARE; q++)
-    {
-        __m512i of[2];
-        square_put_fours(both[q], table, of);
-        out->quads[0][q] = of[0];
-        out->quads[1][q] = of[1];
-    }
+    square_turn(rows, out->quads[0]);
     out->d = square_heads(heads, 0, (uint32_t)step / 2);
     out->m = step == 20 ? square_heads(heads, 1, 10) : _mm512_setzero_ps();
 }
@@ -293,27 +313,27 @@ typedef void square_unpack(const uint8_t *const *blocks, uint32_t i, struct squa
 ALWAYS_INLINE void square_unpack_q40(const uint8_t *const *blocks, uint32_t i,
                                      struct square_weights *out)
 {
-    square_unpack_fours(blocks, i, 18, NULL, out);
+    square_unpack_fours(blocks, i, 18, out);
 }
 
 ALWAYS_INLINE void square_unpack_q41(const uint8_t *const *blocks, uint32_t i,
                                      struct square_weights *out)
 {
-    square_unpack_fours(blocks, i, 20, NULL, out);
+    square_unpack_fours(blocks, i, 20, out);
 }
 
 ALWAYS_INLINE void square_unpack_iq4nl(const uint8_t *const *blocks, uint32_t i,
                                        struct square_weights *out)
 {
-    const __m128i table = part_table_iq4();
-    square_unpack_fours(blocks, i, 18, &table, out);
+    square_unpack_fours(blocks, i, 18, out);
 }
 
 #define SQUARE_UNPACK(form)                                                                        \
     ALWAYS_INLINE void square_unpack_##form(const uint8_t *const *blocks, uint32_t i,              \
                                             struct square_weights *out)                            \
     {                                                                                              \
-        square_unpack_rows(square_row_##form, blocks, i, out);                                     \
+        square_unpack_rows((enum square_kind)square_kind_##form, square_row_##form, blocks, i,     \
+                           out);                                                                   \
     }
 SQUARE_UNPACK(q50)
 SQUARE_UNPACK(q51)
@@ -331,18 +351,20 @@ ALWAYS_INLINE __m512i square_quad(__m512i x, uint32_t i)
                     : _mm512_shuffle_epi32(x, 0xff);
 }
 
-/* Times n <= SQUARE_SIDE rows x, a constant, which take turns: what a row's sum adds to waits. */
-ALWAYS_INLINE void square_multiply_some(bool has_m, const struct square_weights *weights,
-                                        uint32_t n, const struct square_x *x, __m512 *y)
+/* Times n rows x, a constant, which take turns: what a row's sum adds to waits. */
+ALWAYS_INLINE void square_multiply_some(bool has_m, enum square_kind kind,
+                                        const struct square_weights *weights, uint32_t n,
+                                        const struct square_x *x, __m512 *y)
 {
-    __m512i dot[SQUARE_SIDE];
+    __m512i dot[SQUARE_X];
     UNROLL for (uint32_t k = 0; k < n; k++) dot[k] = has_m ? _mm512_setzero_si512() : x[k].excess;
     UNROLL for (uint32_t h = 0; h < 2; h++)
     {
         UNROLL for (uint32_t i = 0; i < SQUARE; i++)
         {
+            const __m512i w = square_weights_of(kind, weights, h, i);
             UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
-                _mm512_dpbusd_epi32(dot[k], weights->quads[h][i], square_quad(x[k].values[h], i));
+                _mm512_dpbusd_epi32(dot[k], w, square_quad(x[k].values[h], i));
         }
     }
     UNROLL for (uint32_t k = 0; k < n; k++)
@@ -355,11 +377,13 @@ ALWAYS_INLINE void square_multiply_some(bool has_m, const struct square_weights 
 }
 
 /* Times n rows x, a constant. */
-ALWAYS_INLINE void square_multiply(bool has_m, const struct square_weights *weights, uint32_t n,
+ALWAYS_INLINE void square_multiply(bool has_m, enum square_kind kind,
+                                   const struct square_weights *weights, uint32_t n,
                                    const struct square_x *x, __m512 *y)
 {
-    UNROLL for (uint32_t k = 0; k < n; k += SQUARE_SIDE) square_multiply_some(
-        has_m, weights, n - k < SQUARE_SIDE ? n - k : SQUARE_SIDE, x + k, y + k);
+    const uint32_t side = kind == SQUARE_EIGHTS ? SQUARE_SIDE : SQUARE_X;
+    UNROLL for (uint32_t k = 0; k < n; k += side)
+        square_multiply_some(has_m, kind, weights, n - k < side ? n - k : side, x + k, y + k);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -407,8 +431,9 @@ ALWAYS_INLINE void square_take(const struct part_form *form, const struct square
         square_fetch(job, form->block_bytes, ahead);
 }
 
-ALWAYS_INLINE void square_multiply_rows(const struct part_form *form, square_unpack *unpack,
-                                        uint32_t n, const struct square_job *job)
+ALWAYS_INLINE void square_multiply_rows(const struct part_form *form, enum square_kind kind,
+                                        square_unpack *unpack, uint32_t n,
+                                        const struct square_job *job)
 {
     struct square_ahead ahead = {(uintptr_t)job->rows + job->ahead, job->n_blocks};
     const uint32_t n_all = job->n_blocks + (job->n_last != 0);
@@ -425,13 +450,13 @@ ALWAYS_INLINE void square_multiply_rows(const struct part_form *form, square_unp
         unpack(blocks, 0, &first);
         for (uint32_t b = 0; b < n_all; b++, x += 2 * n) {
             unpack(blocks, 1, &second);
-            square_multiply(form->has_m, &first, n, x, y);
+            square_multiply(form->has_m, kind, &first, n, x, y);
             if (b + 1 < n_all) {
                 UNROLL for (uint32_t r = 0; r < SQUARE; r++) blocks[r] += form->block_bytes;
                 square_take(form, job, b + 1, blocks, last, &ahead);
                 unpack(blocks, 0, &first);
             }
-            square_multiply(form->has_m, &second, n, x + n, y);
+            square_multiply(form->has_m, kind, &second, n, x + n, y);
         }
         UNROLL for (uint32_t k = 0; k < n; k++) sums[k] = y[k];
     }
@@ -449,7 +474,8 @@ typedef void square_rows(const struct square_job *job);
 #define SQUARE_OF(form, n)                                                                         \
     static __attribute__((noinline)) void square_rows_##form##_##n(const struct square_job *job)   \
     {                                                                                              \
-        square_multiply_rows(&form, square_unpack_##form, n, job);                                 \
+        square_multiply_rows(&form, (enum square_kind)square_kind_##form, square_unpack_##form, n, \
+                             job);                                                                 \
     }
 #define SQUARE_EACH(name, form)                                                                    \
     SQUARE_OF(form, 1)                                                                             \
