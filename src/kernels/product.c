@@ -212,7 +212,7 @@ static void compute_part_sheaf(const struct product_kernel *kernel,
     float results[PRODUCT_TILE][PRODUCT_SHEAF_MAX], *to[PRODUCT_TILE];
     const uint32_t n_rows = product_rows_of(matrix, kernel->n_rows, first, end, rows);
     const bool is_whole = n_rows == kernel->n_rows;
-    for (uint32_t i = 0; i < PRODUCT_TILE; i++)
+    for (uint32_t i = 0; i < n || i % PRODUCT_FILLED; i++)
         to[i] = is_whole && i < n ? y[i] + first : results[i];
     kernel->part_sheaf(matrix->type, rows, matrix->n_columns / PRODUCT_PART, x, n, to);
     if (!is_whole)

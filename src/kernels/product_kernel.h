@@ -8,6 +8,8 @@
 typedef int32_t eight_ints __attribute__((vector_size(32)));
 typedef float eight_floats __attribute__((vector_size(32)));
 
+enum { PRODUCT_FILLED = 16 }; /* rows x, up to a multiple of which kernels compute some twice */
+
 /* A block of a row as the kernels multiply it. */
 struct unpacked {
     uint8_t weights[PRODUCT_BLOCK];
@@ -47,7 +49,8 @@ struct product_kernel {
                        struct product_block *out);
     void (*part_row)(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
                      uint32_t n_parts, const struct product_block *x, float *y);
-    /* y is PRODUCT_TILE rows, which are written once and may lie pages apart. */
+    /* y has the n rows and more, up to a multiple of PRODUCT_FILLED; they are written once and may
+     * lie pages apart. */
     void (*part_sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,
                        const struct product_block *const *x, uint32_t n, float *const *y);
     /* As product_compute(), K-quants for 1 < n <= few. NULL: as single rows. */

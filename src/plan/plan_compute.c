@@ -65,6 +65,10 @@ static uint64_t measure_small(struct measuring *self, uint32_t n_layers)
     return plan_compute_larger(most, plan_compute_measure_stage(self, n_layers - 1, 1));
 }
 
+/* Layers behind the embedding in which memory may fall into pieces that nothing fits: up to the
+ * fourth one. */
+enum { PIECES_BEHIND = 2 };
+
 /* As many layers as show every kind of layer and every kind of neighbours: enough, and quicker than
  * all. */
 static void measure_ends(struct measuring *self)
@@ -76,7 +80,8 @@ static void measure_ends(struct measuring *self)
         return;
     }
     const uint64_t alone = plan_compute_measure_stage(self, h->n_layers - 1, 1);
-    const uint64_t first = plan_compute_measure_stage(self, 0, n),
+    const uint32_t n_first = n + PIECES_BEHIND < h->n_layers ? n + PIECES_BEHIND : h->n_layers - 1;
+    const uint64_t first = plan_compute_measure_stage(self, 0, n_first),
                    last = plan_compute_larger(plan_compute_measure_stage(self, h->n_layers - n, n),
                                               alone);
     uint64_t middle = first < last ? first : last;
