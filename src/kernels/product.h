@@ -167,9 +167,8 @@ void product_round(const struct product_kernel *kernel, enum product_rounding ro
  *                                            are added to p[0] to p[7], and so on to p[0]
  *     (x f) weight                           an RMS norm (Zhang and Sennrich 2019,
  *                                            arXiv:1910.07467)
- *     g / (1 + exp(-g)) u                    SwiGLU (Shazeer 2020, arXiv:2002.05202), off by
- *                                            2.4e-7 at most but for exp(-g) > exp(86), where it is
- * 0
+ *     g / (1 + exp(-g)) u                    SwiGLU (Shazeer 2020, arXiv:2002.05202), off by 4e-7
+ *                                            of it at most; 0 where g < -86
  *
  * n is a multiple of 32; for an RMS norm f is of the whole row. */
 float product_norm_factor(const struct product_kernel *kernel, const float *x, uint32_t n,
