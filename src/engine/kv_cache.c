@@ -239,6 +239,10 @@ static bool kv_alloc_context(const struct kv_cache *kv, struct ggml_context *con
         return false;
     /* masked cells are multiplied by zero, and zero times a stray NaN would not be zero */
     weights_clear(*buffer);
+    /* Sequences beside each other come to a new page each in every layer, all of them in the same
+     * token. One alone is rather not kept waiting, at its start, for pages of 2 MiB to be zeros. */
+    if (kv->n_slots > 1)
+        weights_advise_large_pages(*buffer);
     return true;
 }
 

@@ -94,7 +94,7 @@ static ggml_backend_buffer_t slot_buffer(struct weight_stream *stream, struct st
     ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(type, most);
     if (buffer) {
         ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-        weights_advise_huge_pages(buffer);
+        weights_advise_large_pages(buffer);
         slot->buffers[slot->n_buffers++] = buffer;
     }
     return buffer;
@@ -111,7 +111,7 @@ static bool slot_take_raw(struct weight_stream *stream, struct stream_slot *slot
     if (!slot->raw)
         return false;
     ggml_backend_buffer_set_usage(slot->raw, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    weights_advise_huge_pages(slot->raw);
+    weights_advise_large_pages(slot->raw);
     char *base = ggml_backend_buffer_get_base(slot->raw);
     slot->base = base + (WEIGHT_DISK_ALIGN - (uintptr_t)base % WEIGHT_DISK_ALIGN);
     return true;

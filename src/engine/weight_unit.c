@@ -315,7 +315,7 @@ enum error_code weight_unit_alloc(struct weight_unit *unit, struct error *err)
         if (!weight_unit_is_in_place(unit, pool) || !map_pool(unit, pool)) {
             pool->buffer = ggml_backend_alloc_ctx_tensors_from_buft(pool->context, pool->type);
             if (pool->buffer)
-                weights_advise_huge_pages(pool->buffer);
+                weights_advise_large_pages(pool->buffer);
         }
         if (!pool->buffer)
             return error_set(err, ERROR_NO_MEMORY, "%s could not allocate the weights in %s memory",

@@ -1,6 +1,7 @@
 #include "engine/weights_load.h"
 
 #include "base/clock.h"
+#include "base/large_pages.h"
 #include "base/log.h"
 #include "engine/weight_convert.h"
 
@@ -138,21 +139,15 @@ enum error_code weights_copy(const struct tensor_copy *sources, uint32_t n_sourc
     return code ? code : gguf_file_check_whole(file, err);
 }
 
-void weights_advise_huge_pages(ggml_backend_buffer_t buffer)
+void weights_advise_large_pages(ggml_backend_buffer_t buffer)
 {
-#ifdef MADV_HUGEPAGE
-    /* the CPU's extra types say that they are not host memory, though they are */
-    ggml_backend_dev_t dev = ggml_backend_buft_get_device(ggml_backend_buffer_get_type(buffer));
-    if (!dev || ggml_backend_dev_type(dev) != GGML_BACKEND_DEVICE_TYPE_CPU)
-        return;
-    uintptr_t huge = 2u << 20, base = (uintptr_t)ggml_backend_buffer_get_base(buffer);
-    uintptr_t end = (base + ggml_backend_buffer_get_size(buffer)) / huge * huge;
-    uintptr_t start = (base + huge - 1) / huge * huge;
-    if (end > start)
-        madvise((void *)start, end - start, MADV_HUGEPAGE);
-#else
-    (void)buffer;
-#endif
+    /* the plain type names no device, and the CPU's extra types say that they are not host memory */
+    ggml_backend_buffer_type_t type = ggml_backend_buffer_get_type(buffer);
+    ggml_backend_dev_t dev = ggml_backend_buft_get_device(type);
+    if (type == ggml_backend_cpu_buffer_type() ||
+        (dev && ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_CPU))
+        large_pages_advise(ggml_backend_buffer_get_base(buffer),
+                           ggml_backend_buffer_get_size(buffer));
 }
 
 void weights_clear(ggml_backend_buffer_t buffer)

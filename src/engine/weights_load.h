@@ -28,9 +28,9 @@ enum error_code weights_copy(const struct tensor_copy *sources, uint32_t n_sourc
                              const struct gguf_file *file, uint32_t n_threads, bool touches,
                              const _Atomic bool *stop, struct error *err);
 
-/* Asks for huge pages under a buffer of host memory; no-op elsewhere. Decoding reads every
- * weight once per token, so the walks of 4 KiB page tables are pure loss. */
-void weights_advise_huge_pages(ggml_backend_buffer_t buffer);
+/* Asks for large pages under a buffer of the CPU's, before it is filled; no-op elsewhere. Decoding
+ * reads every weight once per token, so the walks of 4 KiB page tables are pure loss. */
+void weights_advise_large_pages(ggml_backend_buffer_t buffer);
 
 /* Fills a buffer with zeros. Plain memory of this process takes pages only when they are written:
  * clearing a cache of 4,096 tokens costs a start 50 ms, and most of it is never used. */

@@ -22,8 +22,8 @@ uint32_t thread_choice_next(const struct thread_choice *choice)
 static void window_begin(struct thread_choice *choice, uint32_t n_rows)
 {
     choice->n_rows = n_rows;
-    choice->n_batches = 0;
-    choice->sum_ns = choice->preempted = choice->lost_ns = 0;
+    choice->n_batches = choice->n_disturbed = 0;
+    choice->sum_ns = 0;
 }
 
 static bool trials_are_due(const struct thread_trials *trials)
@@ -36,7 +36,7 @@ static bool trials_are_due(const struct thread_trials *trials)
 static void trial_begin(struct thread_choice *choice)
 {
     const bool is_disturbed =
-        choice->preempted >= choice->window && choice->lost_ns >= choice->sum_ns / THREAD_LOST;
+        choice->n_disturbed >= choice->window - choice->window / THREAD_CALM;
     const bool is_first = choice->strays.pause == THREAD_PAUSE_MIN && choice->kept == choice->cores;
     if (choice->kept > choice->cores) {
         if (trials_are_due(&choice->seconds))
@@ -61,12 +61,17 @@ static uint64_t trial_percent(const struct thread_choice *choice)
     return choice->tried < choice->kept ? 90 : 97;
 }
 
+static bool trial_is_better(const struct thread_choice *choice)
+{
+    return choice->sum_ns * 100 < choice->kept_ns * trial_percent(choice);
+}
+
 static void trial_end(struct thread_choice *choice)
 {
     struct thread_trials *trials = choice->tried > choice->cores || choice->kept > choice->cores
                                        ? &choice->seconds
                                        : &choice->strays;
-    if (choice->sum_ns * 100 < choice->kept_ns * trial_percent(choice)) {
+    if (trial_is_better(choice)) {
         choice->kept = choice->tried;
         choice->kept_ns = choice->sum_ns;
         trials->pause = THREAD_PAUSE_MIN;
@@ -87,9 +92,8 @@ void thread_choice_took(struct thread_choice *choice, uint32_t n_rows,
         window_begin(choice, n_rows);
     }
     choice->sum_ns += took->ns;
-    choice->preempted += took->preempted;
-    choice->lost_ns += took->lost_ns;
-    if (++choice->n_batches < choice->window)
+    choice->n_disturbed += took->preempted && took->lost_ns >= took->ns / THREAD_LOST;
+    if (++choice->n_batches < choice->window && (!choice->tried || trial_is_better(choice)))
         return;
     choice->strays.windows++;
     choice->seconds.windows++;

@@ -38,8 +38,11 @@ static const struct machine quiet = {.ns = {0, 25, 18}},
                             beside_one = {.ns = {0, 25, 38},
                                           .takes = {0, 0, 5},
                                           .loses = {0, 0, 40}},
-                            crowded = {
-                                .ns = {0, 100, 80}, .takes = {0, 9, 9}, .loses = {0, 30, 20}};
+                            crowded = {.ns = {0, 100, 80},
+                                       .takes = {0, 9, 9},
+                                       .loses = {0, 30, 20}},
+                            serving = {
+                                .ns = {0, 60, 33}, .takes = {0, 4, 5}, .loses = {0, 1, 3}};
 
 static void takes_all_threads_of_a_quiet_machine(void **state)
 {
@@ -82,12 +85,35 @@ static void tries_seldom_what_does_not_help(void **state)
 static void keeps_all_threads_beside_a_client(void **state)
 {
     (void)state;
-    static const struct machine serving = {
-        .ns = {0, 60, 33}, .takes = {0, 4, 5}, .loses = {0, 1, 3}};
     struct thread_choice choice;
     thread_choice_init(&choice, 1, 2, 2, THREAD_WINDOW);
     const struct run run = compute(&choice, &serving, 10000, 8);
     assert_int_equal(run.with[2], 10000);
+}
+
+/* Both threads were on one processor for a batch, or the whole machine was halted. */
+static void keeps_all_threads_after_one_late_batch(void **state)
+{
+    (void)state;
+    static const struct machine late = {
+        .ns = {0, 60, 55}, .takes = {0, 4, 5}, .loses = {0, 1, 28}};
+    struct thread_choice choice;
+    thread_choice_init(&choice, 1, 2, 2, THREAD_WINDOW);
+    for (uint32_t i = 0; i < 1000; i++) {
+        assert_int_equal(compute(&choice, &late, 1, 8).with[2], 1);
+        assert_int_equal(compute(&choice, &serving, THREAD_WINDOW, 8).with[2], THREAD_WINDOW);
+    }
+}
+
+static void ends_a_trial_that_cannot_win(void **state)
+{
+    (void)state;
+    struct thread_choice choice;
+    thread_choice_init(&choice, 1, 2, 2, THREAD_WINDOW);
+    compute(&choice, &crowded, THREAD_WINDOW, 1);
+    const struct run run = compute(&choice, &crowded, THREAD_WINDOW, 1);
+    assert_int_equal(run.with[1], 3); /* 300, and four with both took 320 */
+    assert_int_equal(run.with[2], 1);
 }
 
 static void gives_as_many_threads_as_strangers_want(void **state)
@@ -190,6 +216,8 @@ int main(void)
         cmocka_unit_test(leaves_a_busy_strangers_processor_and_comes_back),
         cmocka_unit_test(tries_seldom_what_does_not_help),
         cmocka_unit_test(keeps_all_threads_beside_a_client),
+        cmocka_unit_test(keeps_all_threads_after_one_late_batch),
+        cmocka_unit_test(ends_a_trial_that_cannot_win),
         cmocka_unit_test(gives_as_many_threads_as_strangers_want),
         cmocka_unit_test(compares_batches_of_as_many_rows_alone),
         cmocka_unit_test(never_gives_less_than_the_cores_for_many_rows),
