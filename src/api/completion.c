@@ -207,6 +207,8 @@ void completion_choice_ready(struct inbox_item *item)
     struct completion_choice *choice = item->owner;
     struct completion *completion = choice->completion;
     completion->busy = true;
+    if (completion->work.exchange)
+        exchange_hold(completion->work.exchange);
     bool done = inbox_collect(item, &completion->batch);
     access_count(completion->work.server->access, completion->use.grant.id,
                  completion->batch.n_records, server_wall_ms());
@@ -220,6 +222,7 @@ void completion_choice_ready(struct inbox_item *item)
     }
     if (done && completion->work.exchange && !completion->n_running && !completion->work.running)
         completion_end_answer(completion);
+    exchange_release_held(completion->work.server);
     completion->busy = false;
     completion_free_when_over(completion);
 }

@@ -168,6 +168,8 @@ void exchange_free(struct exchange *exchange)
     exchange_count_unread(exchange);
     if (exchange->connection)
         exchange->connection->exchange = NULL;
+    if (server->held == exchange)
+        server->held = NULL;
     mem_free(exchange);
 }
 
@@ -257,8 +259,29 @@ void exchange_push(struct exchange *exchange)
 {
     if (exchange->head.failed || exchange->out.failed)
         exchange_abort(exchange);
-    else
+    else if (exchange->server->held != exchange)
         lws_callback_on_writable(exchange->wsi);
+}
+
+void exchange_hold(struct exchange *exchange)
+{
+    assert(!exchange->server->held);
+    exchange->server->held = exchange;
+}
+
+/* Waiting for the socket first would cost a turn of the loop and four changes of what it polls for
+ * each token. An answer's end takes that way: the connection ends with it, or goes on. */
+void exchange_release_held(struct api_server *server)
+{
+    struct exchange *exchange = server->held;
+    bool over;
+    server->held = NULL;
+    if (!exchange || exchange->dead || (!exchange->head.size && !exchange_unread(exchange)))
+        return;
+    if (exchange->state == EXCHANGE_ANSWERED || lws_partial_buffered(exchange->wsi))
+        lws_callback_on_writable(exchange->wsi);
+    else if (!exchange_writable(exchange, &over))
+        exchange_abort(exchange);
 }
 
 void exchange_end_waiting(struct exchange *exchange)
@@ -405,8 +428,7 @@ static void forget_sent(struct exchange *exchange)
     exchange_count_unread(exchange);
 }
 
-/* libwebsockets calls this only when all it kept has gone out. *over: the answer has been sent
- * whole. */
+/* Only when all that libwebsockets kept has gone out. *over: the answer has been sent whole. */
 bool exchange_writable(struct exchange *exchange, bool *over)
 {
     *over = false;
@@ -418,15 +440,13 @@ bool exchange_writable(struct exchange *exchange, bool *over)
             return false;
         buffer_clear(&exchange->head);
     }
-    bool had_more = exchange->out.size > exchange->out_sent;
-    if (had_more &&
-        !exchange_write_piece(exchange, &exchange->out, &exchange->out_sent, LWS_WRITE_HTTP))
+    if (!exchange_write_piece(exchange, &exchange->out, &exchange->out_sent, LWS_WRITE_HTTP))
         return false;
     forget_sent(exchange);
     bool ended = exchange->state == EXCHANGE_ANSWERED && exchange->out.size == 0;
     *over = ended && exchange->flushed;
     exchange->flushed = ended;
-    if (had_more || (ended && !*over))
+    if (exchange_unread(exchange) || lws_partial_buffered(exchange->wsi) || (ended && !*over))
         lws_callback_on_writable(exchange->wsi);
     else
         lws_set_timeout(exchange->wsi, NO_PENDING_TIMEOUT, 0);

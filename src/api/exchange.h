@@ -99,3 +99,8 @@ void exchange_lines_begin(struct exchange *exchange, const char *content_type);
 /* False: over the limit, as with exchange_stream_event(). */
 bool exchange_lines_add(struct exchange *exchange, const struct buffer *lines);
 void exchange_lines_end(struct exchange *exchange);
+
+/* Between these nothing is sent; then all at once, without waiting for the socket where it takes
+ * more. One exchange at a time, which may end meanwhile. */
+void exchange_hold(struct exchange *exchange);
+void exchange_release_held(struct api_server *server);

@@ -60,6 +60,7 @@ struct api_server {
     uint64_t unread_bytes;      /* of all answers that have not gone out whole */
     struct memory_total memory; /* of all requests */
     bool in_callback;           /* of libwebsockets */
+    struct exchange *held;      /* exchange_hold(); NULL: none */
     bool stopping;
     uint64_t stop_ns; /* when stopping began */
     void (*stopped)(void *arg);
