@@ -1,5 +1,6 @@
 #include "engine/graph.h"
 
+#include "gpu/custom_runs.h"
 #include "gpu/product_ggml.h"
 
 #include <assert.h>
@@ -410,6 +411,7 @@ void graph_deinit(struct graph *graph)
 {
     if (!graph)
         return;
+    custom_runs_free(graph->runs);
     ggml_free(graph->context);
     *graph = (struct graph){0};
 }

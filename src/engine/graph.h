@@ -56,6 +56,7 @@ struct graph_summaries {        /* inputs of layers with summaries of one length
 struct graph {
     struct ggml_context *context;
     struct ggml_cgraph *cgraph;
+    struct custom_runs *runs; /* of a few rows on the CPU; or NULL */
     struct batch_shape shape;
     /* inputs */
     struct ggml_tensor *tokens;    /* I32 [t]          the first stage */

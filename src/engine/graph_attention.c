@@ -1,6 +1,7 @@
 #include "engine/graph.h"
 
 #include "engine/kv_gather.h"
+#include "gpu/custom_op.h"
 
 struct qkv {
     struct ggml_tensor *q;    /* [d, n_head, t] */
@@ -44,6 +45,11 @@ static struct qkv project(struct graph_build *b, struct ggml_tensor **w,
     struct ggml_tensor *q = graph_linear(b, w[TENSOR_Q], w[TENSOR_Q_BIAS], x);
     struct ggml_tensor *k = graph_linear(b, w[TENSOR_K], w[TENSOR_K_BIAS], x);
     struct ggml_tensor *v = w[TENSOR_V] ? graph_linear(b, w[TENSOR_V], w[TENSOR_V_BIAS], x) : k;
+    if (b->source->products) { /* beside each other, before they are rotated: a run of products */
+        ggml_build_forward_expand(b->cgraph, q);
+        ggml_build_forward_expand(b->cgraph, k);
+        ggml_build_forward_expand(b->cgraph, v);
+    }
     if (b->architecture->qk_norm_whole) {
         q = w[TENSOR_Q_NORM] ? graph_norm(b, q, w[TENSOR_Q_NORM]) : q;
         k = w[TENSOR_K_NORM] ? graph_norm(b, k, w[TENSOR_K_NORM]) : k;
@@ -447,9 +453,11 @@ static struct ggml_tensor *attend_all(struct graph_build *b, struct ggml_tensor 
         [SOURCE_SINKS] = sinks,
         [SOURCE_AHEAD] = b->graph->ahead,
     };
-    return ggml_custom_4d(
-        b->ctx, GGML_TYPE_F32, (int64_t)attention->form.dim_v * attention->form.n_head, q->ne[2], 1,
-        1, sources, SOURCES, attend_share, GGML_N_TASKS_MAX, (void *)(uintptr_t)attention);
+    const int64_t ne[] = {(int64_t)attention->form.dim_v * attention->form.n_head, q->ne[2], 1};
+    struct ggml_tensor *out =
+        custom_op_new(b->ctx, GGML_TYPE_F32, ne, sources, SOURCES, attend_share, attention);
+    custom_op_of(out)->scratch = SOURCE_SCRATCH + 1;
+    return out;
 }
 
 static struct qkv make_qkv(struct graph_build *b, uint32_t index, struct ggml_tensor *x)

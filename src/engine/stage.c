@@ -6,6 +6,7 @@
 #include "engine/kv_away.h"
 #include "engine/stage_inputs.h"
 #include "engine/stage_state.h"
+#include "gpu/custom_runs.h"
 #include "gpu/device_ggml.h"
 #include "model/picture.h"
 
@@ -27,6 +28,17 @@ static void stage_ask_large_pages(struct stage *stage)
     }
 }
 
+/* Everything stands behind each other in one split, as the CPU computes it. What is streamed is
+ * taken and given back between layers. */
+static void stage_make_runs(struct stage *stage)
+{
+    const bool is_alone =
+        device_ggml_backend(stage->device) == device_ggml_fallback(stage->device) &&
+        ggml_backend_sched_get_n_splits(stage->sched) == 1;
+    if (is_alone && !stage->weights.stream && stage->graph.shape.n_rows <= THREAD_FEW_ROWS)
+        stage->graph.runs = custom_runs_make(stage->graph.cgraph);
+}
+
 /* Makes stage->graph the graph for `shape`. */
 static enum error_code prepare_graph(struct stage *stage, const struct batch_shape *shape,
                                      struct error *err)
@@ -43,11 +55,13 @@ static enum error_code prepare_graph(struct stage *stage, const struct batch_sha
     if (!code && !ggml_backend_sched_alloc_graph(stage->sched, stage->graph.cgraph))
         code = error_set(err, ERROR_NO_MEMORY, "%s: not enough memory for a batch of %u rows",
                          device_info(stage->device)->id, shape->n_rows);
-    if (code)
+    if (code) {
         graph_deinit(&stage->graph);
-    else
-        stage_ask_large_pages(stage);
-    return code;
+        return code;
+    }
+    stage_ask_large_pages(stage);
+    stage_make_runs(stage);
+    return ERROR_NONE;
 }
 
 /* Lets a simulated device take its time, or fail. */

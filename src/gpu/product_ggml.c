@@ -1,5 +1,7 @@
 #include "gpu/product_ggml.h"
 
+#include "gpu/custom_op.h"
+
 #include <assert.h>
 #include <pthread.h>
 #include <string.h>
@@ -102,9 +104,6 @@ static void *row_of(const struct ggml_tensor *tensor, int64_t i1, int64_t i2)
     return (char *)tensor->data + (size_t)i1 * tensor->nb[1] + (size_t)i2 * tensor->nb[2];
 }
 
-/* Where what ggml keeps in the parameters of a custom operation has ended for certain. */
-enum { CUSTOM_PARAMS_BEHIND = 12 };
-
 /* ---- rounding ---- */
 
 static int64_t blocks_of(int64_t n)
@@ -115,17 +114,15 @@ static int64_t blocks_of(int64_t n)
 /* What the rounded values are. */
 enum rounded_of { ROUNDED_X, ROUNDED_NORM, ROUNDED_GATE };
 
-struct rounded { /* in the parameters that ggml does not use */
+struct rounded { /* what the operation keeps for itself */
     int32_t rounding, of;
     float epsilon; /* of a norm */
 };
 
 static struct rounded *rounded_in(struct ggml_tensor *out)
 {
-    static_assert(GGML_MAX_OP_PARAMS >=
-                      sizeof(int32_t[CUSTOM_PARAMS_BEHIND]) + sizeof(struct rounded),
-                  "the parameters of a custom operation leave room");
-    return (struct rounded *)&out->op_params[CUSTOM_PARAMS_BEHIND];
+    static_assert(sizeof(int32_t[CUSTOM_OWN]) >= sizeof(struct rounded), "it has room");
+    return (struct rounded *)custom_op_of(out)->own;
 }
 
 /* n values of a row, from `first` on. */
@@ -208,10 +205,10 @@ struct ggml_tensor *product_rounded(struct ggml_context *ctx, const struct produ
         sources[0] = x->src[0];
         sources[1] = x->src[1];
     }
-    const int64_t bytes = blocks_of(x->ne[0]) * (int64_t)sizeof(struct product_block);
+    const int64_t ne[] = {blocks_of(x->ne[0]) * (int64_t)sizeof(struct product_block), x->ne[1],
+                          x->ne[2]};
     struct ggml_tensor *out =
-        ggml_custom_4d(ctx, GGML_TYPE_I8, bytes, x->ne[1], x->ne[2], 1, sources, sources[1] ? 2 : 1,
-                       round_share, GGML_N_TASKS_MAX, (void *)(uintptr_t)kernel);
+        custom_op_new(ctx, GGML_TYPE_I8, ne, sources, sources[1] ? 2 : 1, round_share, kernel);
     *rounded_in(out) = rounded;
     return out;
 }
@@ -253,16 +250,13 @@ static void compute_tile(const struct product_kernel *kernel, const struct produ
  * early, behind their end, is what it needs next. */
 enum { PIECES_PER_THREAD = 8, RANGES_MAX = 4 };
 
-/* The next piece of a range that no thread has; each range's count of them is in the parameters
- * that ggml does not use. Each of nth threads draws one beyond the last: the last of all draws
- * begins the count anew, for the next time that the graph is computed. */
+/* The next piece of a range that no thread has; the operation keeps each range's count of them.
+ * Each of nth threads draws one beyond the last: the last of all draws begins the count anew, for
+ * the next time that the graph is computed. */
 static int32_t draw_piece(struct ggml_tensor *out, int range, int32_t n_pieces, int nth)
 {
-    static_assert(sizeof(ggml_custom_op_t) + 2 * sizeof(void *) <
-                          sizeof(int32_t[CUSTOM_PARAMS_BEHIND]) &&
-                      GGML_MAX_OP_PARAMS >= sizeof(int32_t[CUSTOM_PARAMS_BEHIND + RANGES_MAX]),
-                  "the parameters of a custom operation leave room");
-    int32_t *count = &out->op_params[CUSTOM_PARAMS_BEHIND + range];
+    static_assert(sizeof(int32_t[CUSTOM_OWN]) >= sizeof(int32_t[RANGES_MAX]), "it has room");
+    int32_t *count = &custom_op_of(out)->own[range];
     const int32_t piece = __atomic_fetch_add(count, 1, __ATOMIC_RELAXED);
     if (piece + 1 == n_pieces + nth)
         __atomic_store_n(count, 0, __ATOMIC_RELAXED);
@@ -327,8 +321,8 @@ struct ggml_tensor *product_mul_mat(struct ggml_context *ctx, const struct produ
 {
     struct ggml_tensor *sources[] = {matrix, rounded};
     assert(rounded->ne[2] == matrix->ne[2]);
-    return ggml_custom_4d(ctx, GGML_TYPE_F32, matrix->ne[1], rounded->ne[1], rounded->ne[2], 1,
-                          sources, 2, multiply_share, GGML_N_TASKS_MAX, (void *)(uintptr_t)kernel);
+    const int64_t ne[] = {matrix->ne[1], rounded->ne[1], rounded->ne[2]};
+    return custom_op_new(ctx, GGML_TYPE_F32, ne, sources, 2, multiply_share, kernel);
 }
 
 /* ---- routed experts ---- */
@@ -423,7 +417,6 @@ struct ggml_tensor *product_mul_mat_id(struct ggml_context *ctx,
 {
     struct ggml_tensor *sources[] = {matrices, rounded, chosen};
     assert(chosen->type == GGML_TYPE_I32 && matrices->ne[2] <= PRODUCT_EXPERTS_MAX);
-    return ggml_custom_4d(ctx, GGML_TYPE_F32, matrices->ne[1], chosen->ne[0], chosen->ne[1], 1,
-                          sources, 3, multiply_chosen_share, GGML_N_TASKS_MAX,
-                          (void *)(uintptr_t)kernel);
+    const int64_t ne[] = {matrices->ne[1], chosen->ne[0], chosen->ne[1]};
+    return custom_op_new(ctx, GGML_TYPE_F32, ne, sources, 3, multiply_chosen_share, kernel);
 }
