@@ -2,6 +2,7 @@
 
 #include "engine/kv_gather.h"
 #include "gpu/custom_op.h"
+#include "gpu/thread_choice.h"
 
 struct qkv {
     struct ggml_tensor *q;    /* [d, n_head, t] */
@@ -45,7 +46,7 @@ static struct qkv project(struct graph_build *b, struct ggml_tensor **w,
     struct ggml_tensor *q = graph_linear(b, w[TENSOR_Q], w[TENSOR_Q_BIAS], x);
     struct ggml_tensor *k = graph_linear(b, w[TENSOR_K], w[TENSOR_K_BIAS], x);
     struct ggml_tensor *v = w[TENSOR_V] ? graph_linear(b, w[TENSOR_V], w[TENSOR_V_BIAS], x) : k;
-    if (b->source->products) { /* beside each other, before they are rotated: a run of products */
+    if (b->source->products && t <= THREAD_FEW_ROWS) { /* behind each other: a run of products */
         ggml_build_forward_expand(b->cgraph, q);
         ggml_build_forward_expand(b->cgraph, k);
         ggml_build_forward_expand(b->cgraph, v);

@@ -141,7 +141,8 @@ enum error_code weights_copy(const struct tensor_copy *sources, uint32_t n_sourc
 
 void weights_advise_large_pages(ggml_backend_buffer_t buffer)
 {
-    /* the plain type names no device, and the CPU's extra types say that they are not host memory */
+    /* the plain type names no device, and the CPU's extra types say that they are not host memory
+     */
     ggml_backend_buffer_type_t type = ggml_backend_buffer_get_type(buffer);
     ggml_backend_dev_t dev = ggml_backend_buft_get_device(type);
     if (type == ggml_backend_cpu_buffer_type() ||

@@ -191,8 +191,8 @@ static bool run_head_of(struct ggml_tensor *tensor, struct run *run)
     if (!ctx)
         return false;
     struct ggml_tensor *source = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1);
-    const struct ggml_tensor *head = custom_op_new(ctx, GGML_TYPE_F32, (int64_t[]){1, 1, 1},
-                                                   &source, 1, run_share, run);
+    const struct ggml_tensor *head =
+        custom_op_new(ctx, GGML_TYPE_F32, (int64_t[]){1, 1, 1}, &source, 1, run_share, run);
     const struct custom_op kept = *custom_op_of(tensor); /* of an addition zeros */
     tensor->op = head->op;
     memcpy(tensor->op_params, head->op_params, sizeof tensor->op_params);

@@ -35,8 +35,7 @@ static bool trials_are_due(const struct thread_trials *trials)
  * have gone, after a pause. Second threads are tried while nobody disturbs. */
 static void trial_begin(struct thread_choice *choice)
 {
-    const bool is_disturbed =
-        choice->n_disturbed >= choice->window - choice->window / THREAD_CALM;
+    const bool is_disturbed = choice->n_disturbed >= choice->window - choice->window / THREAD_CALM;
     const bool is_first = choice->strays.pause == THREAD_PAUSE_MIN && choice->kept == choice->cores;
     if (choice->kept > choice->cores) {
         if (trials_are_due(&choice->seconds))

@@ -62,14 +62,28 @@ static bool cost_is_known(const struct speculation_costs *costs, uint32_t n_rows
     return costs->pass_ns[n_rows] && costs->noted_at[n_rows] + COST_AGE_MAX >= costs->n_passes;
 }
 
-/* More than is usual is believed when it has come again. */
+/* What a row more takes, by the nearest length below that is believed; else what is usual. */
+static double cost_of_row(const struct speculation_costs *costs, uint32_t n_rows)
+{
+    const double one = (double)costs->pass_ns[1];
+    for (uint32_t n = n_rows - 1; n > 1; n--) {
+        if (cost_is_known(costs, n) && costs->n_noted[n] >= COST_NOTES) {
+            const double more = ((double)costs->pass_ns[n] - one) / (n - 1);
+            return more > 0 ? more : 0;
+        }
+    }
+    return COST_ROW_FIRST * one;
+}
+
+/* More than is to be expected is believed when it has come again: else one pass that was held up
+ * would keep its length from being tried once more. */
 static double cost_believed(const struct speculation_costs *costs, uint32_t n_rows)
 {
     const double cost = (double)costs->pass_ns[n_rows];
     if (costs->n_noted[n_rows] >= COST_NOTES || n_rows == 1 || !cost_is_known(costs, 1))
         return cost;
-    const double usual = (double)costs->pass_ns[1] * (1 + COST_ROW_FIRST * (n_rows - 1));
-    return cost < usual ? cost : usual;
+    const double expected = (double)costs->pass_ns[1] + cost_of_row(costs, n_rows) * (n_rows - 1);
+    return cost < expected ? cost : expected;
 }
 
 /* The nearest known length from `n_rows` on in steps of `step`; 0: none. */

@@ -138,7 +138,8 @@ static void check_runs(struct world *w, uint32_t n_left)
     custom_runs_free(runs);
 }
 
-/* Where a run ends, an operation of ggml's stands; how many are left is counted as they are made. */
+/* Where a run ends, an operation of ggml's stands; how many are left is counted as they are made.
+ */
 static void test_drawn_graphs(void **state)
 {
     (void)state;

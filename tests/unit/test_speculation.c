@@ -3,6 +3,7 @@
 #include "pipeline/lookup.h"
 #include "pipeline/speculation_train.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -119,6 +120,23 @@ static void test_what_came_once_is_not_believed(void **state)
     assert_true(speculation_cost(&costs, 3) < 2000);
     speculation_costs_note(&costs, 3, 9000);
     assert_true(speculation_cost(&costs, 3) > 8000);
+}
+
+/* Nor by as much as rows take that are not measured, where a shorter pass shows that they do not.
+ */
+static void test_what_came_once_is_measured_by_shorter_ones(void **state)
+{
+    (void)state;
+    struct speculation_costs costs = {0};
+    speculation_costs_note(&costs, 1, 1000);
+    speculation_costs_note(&costs, 2, 1100);
+    speculation_costs_note(&costs, 2, 1100);
+    speculation_costs_note(&costs, 3, 1500);
+    assert_true(fabs(speculation_cost(&costs, 3) - 1200) < 1e-6);
+    speculation_costs_note(&costs, 3, 1500);
+    assert_true(fabs(speculation_cost(&costs, 3) - 1500) < 1e-6);
+    speculation_costs_note(&costs, 4, 1150); /* less than expected is believed at once */
+    assert_true(fabs(speculation_cost(&costs, 4) - 1150) < 1e-6);
 }
 
 /* ---- lengths ---- */
@@ -534,6 +552,7 @@ int main(void)
         cmocka_unit_test(test_costs_are_on_lines),
         cmocka_unit_test(test_old_costs_are_forgotten_and_odd_ones_count_little),
         cmocka_unit_test(test_what_came_once_is_not_believed),
+        cmocka_unit_test(test_what_came_once_is_measured_by_shorter_ones),
         cmocka_unit_test(test_the_length_follows_acceptance_and_cost),
         cmocka_unit_test(test_matches_are_trusted_by_their_length),
         cmocka_unit_test(test_what_does_not_repeat_does_not_pay),

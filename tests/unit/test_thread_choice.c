@@ -41,8 +41,7 @@ static const struct machine quiet = {.ns = {0, 25, 18}},
                             crowded = {.ns = {0, 100, 80},
                                        .takes = {0, 9, 9},
                                        .loses = {0, 30, 20}},
-                            serving = {
-                                .ns = {0, 60, 33}, .takes = {0, 4, 5}, .loses = {0, 1, 3}};
+                            serving = {.ns = {0, 60, 33}, .takes = {0, 4, 5}, .loses = {0, 1, 3}};
 
 static void takes_all_threads_of_a_quiet_machine(void **state)
 {
@@ -95,8 +94,7 @@ static void keeps_all_threads_beside_a_client(void **state)
 static void keeps_all_threads_after_one_late_batch(void **state)
 {
     (void)state;
-    static const struct machine late = {
-        .ns = {0, 60, 55}, .takes = {0, 4, 5}, .loses = {0, 1, 28}};
+    static const struct machine late = {.ns = {0, 60, 55}, .takes = {0, 4, 5}, .loses = {0, 1, 28}};
     struct thread_choice choice;
     thread_choice_init(&choice, 1, 2, 2, THREAD_WINDOW);
     for (uint32_t i = 0; i < 1000; i++) {
