@@ -6,9 +6,14 @@
  * What the user has set (GOMP_SPINCOUNT, OMP_WAIT_POLICY) is never overridden. */
 #pragma once
 
+#include <stdint.h>
+
 /* Sets the environment: for a libgomp that comes with the CPU plugin, and for child
  * processes. Call before any plugin is loaded and while the process has one thread. */
 void cpu_runtime_prepare(void);
+
+/* How many turns a thread spins before it sleeps, by these settings. */
+uint32_t cpu_runtime_spins(void);
 
 /* For the first line of a main(): starts the program anew with the settings. Returns when
  * they are there already, or when it cannot be started anew. */

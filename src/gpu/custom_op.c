@@ -1,12 +1,15 @@
 #include "gpu/custom_op.h"
 
 #include <assert.h>
+#include <stddef.h>
 
 /* Behind what ggml keeps there: a function, a number and a pointer. */
 enum { CUSTOM_BEGIN = sizeof(ggml_custom_op_t) + 2 * sizeof(void *) };
 
 static_assert(GGML_MAX_OP_PARAMS >= CUSTOM_BEGIN + sizeof(struct custom_op) &&
-                  CUSTOM_BEGIN % _Alignof(struct custom_op) == 0,
+                  (offsetof(struct ggml_tensor, op_params) + CUSTOM_BEGIN) %
+                          _Alignof(struct custom_op) ==
+                      0,
               "the parameters of a custom operation leave room");
 
 struct ggml_tensor *custom_op_new(struct ggml_context *ctx, enum ggml_type type,

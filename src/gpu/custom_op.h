@@ -8,12 +8,12 @@ enum { CUSTOM_OWN = 4 };
 /* Share `ith` of `nth` of `out`, on as many threads at once. */
 typedef void custom_share(struct ggml_tensor *out, int ith, int nth, void *arg);
 
-struct custom_op { /* in the parameters of its tensor */
+struct custom_op { /* in the parameters of its tensor, which are numbers of 32 bits */
     custom_share *share;
     void *arg;
     int32_t scratch;         /* the number of a source that is written, too, plus 1; 0: none */
     int32_t own[CUSTOM_OWN]; /* what the operation keeps for itself; zeros at first */
-};
+} __attribute__((packed, aligned(4)));
 
 /* F32 or I8 [ne[0], ne[1], ne[2]]; `arg` stays the caller's. */
 struct ggml_tensor *custom_op_new(struct ggml_context *ctx, enum ggml_type type,

@@ -1,20 +1,18 @@
 #include "gpu/custom_runs.h"
 
 #include "base/mem.h"
+#include "gpu/cpu_runtime.h"
 #include "gpu/custom_op.h"
 
-#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-/* As long as libgomp spins by gpu/cpu_runtime.h, and for the same reasons. */
-enum { MEETING_SPINS = 3000 };
-
 /* Where the threads of a run meet. */
 struct meeting {
+    uint32_t spins; /* before a thread sleeps */
     _Atomic uint32_t n_come, number, n_asleep;
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -80,7 +78,7 @@ static void meeting_join(struct meeting *meeting, uint32_t n)
         }
         return;
     }
-    for (int i = 0; i < MEETING_SPINS; i++) {
+    for (uint32_t i = 0; i < meeting->spins; i++) {
         if (meeting_is_over(meeting, number))
             return;
         meeting_pause();
@@ -211,6 +209,7 @@ static void runs_add(struct custom_runs *runs, uint32_t n_steps)
     run_set_meetings(run);
     if (!run_head_of(run->steps[0].out, run))
         return;
+    run->meeting.spins = cpu_runtime_spins();
     pthread_mutex_init(&run->meeting.lock, NULL);
     pthread_cond_init(&run->meeting.wake, NULL);
     for (uint32_t i = 1; i < n_steps; i++)

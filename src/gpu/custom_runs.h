@@ -4,8 +4,8 @@
  * system call to wake the others, asleep or not: 1.6 microseconds where a spinning barrier takes
  * 0.2, and a token of a small model has hundreds. In a run they meet only where an operation needs
  * what one since the last meeting has made, or overwrites what one has read or made; there they
- * spin a while before they sleep. What is computed, by which thread and in which order an
- * operation adds up, stays the same.
+ * spin, as long as libgomp would (cpu_runtime.h), before they sleep. What is computed, by which
+ * thread and in which order an operation adds up, stays the same.
  *
  * Not for many rows: a run is computed to its end when a batch is to stop. */
 #pragma once
