@@ -6,6 +6,7 @@
 #include "engine/kv_away.h"
 #include "engine/stage_inputs.h"
 #include "engine/stage_state.h"
+#include "engine/weight_unit.h"
 #include "gpu/custom_runs.h"
 #include "gpu/device_ggml.h"
 #include "model/picture.h"
@@ -33,8 +34,7 @@ static void stage_ask_large_pages(struct stage *stage)
 static void stage_make_runs(struct stage *stage)
 {
     const bool is_alone =
-        device_ggml_backend(stage->device) == device_ggml_fallback(stage->device) &&
-        ggml_backend_sched_get_n_splits(stage->sched) == 1;
+        weights_on_host(stage->device) && ggml_backend_sched_get_n_splits(stage->sched) == 1;
     if (is_alone && !stage->weights.stream && stage->graph.shape.n_rows <= THREAD_FEW_ROWS)
         stage->graph.runs = custom_runs_make(stage->graph.cgraph);
 }

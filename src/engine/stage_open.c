@@ -3,6 +3,7 @@
 #include "base/size_text.h"
 #include "engine/kv_gather.h"
 #include "engine/stage_state.h"
+#include "engine/weight_unit.h"
 #include "gpu/device_ggml.h"
 #include "model/model_precision.h"
 
@@ -63,14 +64,9 @@ static bool has_flash(const struct stage *stage)
     return yes;
 }
 
-static bool is_cpu(const struct stage *stage)
-{
-    return device_ggml_backend(stage->device) == device_ggml_fallback(stage->device);
-}
-
 static bool has_own_attention(struct device *device, enum flash_mode flash)
 {
-    return flash != FLASH_OFF && device_ggml_backend(device) == device_ggml_fallback(device);
+    return flash != FLASH_OFF && weights_on_host(device);
 }
 
 bool stage_has_pool(struct device *device, enum flash_mode flash)
@@ -171,7 +167,7 @@ static uint32_t list_backends(const struct stage *stage, ggml_backend_t out[BACK
     ggml_backend_t own = device_ggml_backend(stage->device),
                    fallback = device_ggml_fallback(stage->device);
     uint32_t n = 0;
-    if (!is_cpu(stage))
+    if (!weights_on_host(stage->device))
         out[n++] = own;
     else
         n = device_ggml_accelerators(stage->device, out, BACKENDS_MAX - 1);
@@ -295,8 +291,8 @@ static void set_placeholder(struct ggml_context *context, ggml_backend_buffer_t 
  * memory. */
 static void keep_largest(struct stage *stage, const size_t sizes[BACKENDS_MAX])
 {
-    uint64_t compute = sizes[0], host = is_cpu(stage) ? 0 : sizes[1];
-    for (int i = 1; is_cpu(stage) && i < BACKENDS_MAX; i++)
+    uint64_t compute = sizes[0], host = weights_on_host(stage->device) ? 0 : sizes[1];
+    for (int i = 1; weights_on_host(stage->device) && i < BACKENDS_MAX; i++)
         compute += sizes[i];
     stage->memory.compute = compute > stage->memory.compute ? compute : stage->memory.compute;
     stage->memory.host = host > stage->memory.host ? host : stage->memory.host;

@@ -1,6 +1,7 @@
 #include "gpu/custom_runs.h"
 
 #include "base/mem.h"
+#include "base/spin.h"
 #include "gpu/cpu_runtime.h"
 #include "gpu/custom_op.h"
 
@@ -33,20 +34,11 @@ struct run {
 
 struct custom_runs {
     struct run *runs;
-    uint32_t n_runs, n_steps;
+    uint32_t n_runs, n_steps, spins;
     struct run_step steps[];
 };
 
 /* ---- meetings -------------------------------------------------------------------------------- */
-
-static void meeting_pause(void)
-{
-#if defined __x86_64__ || defined __i386__
-    __builtin_ia32_pause();
-#elif defined __aarch64__
-    __asm__ volatile("yield");
-#endif
-}
 
 static bool meeting_is_over(const struct meeting *meeting, uint32_t number)
 {
@@ -81,7 +73,7 @@ static void meeting_join(struct meeting *meeting, uint32_t n)
     for (uint32_t i = 0; i < meeting->spins; i++) {
         if (meeting_is_over(meeting, number))
             return;
-        meeting_pause();
+        spin_pause();
     }
     meeting_sleep(meeting, number);
 }
@@ -94,7 +86,7 @@ static void run_share(struct ggml_tensor *out, int ith, int nth, void *arg)
     (void)out;
     for (uint32_t i = 0; i < run->n_steps; i++) {
         const struct run_step *step = &run->steps[i];
-        if (step->meets && nth > 1)
+        if (step->meets)
             meeting_join(&run->meeting, (uint32_t)nth);
         step->share(step->out, ith, nth, step->arg);
     }
@@ -203,13 +195,14 @@ static bool run_head_of(struct ggml_tensor *tensor, struct run *run)
 static void runs_add(struct custom_runs *runs, uint32_t n_steps)
 {
     struct run *run = &runs->runs[runs->n_runs];
-    *run = (struct run){.steps = runs->steps + runs->n_steps, .n_steps = n_steps};
+    *run = (struct run){.steps = runs->steps + runs->n_steps,
+                        .n_steps = n_steps,
+                        .meeting = {.spins = runs->spins}};
     if (n_steps < 2)
         return;
     run_set_meetings(run);
     if (!run_head_of(run->steps[0].out, run))
         return;
-    run->meeting.spins = cpu_runtime_spins();
     pthread_mutex_init(&run->meeting.lock, NULL);
     pthread_cond_init(&run->meeting.wake, NULL);
     for (uint32_t i = 1; i < n_steps; i++)
@@ -232,6 +225,7 @@ struct custom_runs *custom_runs_make(struct ggml_cgraph *graph)
         mem_free(runs);
         return NULL;
     }
+    runs->spins = cpu_runtime_spins();
     uint32_t n = 0; /* steps of the run so far */
     for (size_t i = 0; i < n_nodes; i++) {
         struct ggml_tensor *node = ggml_graph_node(graph, (int)i);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/spin.h"
 #include "pipeline/futex.h"
 
 #include <assert.h>
@@ -204,9 +205,7 @@ static bool ring_spin(const struct ring *ring, uint64_t spin_ns)
         for (int i = 0; i < 64; i++) {
             if (ring_unread(ring))
                 return true;
-#if defined __x86_64__ || defined __i386__
-            __builtin_ia32_pause();
-#endif
+            spin_pause();
         }
     } while (clock_now_ns() - begin_ns < spin_ns);
     return false;
