@@ -23,9 +23,13 @@ static int product_amx_works(void)
     return known - 1;
 }
 
+/* Others on this thread may have tiles, too: ggml sets the shapes of its own once. */
+static _Thread_local struct amx_shapes amx_found;
+
 /* The thread's own: four tiles of sums, two of rows x, two of weights. */
 static void product_amx_begin(enum product_type type, uint32_t n)
 {
+    AMX_SHAPES(&amx_found);
     struct amx_shapes shapes = {.palette = 1};
     const uint8_t n_rows = (uint8_t)amx_sides_of(type, n).n_rows;
     const uint8_t n_values = type >= PRODUCT_Q4_0 ? PRODUCT_PART : 64;
@@ -36,10 +40,13 @@ static void product_amx_begin(enum product_type type, uint32_t n)
     AMX_CONFIGURE(&shapes);
 }
 
-/* As long as a thread has tiles, they are saved with it. */
+/* As long as a thread has tiles, they are saved with it: without need it keeps none. */
 static void product_amx_end(void)
 {
-    AMX_RELEASE();
+    if (amx_found.palette)
+        AMX_CONFIGURE(&amx_found);
+    else
+        AMX_RELEASE();
 }
 
 const struct product_kernel product_kernel_amx = {

@@ -32,6 +32,7 @@ struct amx_shapes { /* as LDTILECFG reads it */
         _tile_loadconfig(shapes);                                                                  \
     } while (0)
 #define AMX_RELEASE() _tile_release()
+#define AMX_SHAPES(to) _tile_storeconfig(to)
 #define AMX_ZERO(tile) _tile_zero(tile)
 /* Row i from `from` + i * step, and to it. */
 #define AMX_LOAD(tile, from, step)                                                                 \

@@ -45,6 +45,11 @@ void amx_standin_release(void)
     memset(&amx, 0, sizeof amx);
 }
 
+void amx_standin_shapes(struct amx_shapes *to)
+{
+    *to = amx.shapes;
+}
+
 static int rows_of(int tile)
 {
     assert(tile >= 0 && tile < TILES && amx.shapes.palette); /* #UD */

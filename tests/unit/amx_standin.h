@@ -9,6 +9,7 @@
 #define AMX_IS_THERE() 1
 #define AMX_CONFIGURE(shapes) amx_standin_configure(shapes)
 #define AMX_RELEASE() amx_standin_release()
+#define AMX_SHAPES(to) amx_standin_shapes(to)
 #define AMX_ZERO(tile) amx_standin_zero(tile)
 #define AMX_LOAD(tile, from, step) amx_standin_load(tile, from, (ptrdiff_t)(step))
 #define AMX_STORE(tile, to, step) amx_standin_store(tile, to, step)
@@ -22,6 +23,7 @@ int amx_standin_tiles(void);
 
 void amx_standin_configure(const struct amx_shapes *shapes);       /* LDTILECFG */
 void amx_standin_release(void);                                    /* TILERELEASE */
+void amx_standin_shapes(struct amx_shapes *to);                    /* STTILECFG */
 void amx_standin_zero(int tile);                                   /* TILEZERO */
 void amx_standin_load(int tile, const void *from, ptrdiff_t step); /* TILELOADD */
 void amx_standin_store(int tile, void *to, ptrdiff_t step);        /* TILESTORED */

@@ -82,8 +82,8 @@ static void world_init(uint32_t t, uint32_t n_parts, int fill)
 }
 
 /* Row x i, of n, is number order[i]. */
-static void compute(const struct product_kernel *kernel, const uint32_t *order, uint32_t n,
-                    uint32_t first, uint32_t end, float out[X][ROWS])
+static void multiply(const struct product_kernel *kernel, const uint32_t *order, uint32_t n,
+                     uint32_t first, uint32_t end, float out[X][ROWS])
 {
     const struct product_block *x[X];
     float *y[X];
@@ -91,6 +91,12 @@ static void compute(const struct product_kernel *kernel, const uint32_t *order, 
         x[i] = w.x[order[i]], y[i] = out[i];
     memset(out, 0, sizeof(float[X][ROWS]));
     product_compute(kernel, &w.matrix, x, y, n, first, end);
+}
+
+static void compute(const struct product_kernel *kernel, const uint32_t *order, uint32_t n,
+                    uint32_t first, uint32_t end, float out[X][ROWS])
+{
+    multiply(kernel, order, n, first, end, out);
     assert_int_equal(amx_standin_tiles(), 0); /* given back */
 }
 
@@ -191,6 +197,40 @@ static void test_extreme_bits(void **state)
     }
 }
 
+/* On the processor itself. */
+static void processor_configure(const struct amx_shapes *shapes)
+{
+    __asm__ volatile("ldtilecfg %0" ::"m"(*shapes));
+}
+
+/* The thread has no tiles then. */
+static void processor_shapes(struct amx_shapes *to)
+{
+    __asm__ volatile("sttilecfg %0\n\ttilerelease" : "=m"(*to));
+}
+
+/* ggml has tiles of its own on the same threads. */
+static void test_others_keep_their_tiles(void **state)
+{
+    (void)state;
+    static float got[X][ROWS];
+    struct amx_shapes shapes = {.palette = 1, .row_bytes = {64, 8}, .rows = {16, 3}}, found;
+    if (!amx_kernel_at(0))
+        skip();
+    world_init(0, parts_of(0), -1);
+    amx_standin_configure(&shapes);
+    multiply(&product_kernel_amx_standin, in_order(), 20, 0, ROWS, got);
+    amx_standin_shapes(&found);
+    amx_standin_release();
+    assert_memory_equal(&found, &shapes, sizeof shapes);
+    if (!product_kernel_amx.works())
+        return;
+    processor_configure(&shapes);
+    multiply(&product_kernel_amx, in_order(), 20, 0, ROWS, got);
+    processor_shapes(&found);
+    assert_memory_equal(&found, &shapes, sizeof shapes);
+}
+
 /* On a processor without AMX nobody chooses it; where it is chosen it is the best. */
 static void test_is_chosen_where_it_works(void **state)
 {
@@ -227,6 +267,7 @@ int main(void)
         cmocka_unit_test(test_any_number_of_columns),
         cmocka_unit_test(test_rows_that_lie_anywhere),
         cmocka_unit_test(test_extreme_bits),
+        cmocka_unit_test(test_others_keep_their_tiles),
         cmocka_unit_test(test_is_chosen_where_it_works),
         cmocka_unit_test(test_linux_is_asked),
 #else
