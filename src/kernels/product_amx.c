@@ -31,7 +31,7 @@ static void product_amx_begin(enum product_type type, uint32_t n)
 {
     AMX_SHAPES(&amx_found);
     struct amx_shapes shapes = {.palette = 1};
-    const uint8_t n_rows = (uint8_t)amx_sides_of(type, n).n_rows;
+    const uint8_t n_rows = (uint8_t)amx_sides_of(n).n_rows;
     const uint8_t n_values = type >= PRODUCT_Q4_0 ? PRODUCT_PART : 64;
     for (uint32_t i = 0; i < 8; i++) {
         shapes.rows[i] = i < 6 ? n_rows : n_values / 4;

@@ -14,20 +14,13 @@
 
 enum { AMX_ROWS = 16 };
 
-struct amx_sums { /* of four tiles */
-    int32_t of[4][AMX_ROWS][PANEL_ROWS];
-} __attribute__((aligned(64)));
-
 struct amx_sides {
     uint32_t n, n_rows; /* of each */
 };
 
-/* Blocks have two sides at once. */
-static inline struct amx_sides amx_sides_of(enum product_type type, uint32_t n)
+static inline struct amx_sides amx_sides_of(uint32_t n)
 {
-    struct amx_sides sides = {.n = type >= PRODUCT_Q4_0
-                                       ? (n + AMX_ROWS - 1) / AMX_ROWS
-                                       : (n + 2 * AMX_ROWS - 1) / (2 * AMX_ROWS) * 2};
+    struct amx_sides sides = {.n = (n + AMX_ROWS - 1) / AMX_ROWS};
     sides.n_rows = (n + sides.n - 1) / sides.n;
     assert(sides.n_rows > 1 && sides.n * sides.n_rows <= PRODUCT_TILE);
     return sides;

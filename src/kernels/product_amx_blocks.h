@@ -5,7 +5,7 @@
  *     sum s[g] w q = sum low q + 256 sum high q
  *
  * which take the unit that multiplies tiles as long as one of each half of a tile would, and leave
- * little to do behind them. */
+ * less to do behind them. */
 #pragma once
 
 #include "kernels/product_amx.h"
@@ -15,14 +15,16 @@ struct amx_block {
     uint8_t high[PRODUCT_BLOCK / 4][SHEAF_ROWS][4];
 } __attribute__((aligned(64)));
 
-/* Of a block and a pair of sides. */
-struct amx_pair {
-    const struct amx_block *block;
-    struct amx_side sides[2];
+struct amx_block_sums {
+    int32_t of[SHEAF_HALVES][2][AMX_ROWS][SHEAF_ROWS]; /* low and high */
+} __attribute__((aligned(64)));
+
+struct amx_turn { /* a block of 32 rows of the matrix times a side */
+    const struct amx_block *halves;
+    struct amx_side side;
     uint32_t n_rows;
     const struct lanes_next *next;
     float (*y)[PRODUCT_SHEAF_MAX];
-    uint32_t column; /* of y: where the block's sixteen rows begin */
 };
 
 /* Weights times scales. */
@@ -49,75 +51,99 @@ ALWAYS_INLINE void amx_block_fold(const struct sheaf_kind *kind, struct amx_bloc
     }
 }
 
-/* Low and high sums of the first side, then of the second. */
-static void amx_dot_pair(const struct amx_pair *pair, struct amx_sums *out)
+/* A tile of x serves four of weights: low and high bytes of both halves. */
+static inline void amx_dot(const struct amx_turn *turn, struct amx_block_sums *out)
 {
     AMX_ZERO(0);
     AMX_ZERO(1);
     AMX_ZERO(2);
     AMX_ZERO(3);
-    for (uint32_t i = 0; i < PRODUCT_BLOCK; i += 64) {
-        AMX_LOAD(4, amx_blocks_of(&pair->sides[0], 0)->values + i, pair->sides[0].step);
-        AMX_LOAD(5, amx_blocks_of(&pair->sides[1], 0)->values + i, pair->sides[1].step);
-        AMX_LOAD(6, pair->block->of.weights[i / 4], 64);
-        AMX_LOAD(7, pair->block->high[i / 4], 64);
+    for (uint32_t i = 0; i < PRODUCT_BLOCK / 64; i++) {
+        AMX_LOAD(4, amx_blocks_of(&turn->side, 0)->values + 64 * i, turn->side.step);
+        AMX_LOAD(6, turn->halves[0].of.weights[16 * i], 64);
+        AMX_LOAD(7, turn->halves[0].high[16 * i], 64);
         AMX_DOT_UNSIGNED(0, 4, 6);
         AMX_DOT_SIGNED(1, 4, 7);
-        AMX_DOT_UNSIGNED(2, 5, 6);
-        AMX_DOT_SIGNED(3, 5, 7);
-        lanes_fetch(pair->next, i / 64, PRODUCT_BLOCK / 64);
+        AMX_LOAD(6, turn->halves[1].of.weights[16 * i], 64);
+        AMX_LOAD(7, turn->halves[1].high[16 * i], 64);
+        AMX_DOT_UNSIGNED(2, 4, 6);
+        AMX_DOT_SIGNED(3, 4, 7);
+        lanes_fetch(turn->next, i, PRODUCT_BLOCK / 64);
     }
-    AMX_STORE(0, out->of[0], 64);
-    AMX_STORE(1, out->of[1], 64);
-    AMX_STORE(2, out->of[2], 64);
-    AMX_STORE(3, out->of[3], 64);
+    AMX_STORE(0, out->of[0][0], 64);
+    AMX_STORE(1, out->of[0][1], 64);
+    AMX_STORE(2, out->of[1][0], 64);
+    AMX_STORE(3, out->of[1][1], 64);
 }
 
-ALWAYS_INLINE void amx_add_row(const struct sheaf_kind *kind, const struct sheaf_block *block,
-                               const struct product_block *x, __m512i products, float *y)
+struct amx_scales { /* of a block: in registers while rows x take turns */
+    __m512 d[SHEAF_HALVES], dmin[SHEAF_HALVES];
+    __m512i offsets[SHEAF_HALVES][PRODUCT_GROUPS / 2];
+};
+
+ALWAYS_INLINE void amx_scales_of(const struct sheaf_kind *kind, const struct amx_block *halves,
+                                 struct amx_scales *out)
 {
-    union sheaf_sums sums;
+    UNROLL for (uint32_t h = 0; h < SHEAF_HALVES; h++)
+    {
+        out->d[h] = _mm512_load_ps(halves[h].of.d);
+        if (!kind->has_dmin)
+            continue;
+        out->dmin[h] = _mm512_load_ps(halves[h].of.dmin);
+        UNROLL for (uint32_t p = 0; p < PRODUCT_GROUPS / 2 / kind->step; p++) out->offsets[h][p] =
+            _mm512_load_si512(halves[h].of.offsets[p]);
+    }
+}
+
+ALWAYS_INLINE void amx_add_row(const struct sheaf_kind *kind, const struct amx_turn *turn,
+                               const struct amx_scales *scales, const struct amx_block_sums *sums,
+                               uint32_t k)
+{
+    const struct product_block *x = amx_blocks_of(&turn->side, k);
+    union sheaf_sums x_sums;
     if (kind->has_dmin)
-        sheaf_prepare_sums(kind, x, &sums);
-    sheaf_add(kind, block, products, &sums, x->scale, y);
-}
-
-ALWAYS_INLINE void amx_add_pair(const struct sheaf_kind *kind, const struct amx_pair *pair,
-                                const struct amx_sums *sums)
-{
-    for (uint32_t i = 0; i < 2 * pair->n_rows; i++) {
-        const uint32_t s = i / pair->n_rows, k = i % pair->n_rows;
-        const __m512i low = _mm512_load_si512(sums->of[2 * s][k]),
-                      high = _mm512_load_si512(sums->of[2 * s + 1][k]);
-        amx_add_row(kind, &pair->block->of, amx_blocks_of(&pair->sides[s], k),
-                    _mm512_add_epi32(low, _mm512_slli_epi32(high, 8)), &pair->y[i][pair->column]);
+        sheaf_prepare_sums(kind, x, &x_sums);
+    const __m512 e = _mm512_set1_ps(x->scale), minus_e = _mm512_set1_ps(-x->scale);
+    __m512i offsets[SHEAF_HALVES] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    UNROLL for (uint32_t p = 0; kind->has_dmin && p < PRODUCT_GROUPS / 2 / kind->step; p++)
+    {
+        const __m512i pair = _mm512_set1_epi32(x_sums.excess[p]);
+        UNROLL for (uint32_t h = 0; h < SHEAF_HALVES; h++) offsets[h] =
+            _mm512_dpwssd_epi32(offsets[h], scales->offsets[h][p], pair);
+    }
+    UNROLL for (uint32_t h = 0; h < SHEAF_HALVES; h++)
+    {
+        const __m512i low = _mm512_load_si512(sums->of[h][0][k]),
+                      high = _mm512_load_si512(sums->of[h][1][k]);
+        const __m512i products = _mm512_add_epi32(low, _mm512_slli_epi32(high, 8));
+        float *y = &turn->y[k][h * SHEAF_ROWS];
+        __m512 all = _mm512_loadu_ps(y);
+        all = _mm512_fmadd_ps(_mm512_mul_ps(scales->d[h], e), _mm512_cvtepi32_ps(products), all);
+        if (kind->has_dmin)
+            all = _mm512_fmadd_ps(_mm512_mul_ps(scales->dmin[h], minus_e),
+                                  _mm512_cvtepi32_ps(offsets[h]), all);
+        _mm512_storeu_ps(y, all);
     }
 }
 
-/* Block b times all sides: tiles of the next pair are multiplied while the sums of the last one are
- * scaled. Without `next` nothing is fetched. */
-ALWAYS_INLINE void amx_multiply_block(const struct sheaf_kind *kind, const struct amx_block *block,
+/* Block b of both halves times all sides. */
+ALWAYS_INLINE void amx_multiply_block(const struct sheaf_kind *kind, const struct amx_block *halves,
                                       const struct product_block *const *x, uint32_t b,
                                       const struct amx_sides *sides, const struct lanes_next *next,
-                                      float (*y)[PRODUCT_SHEAF_MAX], uint32_t column)
+                                      float (*y)[PRODUCT_SHEAF_MAX])
 {
     static const struct lanes_next nothing;
-    struct product_block copies[2][2][AMX_ROWS];
-    struct amx_pair pairs[2];
-    struct amx_sums sums[2];
-    const uint32_t n = sides->n_rows;
-    for (uint32_t i = 0; i <= sides->n / 2; i++) {
-        if (i < sides->n / 2) {
-            struct amx_pair *pair = &pairs[i % 2];
-            *pair = (struct amx_pair){
-                .block = block, .n_rows = n, .y = y + 2 * i * n, .column = column};
-            pair->next = i || !next ? &nothing : next;
-            for (uint32_t s = 0; s < 2; s++)
-                pair->sides[s] = amx_side_of(x + (2 * i + s) * n, n, b, 1, copies[i % 2][s]);
-            amx_dot_pair(pair, &sums[i % 2]);
-        }
-        if (i)
-            amx_add_pair(kind, &pairs[(i - 1) % 2], &sums[(i - 1) % 2]);
+    struct product_block copies[AMX_ROWS];
+    struct amx_scales scales;
+    amx_scales_of(kind, halves, &scales);
+    for (uint32_t i = 0; i < sides->n;
+         i++, x += sides->n_rows, y += sides->n_rows, next = &nothing) {
+        const struct amx_turn turn = {halves, amx_side_of(x, sides->n_rows, b, 1, copies),
+                                      sides->n_rows, next, y};
+        struct amx_block_sums sums;
+        amx_dot(&turn, &sums);
+        for (uint32_t k = 0; k < sides->n_rows; k++)
+            amx_add_row(kind, &turn, &scales, &sums, k);
     }
 }
 
@@ -129,15 +155,14 @@ ALWAYS_INLINE void amx_multiply_block(const struct sheaf_kind *kind, const struc
         const size_t bytes = sheaf_##name.bytes;                                                   \
         memset(y, 0, (size_t)sides->n * sides->n_rows * sizeof *y);                                \
         for (uint32_t b = 0; b < n_blocks; b++) {                                                  \
-            struct amx_block block;                                                                \
+            struct amx_block halves[SHEAF_HALVES];                                                 \
             struct lanes_next next;                                                                \
             lanes_set_next(rows, n_blocks *bytes, (b + SHEAF_AHEAD) * bytes, bytes, &next);        \
             for (uint32_t h = 0; h < SHEAF_HALVES; h++) {                                          \
-                sheaf_unpack_##name(rows + h * SHEAF_ROWS, b * bytes, &block.of);                  \
-                amx_block_fold(&sheaf_##name, &block);                                             \
-                amx_multiply_block(&sheaf_##name, &block, x, b, sides, h ? NULL : &next, y,        \
-                                   h *SHEAF_ROWS);                                                 \
+                sheaf_unpack_##name(rows + h * SHEAF_ROWS, b * bytes, &halves[h].of);              \
+                amx_block_fold(&sheaf_##name, &halves[h]);                                         \
             }                                                                                      \
+            amx_multiply_block(&sheaf_##name, halves, x, b, sides, &next, y);                      \
         }                                                                                          \
     }
 #define AMX_BLOCK_TYPE(type, form) AMX_BLOCK_ROWS(form)
@@ -149,7 +174,7 @@ static void product_amx_blocks(enum product_type type, const uint8_t *const *row
                                uint32_t n_blocks, const struct product_block *const *x, uint32_t n,
                                float (*y)[PRODUCT_SHEAF_MAX])
 {
-    const struct amx_sides sides = amx_sides_of(type, n);
+    const struct amx_sides sides = amx_sides_of(n);
     const struct product_block *filled[PRODUCT_TILE];
     amx_fill(&sides, x, n, filled);
 #define AMX_CASE(name, form)                                                                       \
