@@ -158,7 +158,7 @@ static void test_any_number_of_columns(void **state)
         const uint32_t step = (uint32_t)ggml_blck_size(types[t]) / PRODUCT_PART;
         for (uint32_t n_parts = step; n_parts <= BLOCKS * PRODUCT_PARTS; n_parts += step) {
             world_init(t, n_parts, -1);
-            check(in_order(), 9, 0, ROWS);
+            check(in_order(), 20, 0, ROWS);
         }
     }
 }
