@@ -245,9 +245,9 @@ void product_compute(const struct product_kernel *kernel, const struct product_m
 {
     assert(n <= PRODUCT_TILE && matrix->n_columns % product_columns_of(matrix->type) == 0);
     assert(!is_of_floats(matrix->type));
-    const bool is_grid = is_of_grids(matrix->type), has_parts = is_of_parts(matrix->type);
-    if (n < (has_parts ? kernel->many_of_parts : kernel->many))
+    if (n < kernel->many)
         kernel = kernel->fewer;
+    const bool is_grid = is_of_grids(matrix->type), has_parts = is_of_parts(matrix->type);
     const bool are_few = n <= (has_parts ? kernel->few_of_parts
                                : is_grid ? kernel->few_of_grids
                                          : kernel->few);

@@ -53,7 +53,6 @@ const struct product_kernel product_kernel_amx = {
     .name = "amx-int8",
     .fewer = &product_kernel_avx512_vnni,
     .many = 17, /* fewer do not pay for unpacking: measured on an Emerald Rapids */
-    .many_of_parts = 9,
     .works = product_amx_works,
     .n_rows = PRODUCT_SHEAF_MAX,
     .sheaf = product_amx_blocks,

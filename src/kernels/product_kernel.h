@@ -19,10 +19,10 @@ struct unpacked {
 
 struct product_kernel {
     const char *name;
-    /* A kernel that has bodies for many rows alone: what it lacks, and fewer rows x than many, are
-     * this one's. NULL: it has all. */
+    /* A kernel that has bodies for many rows alone: what it lacks, and fewer than `many` rows x,
+     * are this one's. NULL: it has all. */
     const struct product_kernel *fewer;
-    uint32_t many, many_of_parts;
+    uint32_t many;
     /* See product_kernel_beats_repacked(). Fives: but for IQ4_NL, whose weights have more bits. */
     bool beats_repacked, beats_repacked_fives;
     /* rows x, at most, for which sheaves are not worth unpacking */
