@@ -194,7 +194,8 @@ static void compute_sheaf(const struct product_kernel *kernel, const struct prod
                           uint32_t first, uint32_t end)
 {
     const uint8_t *rows[PRODUCT_SHEAF_MAX];
-    float results[PRODUCT_TILE][PRODUCT_SHEAF_MAX];
+    /* Aligned, so that vectors of it do not lie across lines of the cache. */
+    float results[PRODUCT_TILE][PRODUCT_SHEAF_MAX] __attribute__((aligned(64)));
     const uint32_t n_rows = product_rows_of(matrix, kernel->n_rows, first, end, rows);
     (is_of_grids(matrix->type) ? kernel->grid_sheaf : kernel->sheaf)(
         matrix->type, rows, matrix->n_columns / PRODUCT_BLOCK, x, n, results);
