@@ -578,8 +578,8 @@ static void square_pass(const struct product_matrix *matrix, const struct produc
 
 /* Where squares are faster than single rows and sheaves, by measurement. Fifth bits and scales of
  * eight bits are gathered one by one. On Intel's processors a shuffle takes one of the two units
- * that multiply: there a second pass took 1.1 to 1.4 times as long as sheaves, when each product had
- * one. Not measured since. */
+ * that multiply: there a second pass took 1.1 to 1.4 times as long as sheaves, when each product
+ * had one. Not measured since. */
 static bool square_is_worth_it(enum product_type type, uint32_t n)
 {
     if (type == PRODUCT_Q5_0 || type == PRODUCT_Q5_1)
