@@ -103,7 +103,6 @@ ALWAYS_INLINE void amx_add_row(const struct sheaf_kind *kind, const struct amx_t
     union sheaf_sums x_sums;
     if (kind->has_dmin)
         sheaf_prepare_sums(kind, x, &x_sums);
-    const __m512 e = _mm512_set1_ps(x->scale), minus_e = _mm512_set1_ps(-x->scale);
     __m512i offsets[SHEAF_HALVES] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
     UNROLL for (uint32_t p = 0; kind->has_dmin && p < PRODUCT_GROUPS / 2 / kind->step; p++)
     {
@@ -116,13 +115,8 @@ ALWAYS_INLINE void amx_add_row(const struct sheaf_kind *kind, const struct amx_t
         const __m512i low = _mm512_load_si512(sums->of[h][0][k]),
                       high = _mm512_load_si512(sums->of[h][1][k]);
         const __m512i products = _mm512_add_epi32(low, _mm512_slli_epi32(high, 8));
-        float *y = &turn->y[k][h * SHEAF_ROWS];
-        __m512 all = _mm512_loadu_ps(y);
-        all = _mm512_fmadd_ps(_mm512_mul_ps(scales->d[h], e), _mm512_cvtepi32_ps(products), all);
-        if (kind->has_dmin)
-            all = _mm512_fmadd_ps(_mm512_mul_ps(scales->dmin[h], minus_e),
-                                  _mm512_cvtepi32_ps(offsets[h]), all);
-        _mm512_storeu_ps(y, all);
+        sheaf_add_sums(kind, scales->d[h], scales->dmin[h], products, offsets[h], x->scale,
+                       &turn->y[k][h * SHEAF_ROWS]);
     }
 }
 
@@ -134,7 +128,7 @@ ALWAYS_INLINE void amx_multiply_block(const struct sheaf_kind *kind, const struc
 {
     static const struct lanes_next nothing;
     struct product_block copies[AMX_ROWS];
-    struct amx_scales scales;
+    struct amx_scales scales = {0};
     amx_scales_of(kind, halves, &scales);
     for (uint32_t i = 0; i < sides->n;
          i++, x += sides->n_rows, y += sides->n_rows, next = &nothing) {

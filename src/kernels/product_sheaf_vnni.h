@@ -223,6 +223,18 @@ ALWAYS_INLINE void sheaf_prepare_sums(const struct sheaf_kind *kind, const struc
     }
 }
 
+/* y + (d e) products - (dmin e) offsets, for sixteen rows. */
+ALWAYS_INLINE void sheaf_add_sums(const struct sheaf_kind *kind, __m512 d, __m512 dmin,
+                                  __m512i products, __m512i offsets, float e, float *y)
+{
+    __m512 all = _mm512_loadu_ps(y);
+    all = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(e)), _mm512_cvtepi32_ps(products), all);
+    if (kind->has_dmin)
+        all = _mm512_fmadd_ps(_mm512_mul_ps(dmin, _mm512_set1_ps(-e)), _mm512_cvtepi32_ps(offsets),
+                              all);
+    _mm512_storeu_ps(y, all);
+}
+
 /* What sixteen rows' block adds to y. */
 ALWAYS_INLINE void sheaf_add(const struct sheaf_kind *kind, const struct sheaf_block *block,
                              __m512i products, const union sheaf_sums *sums, float e, float *y)
@@ -231,13 +243,8 @@ ALWAYS_INLINE void sheaf_add(const struct sheaf_kind *kind, const struct sheaf_b
     UNROLL for (uint32_t p = 0; kind->has_dmin && p < PRODUCT_GROUPS / 2 / kind->step; p++)
         offsets = _mm512_dpwssd_epi32(offsets, _mm512_load_si512(block->offsets[p]),
                                       _mm512_set1_epi32(sums->excess[p]));
-    __m512 all = _mm512_loadu_ps(y);
-    all = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_load_ps(block->d), _mm512_set1_ps(e)),
-                          _mm512_cvtepi32_ps(products), all);
-    if (kind->has_dmin)
-        all = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_load_ps(block->dmin), _mm512_set1_ps(-e)),
-                              _mm512_cvtepi32_ps(offsets), all);
-    _mm512_storeu_ps(y, all);
+    sheaf_add_sums(kind, _mm512_load_ps(block->d), _mm512_load_ps(block->dmin), products, offsets,
+                   e, y);
 }
 
 /* A block, of which each half is sixteen rows, times SHEAF_SIDE rows x. */
