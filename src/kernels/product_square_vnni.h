@@ -5,13 +5,12 @@
  * has four weights of all of them: a lane for each part, and in it a number for each row. So a
  * vector of sums has them all, too, and nothing is added up across it: its lanes are the four
  * partial sums of the four rows. What a row x has four values of for each part is spread over lanes
- * once for all rows of the matrix, and lies in the first cache. (A shuffle for each vpdpbusd takes
- * one of the two units that multiply on Intel's processors.)
+ * by a shuffle (vpshufd), which does not take the two units that multiply.
  *
- * What bounds it: with eight rows x a square is given 64 vpdpbusd with as many loads, 24 operations
- * of floats and 30 for its weights. Of these, instructions that move bytes between lanes (vpermt2w,
- * vinserti32x4) and stores are the dear ones on AMD's Zen 5, as they take the units that multiply
- * there: six for a square of Q4_0, and two.
+ * What bounds it on the processor that it was made on (AMD, Zen 5) is all four vector units: with
+ * eight rows x a square is given 64 vpdpbusd, 64 shuffles, 24 operations of floats and 30 for its
+ * weights. Instructions that move bytes between lanes (vpermt2w, vinserti32x4) and stores are the
+ * dear ones, as they take the units that multiply: six for a square of Q4_0, and two.
  *
  * The next square is loaded and turned before this one is multiplied, so that memory is waited for
  * meanwhile. Without that two rows x took 1.4 times as long. */
@@ -26,15 +25,15 @@ enum {
     SQUARE_X = 8,        /* rows x of a pass, at most */
     SQUARE_SIDE = 4,     /* rows x whose sums are under way: registers hold no more, but all with
                             weights of four bits, two of which are in a byte */
-    SQUARE_BLOCKS = 16,  /* of eight parts, of all rows x of a pass, that the first cache holds */
+    SQUARE_BLOCKS = 32,  /* of eight parts, of all rows x of a pass, that the first cache holds */
     SQUARE_ROWS = 256,   /* of the matrix, whose sums are kept meanwhile */
     SQUARE_PUT = 16,     /* rows of the matrix */
     SQUARE_AHEAD = 6144, /* bytes that are fetched early, at least */
 };
 
-struct square_x {              /* what a square is multiplied with of a row x */
-    __m512i values[2][SQUARE]; /* values 16 h + 4 q to 16 h + 4 q + 3 of each part: [h][q] */
-    __m512 scale;              /* in all of a lane, as … */
+struct square_x {      /* what a square is multiplied with of a row x */
+    __m512i values[2]; /* the first and the last sixteen of each part */
+    __m512 scale;      /* in all of a lane, as … */
     union {
         __m512 value_sum; /* … for types with m this is, for the others */
         __m512i excess;   /* what their products have too much, less than zero */
@@ -62,15 +61,6 @@ ALWAYS_INLINE __m512i square_spread(__m128i four)
         _mm512_castsi128_si512(four));
 }
 
-/* Number i of each lane in all of it; i a constant. */
-ALWAYS_INLINE __m512i square_quad(__m512i x, uint32_t i)
-{
-    return i == 0   ? _mm512_shuffle_epi32(x, 0x00)
-           : i == 1 ? _mm512_shuffle_epi32(x, 0x55)
-           : i == 2 ? _mm512_shuffle_epi32(x, 0xaa)
-                    : _mm512_shuffle_epi32(x, 0xff);
-}
-
 /* Parts 4 i to 4 i + 3. Types with m have no bias. */
 ALWAYS_INLINE void square_prepare(bool has_m, int32_t bias, const struct product_block *block,
                                   uint32_t i, struct square_x *out)
@@ -78,12 +68,8 @@ ALWAYS_INLINE void square_prepare(bool has_m, int32_t bias, const struct product
     const __m512i first = _mm512_loadu_si512(block->values + 128 * i),
                   last = _mm512_loadu_si512(block->values + 128 * i + 64);
     const __m128i sums = _mm_loadu_si128((const void *)(block->part_sums + 4 * i));
-    const __m512i halves[2] = {_mm512_shuffle_i32x4(first, last, 0x88),
-                               _mm512_shuffle_i32x4(first, last, 0xdd)};
-    UNROLL for (uint32_t h = 0; h < 2; h++)
-    {
-        UNROLL for (uint32_t q = 0; q < SQUARE; q++) out->values[h][q] = square_quad(halves[h], q);
-    }
+    out->values[0] = _mm512_shuffle_i32x4(first, last, 0x88);
+    out->values[1] = _mm512_shuffle_i32x4(first, last, 0xdd);
     out->scale =
         _mm512_castsi512_ps(square_spread(_mm_loadu_si128((const void *)(block->scales + 4 * i))));
     if (has_m) /* s, the same bytes */
@@ -356,6 +342,15 @@ SQUARE_UNPACK(iq4xs)
 SQUARE_UNPACK(mxfp4)
 #undef SQUARE_UNPACK
 
+/* Number i of each lane in all of it; i a constant. */
+ALWAYS_INLINE __m512i square_quad(__m512i x, uint32_t i)
+{
+    return i == 0   ? _mm512_shuffle_epi32(x, 0x00)
+           : i == 1 ? _mm512_shuffle_epi32(x, 0x55)
+           : i == 2 ? _mm512_shuffle_epi32(x, 0xaa)
+                    : _mm512_shuffle_epi32(x, 0xff);
+}
+
 /* Times n rows x, a constant, which take turns: what a row's sum adds to waits. */
 ALWAYS_INLINE void square_multiply_some(bool has_m, enum square_kind kind,
                                         const struct square_weights *weights, uint32_t n,
@@ -369,7 +364,7 @@ ALWAYS_INLINE void square_multiply_some(bool has_m, enum square_kind kind,
         {
             const __m512i w = square_weights_of(kind, weights, h, i);
             UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
-                _mm512_dpbusd_epi32(dot[k], w, x[k].values[h][i]);
+                _mm512_dpbusd_epi32(dot[k], w, square_quad(x[k].values[h], i));
         }
     }
     UNROLL for (uint32_t k = 0; k < n; k++)
@@ -577,12 +572,14 @@ static void square_pass(const struct product_matrix *matrix, const struct produc
 }
 
 /* Where squares are faster than single rows and sheaves, by measurement. Fifth bits and scales of
- * eight bits are gathered one by one. */
+ * eight bits are gathered one by one. On Intel's processors a shuffle takes one of the two units
+ * that multiply: there a second pass takes 1.1 to 1.4 times as long as sheaves. */
 static bool square_is_worth_it(enum product_type type, uint32_t n)
 {
     if (type == PRODUCT_Q5_0 || type == PRODUCT_Q5_1)
         return n > 1 && n <= SQUARE_X;
-    return n <= (type == PRODUCT_MXFP4 ? SQUARE_X : 2 * SQUARE_X);
+    const bool is_one_pass = type == PRODUCT_MXFP4 || __builtin_cpu_is("intel");
+    return n <= (is_one_pass ? SQUARE_X : 2 * SQUARE_X);
 }
 
 /* In passes of as many rows x each as can be. */
