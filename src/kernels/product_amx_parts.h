@@ -37,19 +37,6 @@ static uint32_t amx_lots_of(uint32_t n_parts)
     return n_parts / 16 * 4 + (rest < 4 ? rest : 4);
 }
 
-/* Weights with their sign. */
-static void amx_panel_take_bias(int32_t bias, uint32_t n_parts, struct panel_of_parts *panel)
-{
-    const __m512i all = _mm512_set1_epi8((char)bias);
-    for (uint32_t part = 0; bias && part < n_parts; part++) {
-        UNROLL for (uint32_t i = 0; i < PRODUCT_PART / 4; i++)
-        {
-            const __m512i weights = _mm512_load_si512(panel->weights[part][i]);
-            panel_put(panel, part, i, _mm512_sub_epi8(weights, all));
-        }
-    }
-}
-
 #define AMX_DOT_PART(i, x, low, high)                                                              \
     if (i < lot.n) {                                                                               \
         const uint32_t part = lot.first + 4 * i;                                                   \
@@ -168,8 +155,7 @@ static void amx_multiply_sides(const struct part_form *form, const struct panel_
     }
 }
 
-/* `step` bytes from part to part; 0: unpack() takes a block of eight. */
-ALWAYS_INLINE void amx_parts_rows(const struct part_form *form, size_t step, panel_unpack *unpack,
+ALWAYS_INLINE void amx_parts_rows(const struct part_form *form, size_t step, strip_unpack *unpack,
                                   const uint8_t *const *rows, uint32_t n_parts,
                                   const struct product_block *const *x,
                                   const struct amx_sides *sides, float *const *y)
@@ -181,15 +167,9 @@ ALWAYS_INLINE void amx_parts_rows(const struct part_form *form, size_t step, pan
         struct panel_of_parts halves[PANEL_HALVES];
         const uint32_t used = n_parts - first < PANEL_PARTS ? n_parts - first : PANEL_PARTS;
         struct lanes_next next;
-        for (uint32_t h = 0; h < PANEL_HALVES; h++) {
-            for (uint32_t i = 0; i < used; i++) {
-                const uint32_t part = first + i;
-                unpack(rows + h * PANEL_ROWS,
-                       step ? part * step : (size_t)(part / PRODUCT_PARTS) * form->block_bytes,
-                       &halves[h], i);
-            }
-            amx_panel_take_bias(form->bias, used, &halves[h]);
-        }
+        for (uint32_t h = 0; h < PANEL_HALVES; h++)
+            panel_unpack(form, step, unpack, form->bias, rows + h * PANEL_ROWS, first, used,
+                         &halves[h]);
         lanes_set_next(rows, (size_t)n_parts * form->block_bytes / PRODUCT_PARTS,
                        (size_t)(first + PANEL_PARTS) / PRODUCT_PARTS * form->block_bytes,
                        PANEL_PARTS / PRODUCT_PARTS * form->block_bytes, &next);
@@ -212,8 +192,8 @@ static void product_amx_parts(enum product_type type, const uint8_t *const *rows
     amx_fill(&sides, x, n, filled);
 #define AMX_CASE(name, form)                                                                       \
     if (type == PRODUCT_##name)                                                                    \
-        amx_parts_rows(&form, type == PRODUCT_IQ4_XS ? 0 : form.block_bytes / PRODUCT_PARTS,       \
-                       panel_unpack_##form, rows, n_parts, filled, &sides, y);
+        amx_parts_rows(&form, strip_step_##form, strip_unpack_##form, rows, n_parts, filled,       \
+                       &sides, y);
     PART_TYPES(AMX_CASE)
 #undef AMX_CASE
 }

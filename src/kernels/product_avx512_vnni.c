@@ -1,5 +1,8 @@
 /* The kernel for x86 processors with AVX-512 (F, BW, VL) and its VNNI. Compiled for these alone. */
 #define PRODUCT_OWN_BODIES
+#if !defined(PRODUCT_IS_INTEL) /* tests have it either way */
+#define PRODUCT_IS_INTEL __builtin_cpu_is("intel")
+#endif
 #include "kernels/product_avx512.h"
 
 #include "kernels/product_few_vnni.h"
@@ -9,12 +12,21 @@
 #include "kernels/product_row_vnni.h"
 #include "kernels/product_sheaf_vnni.h"
 #include "kernels/product_square_vnni.h"
+#include "kernels/product_strip_vnni.h"
 
 static int product_vnni_works(void)
 {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni") &&
            __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+static bool product_vnni_some_parts(const struct product_matrix *matrix,
+                                    const struct product_block *const *x, float *const *y,
+                                    uint32_t n, uint32_t first, uint32_t end)
+{
+    return product_vnni_strips(matrix, x, y, n, first, end) ||
+           product_vnni_squares(matrix, x, y, n, first, end);
 }
 
 /* By whole vectors: rows y lie pages apart, so that each store waits for a line, and only so many
@@ -50,7 +62,7 @@ const struct product_kernel product_kernel_avx512_vnni = {
     .part_row = part_kernel_row,
     .part_sheaf = product_vnni_panels,
     .few_rows = product_vnni_few_blocks,
-    .part_rows = product_vnni_squares,
+    .part_rows = product_vnni_some_parts,
     .grid_row = grid_vnni_row,
     .grid_sheaf = grid_vnni_sheaf,
 };

@@ -17,11 +17,10 @@ ALWAYS_INLINE __m512i lanes_of_four(const uint8_t *const *rows, uint32_t first, 
     return _mm512_inserti32x4(three, _mm_loadu_si128(from[3]), 3);
 }
 
-/* out[i] is bytes 4 i to 4 i + 3 of the 16 that begin at `at` in each row. */
-ALWAYS_INLINE void lanes_turn(const uint8_t *const *rows, size_t at, __m512i out[4])
+/* out[i] has number i of each lane of the four. */
+ALWAYS_INLINE void lanes_turn_four(const __m512i x[4], __m512i out[4])
 {
-    __m512i x[4], pairs[4];
-    UNROLL for (uint32_t i = 0; i < 4; i++) x[i] = lanes_of_four(rows, i, at);
+    __m512i pairs[4];
     UNROLL for (uint32_t i = 0; i < 2; i++)
     {
         pairs[i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
@@ -32,6 +31,14 @@ ALWAYS_INLINE void lanes_turn(const uint8_t *const *rows, size_t at, __m512i out
         out[2 * i] = _mm512_unpacklo_epi64(pairs[2 * i], pairs[2 * i + 1]);
         out[2 * i + 1] = _mm512_unpackhi_epi64(pairs[2 * i], pairs[2 * i + 1]);
     }
+}
+
+/* out[i] is bytes 4 i to 4 i + 3 of the 16 that begin at `at` in each row. */
+ALWAYS_INLINE void lanes_turn(const uint8_t *const *rows, size_t at, __m512i out[4])
+{
+    __m512i x[4];
+    UNROLL for (uint32_t i = 0; i < 4; i++) x[i] = lanes_of_four(rows, i, at);
+    lanes_turn_four(x, out);
 }
 
 /* The same for 32 bytes. */

@@ -8,10 +8,10 @@
  * Each of the four partial sums is computed for itself, so that registers hold it. */
 #pragma once
 
-#include "kernels/product_lanes_avx512.h"
+#include "kernels/product_strip_unpack_vnni.h"
 
 enum {
-    PANEL_ROWS = 16,
+    PANEL_ROWS = STRIP_ROWS,
     PANEL_PARTS = 32, /* whose weights are unpacked together: 32 KiB */
     PANEL_HALVES = 2, /* of a sheaf */
     PANEL_SIDE = 4,   /* rows x that are multiplied together */
@@ -36,152 +36,21 @@ struct panel_sums { /* of a row x */
     row_floats of[4][PANEL_HALVES];
 } __attribute__((aligned(64)));
 
-/* ---- unpacking ---- */
-
-ALWAYS_INLINE void panel_put(struct panel_of_parts *out, uint32_t part, uint32_t quad,
-                             __m512i weights)
+/* Parts first to first + n_parts - 1 of sixteen rows, their weights less `bias`. */
+ALWAYS_INLINE void panel_unpack(const struct part_form *form, size_t step, strip_unpack *unpack,
+                                int32_t bias, const uint8_t *const *rows, uint32_t first,
+                                uint32_t n_parts, struct panel_of_parts *out)
 {
-    _mm512_store_si512(out->weights[part][quad], weights);
-}
-
-ALWAYS_INLINE void panel_put_fours(const uint8_t *const *rows, size_t at, const __m512i *table,
-                                   struct panel_of_parts *out, uint32_t part)
-{
-    __m512i x[4];
-    lanes_turn(rows, at, x);
-    UNROLL for (uint32_t i = 0; i < 4; i++)
-    {
-        const __m512i low = lanes_moved(x[i], 15, 0), high = lanes_moved(x[i], 0xf0, -4);
-        panel_put(out, part, i, table ? _mm512_shuffle_epi8(*table, low) : low);
-        panel_put(out, part, i + 4, table ? _mm512_shuffle_epi8(*table, high) : high);
+    const __m512i less = _mm512_set1_epi8((char)bias);
+    for (uint32_t i = 0; i < n_parts; i++) {
+        struct strip strip;
+        unpack(rows, strip_at(form, step, first + i), (first + i) % PRODUCT_PARTS, &strip);
+        UNROLL for (uint32_t j = 0; j < PRODUCT_PART / 4; j++) _mm512_store_si512(
+            out->weights[i][j], bias ? _mm512_sub_epi8(strip.weights[j], less) : strip.weights[j]);
+        _mm512_store_ps(out->d[i], strip.d);
+        if (form->has_m)
+            _mm512_store_ps(out->m[i], strip.m);
     }
-}
-
-/* Bit i of each row's 32 is the fifth of weight i. */
-ALWAYS_INLINE void panel_put_fives(const uint8_t *const *rows, size_t at, __m512i fifth,
-                                   struct panel_of_parts *out, uint32_t part)
-{
-    const __m512i bits[2] = {_mm512_set1_epi32(0x08040201), _mm512_set1_epi32((int)0x80402010)};
-    const __m512i order =
-        _mm512_broadcast_i32x4(_mm_set_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0));
-    __m512i x[4];
-    lanes_turn(rows, at, x);
-    UNROLL for (uint32_t i = 0; i < 8; i++)
-    {
-        const __m512i byte =
-            _mm512_shuffle_epi8(fifth, _mm512_add_epi8(order, _mm512_set1_epi8((char)(i / 2))));
-        const __m512i low = i < 4 ? lanes_moved(x[i], 15, 0) : lanes_moved(x[i - 4], 0xf0, -4);
-        panel_put(out, part, i,
-                  _mm512_mask_add_epi8(low, _mm512_test_epi8_mask(byte, bits[i % 2]), low,
-                                       _mm512_set1_epi8(16)));
-    }
-}
-
-ALWAYS_INLINE void panel_put_eights(const uint8_t *const *rows, size_t at,
-                                    struct panel_of_parts *out, uint32_t part)
-{
-    __m512i x[8];
-    lanes_turn_32(rows, at, x);
-    UNROLL for (uint32_t i = 0; i < 8; i++)
-        panel_put(out, part, i, _mm512_xor_si512(x[i], _mm512_set1_epi8((char)0x80)));
-}
-
-ALWAYS_INLINE void panel_put_d(struct panel_of_parts *out, uint32_t part, __m512 d)
-{
-    _mm512_store_ps(out->d[part], d);
-}
-
-ALWAYS_INLINE void panel_unpack_q40(const uint8_t *const *rows, size_t at,
-                                    struct panel_of_parts *out, uint32_t part)
-{
-    panel_put_d(out, part, lanes_halves(rows, at));
-    panel_put_fours(rows, at + 2, NULL, out, part);
-}
-
-ALWAYS_INLINE void panel_unpack_q41(const uint8_t *const *rows, size_t at,
-                                    struct panel_of_parts *out, uint32_t part)
-{
-    __m512i head[4];
-    lanes_turn(rows, at, head);
-    panel_put_d(out, part, lanes_low_half(head[0]));
-    _mm512_store_ps(out->m[part], lanes_high_half(head[0]));
-    panel_put_fours(rows, at + 4, NULL, out, part);
-}
-
-ALWAYS_INLINE void panel_unpack_q50(const uint8_t *const *rows, size_t at,
-                                    struct panel_of_parts *out, uint32_t part)
-{
-    __m512i head[4];
-    lanes_turn(rows, at, head);
-    panel_put_d(out, part, lanes_low_half(head[0]));
-    panel_put_fives(rows, at + 6,
-                    _mm512_or_si512(_mm512_srli_epi32(head[0], 16), _mm512_slli_epi32(head[1], 16)),
-                    out, part);
-}
-
-ALWAYS_INLINE void panel_unpack_q51(const uint8_t *const *rows, size_t at,
-                                    struct panel_of_parts *out, uint32_t part)
-{
-    __m512i head[4];
-    lanes_turn(rows, at, head);
-    panel_put_d(out, part, lanes_low_half(head[0]));
-    _mm512_store_ps(out->m[part], lanes_high_half(head[0]));
-    panel_put_fives(rows, at + 8, head[1], out, part);
-}
-
-ALWAYS_INLINE void panel_unpack_q80(const uint8_t *const *rows, size_t at,
-                                    struct panel_of_parts *out, uint32_t part)
-{
-    panel_put_d(out, part, lanes_halves(rows, at));
-    panel_put_eights(rows, at + 2, out, part);
-}
-
-ALWAYS_INLINE __m512i panel_table_iq4(void)
-{
-    return _mm512_broadcast_i32x4(_mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129,
-                                                (char)141, (char)153, (char)166, (char)181,
-                                                (char)197, (char)217, (char)241));
-}
-
-ALWAYS_INLINE void panel_unpack_iq4nl(const uint8_t *const *rows, size_t at,
-                                      struct panel_of_parts *out, uint32_t part)
-{
-    const __m512i table = panel_table_iq4();
-    panel_put_d(out, part, lanes_halves(rows, at));
-    panel_put_fours(rows, at + 2, &table, out, part);
-}
-
-/* Part i of a block that begins at `at`: see scales_iq4xs(). */
-ALWAYS_INLINE void panel_unpack_iq4xs(const uint8_t *const *rows, size_t at,
-                                      struct panel_of_parts *out, uint32_t part)
-{
-    const __m512i table = panel_table_iq4();
-    const uint32_t i = part % PRODUCT_PARTS;
-    __m512i head[4];
-    lanes_turn(rows, at, head);
-    const __m512i low = lanes_and(_mm512_srli_epi32(head[1], 4 * i), 15);
-    const __m512i high = lanes_and(_mm512_srli_epi32(head[0], 16 + 2 * i), 3);
-    const __m512i scale =
-        _mm512_sub_epi32(_mm512_or_si512(low, _mm512_slli_epi32(high, 4)), _mm512_set1_epi32(32));
-    panel_put_d(out, part, _mm512_mul_ps(lanes_low_half(head[0]), _mm512_cvtepi32_ps(scale)));
-    panel_put_fours(rows, at + 8 + 16 * i, &table, out, part);
-}
-
-/* A power of two less 128 by its exponent: see scales_mxfp4(). */
-ALWAYS_INLINE void panel_unpack_mxfp4(const uint8_t *const *rows, size_t at,
-                                      struct panel_of_parts *out, uint32_t part)
-{
-    const __m512i table = _mm512_broadcast_i32x4(
-        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
-    __m512i head[4];
-    lanes_turn(rows, at, head);
-    const __m512i e = lanes_and(head[0], 255);
-    const __m512i tiny = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
-    const __m512i usual = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
-    const __m512i bits =
-        _mm512_mask_mov_epi32(usual, _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)), tiny);
-    panel_put_d(out, part, _mm512_castsi512_ps(bits));
-    panel_put_fours(rows, at + 1, &table, out, part);
 }
 
 /* ---- multiplying ---- */
@@ -294,11 +163,7 @@ static void panel_multiply_all(const struct part_form *form, const struct panel_
                                                        sums + i, y + i);
 }
 
-typedef void panel_unpack(const uint8_t *const *rows, size_t at, struct panel_of_parts *out,
-                          uint32_t part);
-
-/* `step` bytes from part to part; 0: unpack() takes a block of eight. */
-ALWAYS_INLINE void panel_rows(const struct part_form *form, size_t step, panel_unpack *unpack,
+ALWAYS_INLINE void panel_rows(const struct part_form *form, size_t step, strip_unpack *unpack,
                               const uint8_t *const *rows, uint32_t n_parts,
                               const struct product_block *const *x, uint32_t n, float *const *y)
 {
@@ -311,14 +176,9 @@ ALWAYS_INLINE void panel_rows(const struct part_form *form, size_t step, panel_u
                                           .is_first = first == 0,
                                           .is_last = left <= PANEL_PARTS};
         struct lanes_next next;
-        for (uint32_t h = 0; h < PANEL_HALVES; h++) {
-            for (uint32_t i = 0; i < place.n_parts; i++) {
-                const uint32_t part = first + i;
-                unpack(rows + h * PANEL_ROWS,
-                       step ? part * step : (size_t)(part / PRODUCT_PARTS) * form->block_bytes,
-                       &panel[h], i);
-            }
-        }
+        for (uint32_t h = 0; h < PANEL_HALVES; h++)
+            panel_unpack(form, step, unpack, 0, rows + h * PANEL_ROWS, first, place.n_parts,
+                         &panel[h]);
         lanes_set_next(rows, (size_t)n_parts * form->block_bytes / PRODUCT_PARTS,
                        (size_t)(first + PANEL_PARTS) / PRODUCT_PARTS * form->block_bytes,
                        PANEL_PARTS / PRODUCT_PARTS * form->block_bytes, &next);
@@ -334,8 +194,7 @@ static void product_vnni_panels(enum product_type type, const uint8_t *const *ro
     n = lanes_fill(x, n, filled);
 #define PANEL_CASE(name, form)                                                                     \
     if (type == PRODUCT_##name)                                                                    \
-        panel_rows(&form, type == PRODUCT_IQ4_XS ? 0 : form.block_bytes / PRODUCT_PARTS,           \
-                   panel_unpack_##form, rows, n_parts, filled, n, y);
+        panel_rows(&form, strip_step_##form, strip_unpack_##form, rows, n_parts, filled, n, y);
     PART_TYPES(PANEL_CASE)
 #undef PANEL_CASE
 }

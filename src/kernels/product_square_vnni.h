@@ -572,14 +572,12 @@ static void square_pass(const struct product_matrix *matrix, const struct produc
 }
 
 /* Where squares are faster than single rows and sheaves, by measurement. Fifth bits and scales of
- * eight bits are gathered one by one. On Intel's processors a shuffle takes one of the two units
- * that multiply: there a second pass takes 1.1 to 1.4 times as long as sheaves. */
+ * eight bits are gathered one by one. */
 static bool square_is_worth_it(enum product_type type, uint32_t n)
 {
     if (type == PRODUCT_Q5_0 || type == PRODUCT_Q5_1)
         return n > 1 && n <= SQUARE_X;
-    const bool is_one_pass = type == PRODUCT_MXFP4 || __builtin_cpu_is("intel");
-    return n <= (is_one_pass ? SQUARE_X : 2 * SQUARE_X);
+    return n <= (type == PRODUCT_MXFP4 ? SQUARE_X : 2 * SQUARE_X);
 }
 
 /* In passes of as many rows x each as can be. */
