@@ -1025,6 +1025,7 @@ export interface paths {
                         /** @enum {unknown} */
                         speculate?: "lookup" | "off" | null;
                         draft?: string | null;
+                        draft_device?: string | null;
                         goal?: string | null;
                         precision?: string | null;
                         allow_precision?: string | null;
@@ -1081,6 +1082,7 @@ export interface paths {
                         /** @enum {unknown} */
                         speculate?: "lookup" | "off" | null;
                         draft?: string | null;
+                        draft_device?: string | null;
                         goal?: string | null;
                         precision?: string | null;
                         allow_precision?: string | null;

@@ -51,6 +51,9 @@ static const char usage[] =
     "                   (docs/speculation.md)\n"
     "  --draft MODEL    a smaller model of the same tokens, which guesses where the text does not\n"
     "                   repeat itself, on the machine with the first layers: a file, or a name\n"
+    "  --draft-device DEVICE\n"
+    "                   the device of that machine which has all of it, such as vulkan0 (default:\n"
+    "                   the better one); where the machine has none of that name, as by default\n"
     "  --idle S         unload it when nobody has asked it for S seconds; 0: never\n"
     "  --weights-memory SIZE\n"
     "                   of each stage's weights, at most, such as 8GiB; layers beyond are read\n"
@@ -73,6 +76,7 @@ enum {
     OPTION_ALLOW,
     OPTION_SPECULATE,
     OPTION_DRAFT,
+    OPTION_DRAFT_DEVICE,
     OPTION_IDLE,
     OPTION_JSON,
     OPTION_WEIGHTS_MEMORY,
@@ -166,6 +170,9 @@ static bool cmd_place_take_option(struct place_args *args, int option, const cha
     case OPTION_DRAFT:
         args->request.draft = value;
         return true;
+    case OPTION_DRAFT_DEVICE:
+        args->request.draft_device = value;
+        return true;
     case OPTION_IDLE:
         return option_u32(command, "--idle", value, 0, UINT32_MAX - 1, &args->request.idle_s);
     case OPTION_WEIGHTS_MEMORY:
@@ -194,6 +201,7 @@ static bool cmd_place_parse(int argc, char **argv, struct place_args *args)
         {"allow-precision", required_argument, NULL, OPTION_ALLOW},
         {"speculate", required_argument, NULL, OPTION_SPECULATE},
         {"draft", required_argument, NULL, OPTION_DRAFT},
+        {"draft-device", required_argument, NULL, OPTION_DRAFT_DEVICE},
         {"idle", required_argument, NULL, OPTION_IDLE},
         {"weights-memory", required_argument, NULL, OPTION_WEIGHTS_MEMORY},
         {"score-weights", required_argument, NULL, OPTION_SCORE_WEIGHTS},

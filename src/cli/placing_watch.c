@@ -89,6 +89,7 @@ enum error_code placing_watch(const struct placing_request *request, yyjson_doc 
     daemon_question_text(question, "kv", request->kv);
     daemon_question_text(question, "speculate", request->speculate);
     daemon_question_text(question, "draft", request->draft);
+    daemon_question_text(question, "draft_device", request->draft_device);
     daemon_question_text(question, "precision", request->precision);
     daemon_question_text(question, "allow_precision", request->allow_precision);
     daemon_question_count(question, "idle_s", request->idle_s);

@@ -14,6 +14,7 @@ struct placing_request {
     const char *kv;                             /* the same */
     const char *speculate;                      /* the same */
     const char *draft;                          /* a model that the cluster knows; NULL: none */
+    const char *draft_device;                   /* where that guesses; NULL: as usual */
     const char *precision;                      /* of the weights; NULL: as stored */
     const char *allow_precision;                /* the same while a device is hot; NULL: none */
     const char *weights_memory, *score_weights; /* the same */

@@ -242,6 +242,11 @@ static void cmd_status_say_draft(struct answer *answer, yyjson_val *instance, st
         return;
     buffer_text(where, "; drafts by ");
     answer_clean(where, draft);
+    const char *device = answer_text_if(answer, instance, "draft_device");
+    if (device) {
+        buffer_text(where, ", wanted on ");
+        answer_clean(where, device);
+    }
 }
 
 static void cmd_status_say_rope(struct answer *answer, yyjson_val *instance, struct buffer *where)

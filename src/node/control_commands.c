@@ -66,7 +66,7 @@ static const struct control_member {
     {"layers", "an array", yyjson_is_arr},       {"models", "an array", yyjson_is_arr},
     {"places", "an array", yyjson_is_arr},       {"to", "an array", yyjson_is_arr},
     {"with", "an array", yyjson_is_arr},         {"without", "an array", yyjson_is_arr},
-    {"value", "a number", yyjson_is_num},
+    {"draft_device", "a string", yyjson_is_str}, {"value", "a number", yyjson_is_num},
 };
 
 bool control_check_members(yyjson_val *request, struct error *err)

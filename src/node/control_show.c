@@ -233,6 +233,8 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
         yyjson_mut_obj_add_str(doc, object, "speculate", speculate_name(SPECULATE_OFF));
     if (instance->demand->draft)
         yyjson_mut_obj_add_strcpy(doc, object, "draft", instance->demand->draft);
+    if (instance->demand->draft && instance->demand->draft_device)
+        yyjson_mut_obj_add_strcpy(doc, object, "draft_device", instance->demand->draft_device);
     const uint32_t now = instance->current ? instance->current->precision : 0,
                    precision = now ? now : instance->demand->precision,
                    allowed = instance->demand->precision_allowed;

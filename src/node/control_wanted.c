@@ -54,15 +54,17 @@ static bool control_wanted_take_speculate(yyjson_val *request, struct place_dema
 static bool control_wanted_take_draft(yyjson_val *request, struct place_demand *wanted,
                                       struct error *err)
 {
-    const char *name = control_text(request, "draft");
-    if (!name)
-        return true;
-    if (strlen(name) >= sizeof wanted->draft)
+    const char *name = control_text(request, "draft"),
+               *device = control_text(request, "draft_device");
+    if (name && strlen(name) >= sizeof wanted->draft)
         return !error_set(err, ERROR_INVALID, "`draft` is the name of a model");
-    if (wanted->has_speculate && wanted->speculate == SPECULATE_OFF)
+    if (device && (!*device || strlen(device) >= sizeof wanted->draft_device))
+        return !error_set(err, ERROR_INVALID, "`draft_device` is the id of a device");
+    if (name && wanted->has_speculate && wanted->speculate == SPECULATE_OFF)
         return !error_set(err, ERROR_INVALID,
                           "nothing is to be guessed (`speculate` off): leave out `draft`");
-    snprintf(wanted->draft, sizeof wanted->draft, "%s", name);
+    snprintf(wanted->draft, sizeof wanted->draft, "%s", name ? name : "");
+    snprintf(wanted->draft_device, sizeof wanted->draft_device, "%s", device ? device : "");
     return true;
 }
 

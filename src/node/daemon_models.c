@@ -198,7 +198,9 @@ static bool models_meets_search(const Cluster__Demand *demand, const struct plac
 
 static bool models_meets_draft(const Cluster__Demand *demand, const struct place_demand *wanted)
 {
-    return !wanted->draft[0] || (demand->draft && strcmp(demand->draft, wanted->draft) == 0);
+    return (!wanted->draft[0] || (demand->draft && !strcmp(demand->draft, wanted->draft))) &&
+           (!wanted->draft_device[0] ||
+            (demand->draft_device && !strcmp(demand->draft_device, wanted->draft_device)));
 }
 
 /* Zeros, and NULL, are as the instance has it; more context than is wanted is fine. */
@@ -285,6 +287,22 @@ static enum error_code models_check_draft(struct daemon *daemon, const Cluster__
     return model_check_draft(draft, model, err);
 }
 
+/* Some machine has it: which one will drive is not known yet. */
+static enum error_code models_check_draft_device(const struct daemon *daemon,
+                                                 const Cluster__Demand *wish, struct error *err)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    if (!wish->draft)
+        return error_set(err, ERROR_INVALID, "--draft-device is where --draft guesses: give both");
+    for (size_t i = 0; root && i < root->n_nodes; i++) {
+        if (state_device(root->nodes[i], wish->draft_device))
+            return ERROR_NONE;
+    }
+    return error_set(err, ERROR_NOT_FOUND,
+                     "no machine has a device '%.64s'; `medley nodes` lists them",
+                     wish->draft_device);
+}
+
 /* Each of the two wishes is sound, but not what both say together. */
 static enum error_code models_fail_unsound(const Cluster__Model *model,
                                            const Cluster__Instance *before,
@@ -309,6 +327,8 @@ enum error_code daemon_check_wanted(struct daemon *daemon, const Cluster__Model 
     if (wish.cells && models_check_cells(daemon, &wish, err))
         return err->code;
     if (wanted && wanted->draft[0] && models_check_draft(daemon, model, wanted->draft, err))
+        return err->code;
+    if (wanted && wanted->draft_device[0] && models_check_draft_device(daemon, &wish, err))
         return err->code;
     if (wish.rope)
         return models_check_rope(daemon, model, &wish, err);

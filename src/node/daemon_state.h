@@ -216,14 +216,15 @@ struct place_demand {
     uint32_t precision_allowed; /* the same while a device is hot or short of memory; 0: none */
     uint64_t weights_bytes;     /* of a stage, in memory; 0: as usual, all that fit */
     bool has_score;             /* else as usual */
-    Cluster__ScoreWeights score;              /* initialised where it is there */
-    uint32_t time_limit_s;                    /* 0: as usual */
-    bool has_rope;                            /* else as the model's file says */
-    Cluster__Rope rope;                       /* as score */
-    bool has_speculate;                       /* the same: lookup */
-    uint32_t speculate;                       /* enum speculate */
-    char draft[LIMIT_CLUSTER_TEXT_BYTES + 1]; /* the model that guesses; "": none */
-    bool has_idle;                            /* else 0: never */
+    Cluster__ScoreWeights score;                     /* initialised where it is there */
+    uint32_t time_limit_s;                           /* 0: as usual */
+    bool has_rope;                                   /* else as the model's file says */
+    Cluster__Rope rope;                              /* as score */
+    bool has_speculate;                              /* the same: lookup */
+    uint32_t speculate;                              /* enum speculate */
+    char draft[LIMIT_CLUSTER_TEXT_BYTES + 1];        /* the model that guesses; "": none */
+    char draft_device[LIMIT_CLUSTER_TEXT_BYTES + 1]; /* the device that has it; "": as usual */
+    bool has_idle;                                   /* else 0: never */
     uint64_t idle_ms;
 };
 /* The instance of a model, wanted from now on. ERROR_NOT_FOUND: no such model. */

@@ -71,6 +71,8 @@ void wish_of(const struct place_demand *wanted, const Cluster__Instance *before,
     }
     if (wanted && wanted->draft[0])
         out->draft = (char *)(uintptr_t)wanted->draft;
+    if (wanted && wanted->draft_device[0])
+        out->draft_device = (char *)(uintptr_t)wanted->draft_device;
     if (wanted)
         wish_of_search(wanted, out);
     if (wanted)
@@ -134,6 +136,8 @@ void wish_kept_text(const struct place_demand *wanted, const Cluster__Instance *
         wish_say(out, "--speculate %s", speculate_name((enum speculate)wished->speculate));
     if (wished->draft && !wanted->draft[0])
         wish_say(out, "--draft '%.100s'", wished->draft);
+    if (wished->draft_device && !wanted->draft_device[0])
+        wish_say(out, "--draft-device %.64s", wished->draft_device);
     if (wished->cells && !wanted->cells)
         wish_say(out, "--cells %u", wished->cells);
     if (wished->precision && !wanted->precision)

@@ -31,25 +31,29 @@ static bool draft_has_room(const struct placement_problem *draft, uint32_t devic
            placement_draft_bytes(draft, device) <= placement_device_bytes(&draft->devices[device]);
 }
 
+bool placement_draft_on(const struct placement_problem *draft,
+                        const struct placement_problem *problem, const struct placement *placement,
+                        uint32_t device, struct placement_guessed *out)
+{
+    const bool is_other = device != placement->stages[0].device;
+    const double guess_s = draft_guess_s(draft, device);
+    if (guess_s <= 0 || (is_other && !draft_has_room(draft, device)))
+        return false;
+    placement_drafted(problem, placement, guess_s, is_other, out);
+    return true;
+}
+
 uint32_t placement_draft_device(const struct placement_problem *draft,
                                 const struct placement_problem *problem,
                                 const struct placement *placement, const bool *may,
                                 struct placement_guessed *out)
 {
     const uint32_t first = placement->stages[0].device;
-    const double beside_s = draft_guess_s(draft, first);
-    uint32_t best = UINT32_MAX;
-    if (beside_s > 0) {
-        placement_drafted(problem, placement, beside_s, false, out);
-        best = first;
-    }
+    uint32_t best = placement_draft_on(draft, problem, placement, first, out) ? first : UINT32_MAX;
     for (uint32_t i = 0; i < draft->n_devices; i++) {
         struct placement_guessed guessed = *out;
-        const double guess_s = i == first || !may[i] ? 0 : draft_guess_s(draft, i);
-        if (guess_s <= 0 || !draft_has_room(draft, i))
-            continue;
-        placement_drafted(problem, placement, guess_s, true, &guessed);
-        if (guessed.drafted <= OWN_DEVICE_GAIN * out->drafted)
+        if (i == first || !may[i] || !placement_draft_on(draft, problem, placement, i, &guessed) ||
+            guessed.drafted <= OWN_DEVICE_GAIN * out->drafted)
             continue;
         best = i;
         *out = guessed;

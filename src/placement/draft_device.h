@@ -12,6 +12,11 @@ uint32_t placement_draft_device(const struct placement_problem *draft,
                                 const struct placement_problem *problem,
                                 const struct placement *placement, const bool *may,
                                 struct placement_guessed *out);
+/* The same on this device, asked for by its owner; false: it cannot be there, and *out is as it
+ * was. */
+bool placement_draft_on(const struct placement_problem *draft,
+                        const struct placement_problem *problem, const struct placement *placement,
+                        uint32_t device, struct placement_guessed *out);
 /* The same of a draft model that has its own placement already, `at`. *out stays as it was where
  * its speed is not known, or nothing is guessed. */
 void placement_draft_given(const struct placement_problem *draft, const struct placement *at,

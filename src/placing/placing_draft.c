@@ -71,18 +71,26 @@ static bool placing_draft_is_taken(const struct placing *p, uint32_t device)
 }
 
 /* On the first stage's device its memory is counted; of the others those of that node which are
- * nobody's. */
-static void placing_draft_choose(const struct placing *p, const struct placement_problem *of,
+ * nobody's. One that was asked for need not be better. */
+static void placing_draft_choose(const struct placing *p, const char *asked,
+                                 const struct placement_problem *of,
                                  const struct placement_problem *problem,
                                  const struct placement *placement, struct placement_guessed *out,
                                  char device[CLUSTER_ID_MAX])
 {
     const struct cluster_device *devices = p->cluster.devices;
     const uint32_t first = placement->stages[0].device;
+    uint32_t chosen = UINT32_MAX;
     bool may[LIMIT_PLACEMENT_DEVICES] = {false};
-    for (uint32_t i = 0; i < p->cluster.n_devices; i++)
-        may[i] = devices[i].node == devices[first].node && !placing_draft_is_taken(p, i);
-    const uint32_t chosen = placement_draft_device(of, problem, placement, may, out);
+    for (uint32_t i = 0; i < p->cluster.n_devices; i++) {
+        may[i] =
+            devices[i].node == devices[first].node && (i == first || !placing_draft_is_taken(p, i));
+        if (may[i] && asked && !strcmp(asked, p->names[i].device) &&
+            placement_draft_on(of, problem, placement, i, out))
+            chosen = i;
+    }
+    if (chosen == UINT32_MAX)
+        chosen = placement_draft_device(of, problem, placement, may, out);
     if (chosen != UINT32_MAX)
         snprintf(device, CLUSTER_ID_MAX, "%s", p->names[chosen].device);
 }
@@ -100,7 +108,8 @@ void placing_forecast_draft(const struct placing *p, const Cluster__Instance *in
     if (!placing_cost_of_draft(instance->demand, draft, plan_devices_count_embedding(&p->cluster),
                                &cost, NULL) &&
         !cluster_problem_init(&posed, &p->cluster, &cost.model.model, &cost.demand, NULL))
-        placing_draft_choose(p, &posed.problem, problem, placement, out, device);
+        placing_draft_choose(p, instance->demand->draft_device, &posed.problem, problem, placement,
+                             out, device);
     cluster_problem_deinit(&posed);
     plan_model_deinit(&cost.model);
 }

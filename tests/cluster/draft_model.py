@@ -72,6 +72,11 @@ def scenario(world):
         check("has other tokens than Medley Stories" in other.err, other.err)
         off = laptop.medley("place", NAME, "--draft", small, "--speculate", "off", ok=False)
         check("nothing is to be guessed" in off.err, off.err)
+        alone = laptop.medley("place", NAME, "--draft-device", "sim:beside", ok=False)
+        check("is where --draft guesses" in alone.err, alone.err)
+        flags = ["--draft", small, "--draft-device", "sim:attics", "--speculate", "lookup"]
+        nowhere = laptop.medley("place", NAME, *flags, ok=False)
+        check("no machine has a device 'sim:attics'" in nowhere.err, nowhere.err)
         check("draft" not in laptop.status()["instances"][0], "nothing has changed")
     with world.step("the draft model goes where the driver is"):
         laptop.medley("place", NAME, "--draft", small, "--speculate", "lookup")
@@ -99,6 +104,13 @@ def scenario(world):
         # of both: on a busy machine the draft model may come too late for one of them
         right, all_ = (first[name] + second[name] for name in ("draft_n_accepted", "draft_n"))
         check(0 < right <= all_, f"{first} {second}")
+    with world.step("where its owner wants it, though that is slower"):
+        laptop.medley("place", NAME, "--draft-device", "sim:tower")
+        check("wanted on sim:tower" in laptop.medley("status").out, "status says where")
+        says = f"{DRAFT} guesses on sim:tower"
+        wait("it is opened there", lambda: says in tower.log_text(), 30)
+        text, _ = ask(laptop, **SAMPLED)
+        check_equal(text, sampled, "text")
     with world.step("the driver is killed in mid-answer"):
         lose_the_driver(world, laptop, tower, sampled)
     with world.step("and the next driver has its own draft model"):

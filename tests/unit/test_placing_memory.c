@@ -276,9 +276,10 @@ static void a_draft_model(void **state)
     world_close(&w);
 }
 
-/* Where "i" would guess, its layers all on sim:a; its draft is "m" itself. sim:b has so much free.
- */
-static const char *draft_device(const char *const *machines, bool is_taken, double *gain)
+/* Where "i" would guess, its layers all on sim:a; its draft is "m" itself. sim:b has so much free;
+ * `asked` for by its owner, or NULL. */
+static const char *draft_device(const char *const *machines, const char *asked, bool is_taken,
+                                double *gain)
 {
     static char device[CLUSTER_ID_MAX];
     struct placement_forecast forecast;
@@ -292,6 +293,7 @@ static const char *draft_device(const char *const *machines, bool is_taken, doub
     world_open(&w, gemma, machines, 1);
     world_instance(&w, "i", CONTEXT, 1);
     world_find(&w, "i")->demand->draft = (char *)(uintptr_t)"m";
+    world_find(&w, "i")->demand->draft_device = (char *)(uintptr_t)asked;
     if (is_taken) {
         world_instance(&w, "j", CONTEXT, 1);
         world_step(&w, "j");
@@ -304,7 +306,7 @@ static const char *draft_device(const char *const *machines, bool is_taken, doub
         fail_msg("%s", err.text);
     *gain = forecast.guessed.drafted / forecast.guessed.without;
     assert_true(placing_draft_device(&view, world_find(&w, "i"), &placement, device));
-    world_find(&w, "i")->demand->draft = NULL;
+    world_find(&w, "i")->demand->draft = world_find(&w, "i")->demand->draft_device = NULL;
     world_close(&w);
     return device;
 }
@@ -318,11 +320,16 @@ static void a_draft_on_a_device_of_its_own(void **state)
                              *const quicker[] = {DEVICE("a", "1GiB", "300MB/s", "1TFLOP/s")
                                                      DEVICE("b", "1GiB", "9GB/s", "1TFLOP/s")};
     double gain;
-    assert_string_equal(draft_device(slower, false, &gain), "sim:a");
+    assert_string_equal(draft_device(slower, NULL, false, &gain), "sim:a");
     assert_true(gain < 1.01); /* a guess takes as long as a token */
-    assert_string_equal(draft_device(quicker, false, &gain), "sim:b");
+    assert_string_equal(draft_device(quicker, NULL, false, &gain), "sim:b");
     assert_true(gain > 1.3);
-    assert_string_equal(draft_device(quicker, true, &gain), "sim:a");
+    assert_string_equal(draft_device(quicker, NULL, true, &gain), "sim:a");
+    assert_string_equal(draft_device(slower, "sim:b", false, &gain), "sim:b");
+    assert_true(gain < 1.01); /* its owner will have it so */
+    assert_string_equal(draft_device(quicker, "sim:a", false, &gain), "sim:a");
+    assert_string_equal(draft_device(quicker, "sim:b", true, &gain), "sim:a");
+    assert_string_equal(draft_device(quicker, "sim:c", false, &gain), "sim:b");
 }
 
 int main(void)

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -160,6 +161,11 @@ static uint64_t seen_rope(const Cluster__Demand *wish)
     return wish->rope ? wish->rope->original_tokens : 0;
 }
 
+static uint64_t seen_draft_device(const Cluster__Demand *wish)
+{
+    return wish->draft_device ? strlen(wish->draft_device) : 0;
+}
+
 static const struct wish_field wish_fields[] = {
     {"--context 512", {.context = 512}, seen_context, 512},
     {"--streams 3", {.streams = 3}, seen_streams, 3},
@@ -171,6 +177,7 @@ static const struct wish_field wish_fields[] = {
     {"--weights-memory 4096", {.weights_bytes = 4096}, seen_weights, 4096},
     {"--time-limit 7", {.time_limit_s = 7}, seen_limit, 7},
     {"--score-weights", {.has_score = true, .score = {.memory = 5}}, seen_score, 5},
+    {"--draft-device cpu", {.draft_device = "cpu"}, seen_draft_device, 3},
     {"--yarn-orig-ctx 64", {.has_rope = true, .rope = {.original_tokens = 64}}, seen_rope, 64},
 };
 enum { WISH_FIELDS = sizeof wish_fields / sizeof *wish_fields };

@@ -7,7 +7,8 @@ const more = (required, optional = {}) => ({ type: 'object', required: Object.ke
 const some = (properties) => more({}, Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, orNull(schema)])));
 
 const stage = more({ node: text, device: text, n_layers: count });
-const demand = { context: count, streams: count, cells: count, kv: only('f16', 'f32', 'q8_0', 'q4_0'), speculate: only('lookup', 'off'), draft: text, goal: text, precision: text, allow_precision: text,
+const demand = { context: count, streams: count, cells: count, kv: only('f16', 'f32', 'q8_0', 'q4_0'), speculate: only('lookup', 'off'), draft: text, draft_device: text, goal: text,
+  precision: text, allow_precision: text,
   weights_memory: { oneOf: [text, count] }, score_weights: text, time_limit_s: count,
   rope: more({}, { scaling: only('none', 'linear', 'yarn'), scale: number, base: number, original_tokens: count }) };
 const stages = list(stage);
