@@ -16,9 +16,10 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { PULL_READ_BYTES = 256 * 1024 };
+enum { PULL_READ_BYTES = 256 * 1024, PULL_LOCK_MS = 3000, PULL_LOCK_STEP_MS = 20 };
 
 struct pull_live {
     char boot[BOOT_ID_BYTES]; /* of the kernel that holds the pages */
@@ -45,6 +46,19 @@ static bool pull_disk_is_current(int fd, const char *path)
            here.st_dev == there.st_dev;
 }
 
+/* A pull that was told to stop has it for a moment longer. */
+static int pull_disk_lock(int fd)
+{
+    const struct timespec step = {0, PULL_LOCK_STEP_MS * 1000000L};
+    int problem = flock(fd, LOCK_EX | LOCK_NB);
+    for (int ms = 0; problem && errno == EWOULDBLOCK && ms < PULL_LOCK_MS;
+         ms += PULL_LOCK_STEP_MS) {
+        nanosleep(&step, NULL);
+        problem = flock(fd, LOCK_EX | LOCK_NB);
+    }
+    return problem;
+}
+
 enum error_code pull_disk_open(struct pull_disk *disk, const char *path, struct error *err)
 {
     char part[PATH_MAX + 8];
@@ -57,7 +71,7 @@ enum error_code pull_disk_open(struct pull_disk *disk, const char *path, struct 
         disk->part = open(part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (disk->part < 0)
             return pull_disk_fail(disk, "opening its part", errno, err);
-        if (flock(disk->part, LOCK_EX | LOCK_NB)) {
+        if (pull_disk_lock(disk->part)) {
             code = errno == EWOULDBLOCK
                        ? error_set(err, ERROR_BUSY, "%s is being pulled by another process", path)
                        : pull_disk_fail(disk, "locking its part", errno, err);

@@ -29,7 +29,7 @@ struct pull_disk {
     bool is_open;
 };
 
-/* ERROR_BUSY: another process pulls this file. */
+/* ERROR_BUSY: another process pulls this file, and did not end in three seconds. */
 enum error_code pull_disk_open(struct pull_disk *disk, const char *path, struct error *err);
 void pull_disk_close(struct pull_disk *disk); /* a zeroed one is fine */
 

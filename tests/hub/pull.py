@@ -347,7 +347,7 @@ def kills(n):
 def two_at_once():
     with World() as world:
         world.hub.files["org/repo"] = {"T-Q4_0.gguf": gguf(1, 1_500_000)}
-        world.hub.faults.rate = 300_000
+        world.hub.faults.rate = 100_000
         first = subprocess.Popen([MEDLEY, "pull", "hf:org/repo"], env=world.env, stdout=subprocess.DEVNULL,
                                  stderr=subprocess.DEVNULL)
         while not list(world.state.glob("pulled/**/*.part")):
