@@ -5,7 +5,9 @@
  * A number of x is spread over a vector as it is loaded, where squares shuffle it. On Intel's
  * processors shuffles take one of the two units that multiply, and loads neither. With eight rows x
  * a strip gives both together 64 vpdpbusd, 24 operations of floats, and 50 (Q4_0) to 70 (Q8_0) to
- * unpack it; a square, which has as many weights, 64 shuffles more. */
+ * unpack it; a square, which has as many weights, 64 shuffles more.
+ *
+ * PRODUCT_IS_INTEL is of those who include it. */
 #pragma once
 
 #include "kernels/product_strip_unpack_vnni.h"
