@@ -510,16 +510,18 @@ static void test_place(void **state)
                             "--goal mix --idle 0"),
                      0);
     assert_string_equal(out, "demo-1 is ready: tower cuda0 layers 0-9, laptop cpu layer 10\n");
-    assert_string_equal(fake_node_heard(),
-                        "{\"do\":\"place\",\"model\":\"demo\",\"context\":100,\"streams\":4,"
-                        "\"cells\":256,\"goal\":\"mix\",\"kv\":\"q8_0\","
-                        "\"speculate\":\"off\",\"draft\":null,\"precision\":null,\"allow_"
-                        "precision\":null,\"idle_s\":0,"
-                        "\"weights_memory\":null,\"score_weights\":null,"
-                        "\"time_limit_s\":null}\n");
+    assert_string_equal(
+        fake_node_heard(),
+        "{\"do\":\"place\",\"model\":\"demo\",\"context\":100,\"streams\":4,"
+        "\"cells\":256,\"goal\":\"mix\",\"kv\":\"q8_0\","
+        "\"speculate\":\"off\",\"draft\":null,\"draft_device\":null,\"precision\":null,\"allow_"
+        "precision\":null,\"idle_s\":0,"
+        "\"weights_memory\":null,\"score_weights\":null,"
+        "\"time_limit_s\":null}\n");
     EXPECT(0, "place demo --json", "\"instance\": \"demo-1\"");
     expect_heard("\"context\":null,\"streams\":null,\"cells\":null,\"goal\":null,\"kv\":null,"
-                 "\"speculate\":null,\"draft\":null,\"precision\":null,\"allow_precision\":null,"
+                 "\"speculate\":null,\"draft\":null,\"draft_device\":null,\"precision\":null,"
+                 "\"allow_precision\":null,"
                  "\"idle_s\":null");
     EXPECT(0, "place demo --weights-memory 8GiB --score-weights memory=60 --time-limit 9", "ready");
     expect_heard("\"weights_memory\":\"8GiB\",\"score_weights\":\"memory=60\",\"time_limit_s\":9");

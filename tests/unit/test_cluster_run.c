@@ -265,7 +265,8 @@ static void test_run_through_the_node(void **state)
     assert_non_null(realpath(wanted, path));
     snprintf(wanted, sizeof wanted,
              "{\"do\":\"place\",\"model\":\"%s\",\"context\":64,\"streams\":null,\"cells\":null,"
-             "\"goal\":null,\"kv\":null,\"speculate\":null,\"draft\":null,\"precision\":null,"
+             "\"goal\":null,\"kv\":null,\"speculate\":null,\"draft\":null,\"draft_device\":null,"
+             "\"precision\":null,"
              "\"allow_precision\":null,"
              "\"idle_s\":null,\"weights_memory\":null,\"score_weights\":null,"
              "\"time_limit_s\":null}\n"
