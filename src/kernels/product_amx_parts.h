@@ -155,7 +155,7 @@ static void amx_multiply_sides(const struct part_form *form, const struct panel_
     }
 }
 
-ALWAYS_INLINE void amx_parts_rows(const struct part_form *form, size_t step, strip_unpack *unpack,
+ALWAYS_INLINE void amx_parts_rows(const struct part_form *form, strip_unpack *unpack,
                                   const uint8_t *const *rows, uint32_t n_parts,
                                   const struct product_block *const *x,
                                   const struct amx_sides *sides, float *const *y)
@@ -168,8 +168,7 @@ ALWAYS_INLINE void amx_parts_rows(const struct part_form *form, size_t step, str
         const uint32_t used = n_parts - first < PANEL_PARTS ? n_parts - first : PANEL_PARTS;
         struct lanes_next next;
         for (uint32_t h = 0; h < PANEL_HALVES; h++)
-            panel_unpack(form, step, unpack, form->bias, rows + h * PANEL_ROWS, first, used,
-                         &halves[h]);
+            panel_unpack(form, unpack, form->bias, rows + h * PANEL_ROWS, first, used, &halves[h]);
         lanes_set_next(rows, (size_t)n_parts * form->block_bytes / PRODUCT_PARTS,
                        (size_t)(first + PANEL_PARTS) / PRODUCT_PARTS * form->block_bytes,
                        PANEL_PARTS / PRODUCT_PARTS * form->block_bytes, &next);
@@ -192,8 +191,7 @@ static void product_amx_parts(enum product_type type, const uint8_t *const *rows
     amx_fill(&sides, x, n, filled);
 #define AMX_CASE(name, form)                                                                       \
     if (type == PRODUCT_##name)                                                                    \
-        amx_parts_rows(&form, strip_step_##form, strip_unpack_##form, rows, n_parts, filled,       \
-                       &sides, y);
+        amx_parts_rows(&form, strip_unpack_##form, rows, n_parts, filled, &sides, y);
     PART_TYPES(AMX_CASE)
 #undef AMX_CASE
 }

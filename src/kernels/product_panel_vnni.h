@@ -37,14 +37,14 @@ struct panel_sums { /* of a row x */
 } __attribute__((aligned(64)));
 
 /* Parts first to first + n_parts - 1 of sixteen rows, their weights less `bias`. */
-ALWAYS_INLINE void panel_unpack(const struct part_form *form, size_t step, strip_unpack *unpack,
-                                int32_t bias, const uint8_t *const *rows, uint32_t first,
-                                uint32_t n_parts, struct panel_of_parts *out)
+ALWAYS_INLINE void panel_unpack(const struct part_form *form, strip_unpack *unpack, int32_t bias,
+                                const uint8_t *const *rows, uint32_t first, uint32_t n_parts,
+                                struct panel_of_parts *out)
 {
     const __m512i less = _mm512_set1_epi8((char)bias);
     for (uint32_t i = 0; i < n_parts; i++) {
         struct strip strip;
-        unpack(rows, strip_at(form, step, first + i), (first + i) % PRODUCT_PARTS, &strip);
+        unpack(rows, strip_at(form, first + i), (first + i) % PRODUCT_PARTS, &strip);
         UNROLL for (uint32_t j = 0; j < PRODUCT_PART / 4; j++) _mm512_store_si512(
             out->weights[i][j], bias ? _mm512_sub_epi8(strip.weights[j], less) : strip.weights[j]);
         _mm512_store_ps(out->d[i], strip.d);
@@ -163,7 +163,7 @@ static void panel_multiply_all(const struct part_form *form, const struct panel_
                                                        sums + i, y + i);
 }
 
-ALWAYS_INLINE void panel_rows(const struct part_form *form, size_t step, strip_unpack *unpack,
+ALWAYS_INLINE void panel_rows(const struct part_form *form, strip_unpack *unpack,
                               const uint8_t *const *rows, uint32_t n_parts,
                               const struct product_block *const *x, uint32_t n, float *const *y)
 {
@@ -177,8 +177,7 @@ ALWAYS_INLINE void panel_rows(const struct part_form *form, size_t step, strip_u
                                           .is_last = left <= PANEL_PARTS};
         struct lanes_next next;
         for (uint32_t h = 0; h < PANEL_HALVES; h++)
-            panel_unpack(form, step, unpack, 0, rows + h * PANEL_ROWS, first, place.n_parts,
-                         &panel[h]);
+            panel_unpack(form, unpack, 0, rows + h * PANEL_ROWS, first, place.n_parts, &panel[h]);
         lanes_set_next(rows, (size_t)n_parts * form->block_bytes / PRODUCT_PARTS,
                        (size_t)(first + PANEL_PARTS) / PRODUCT_PARTS * form->block_bytes,
                        PANEL_PARTS / PRODUCT_PARTS * form->block_bytes, &next);
@@ -194,7 +193,7 @@ static void product_vnni_panels(enum product_type type, const uint8_t *const *ro
     n = lanes_fill(x, n, filled);
 #define PANEL_CASE(name, form)                                                                     \
     if (type == PRODUCT_##name)                                                                    \
-        panel_rows(&form, strip_step_##form, strip_unpack_##form, rows, n_parts, filled, n, y);
+        panel_rows(&form, strip_unpack_##form, rows, n_parts, filled, n, y);
     PART_TYPES(PANEL_CASE)
 #undef PANEL_CASE
 }

@@ -15,22 +15,12 @@ struct strip {                         /* element c is row c's */
 /* The part that begins at `at` in each row; of IQ4_XS part i of the block that does. */
 typedef void strip_unpack(const uint8_t *const *rows, size_t at, uint32_t i, struct strip *out);
 
-/* Bytes from a part to the next; 0: a block has a head of its own. */
-enum {
-    strip_step_q40 = 18,
-    strip_step_q41 = 20,
-    strip_step_q50 = 22,
-    strip_step_q51 = 24,
-    strip_step_q80 = 34,
-    strip_step_iq4nl = 18,
-    strip_step_iq4xs = 0,
-    strip_step_mxfp4 = 17,
-};
-
-/* Where strip_unpack() takes a part from. */
-ALWAYS_INLINE size_t strip_at(const struct part_form *form, size_t step, uint32_t part)
+/* Where it takes that part from: a block that is more than its parts has a head of its own. */
+ALWAYS_INLINE size_t strip_at(const struct part_form *form, uint32_t part)
 {
-    return step ? part * step : (size_t)(part / PRODUCT_PARTS) * form->block_bytes;
+    return form->step * PRODUCT_PARTS == form->block_bytes
+               ? (size_t)part * form->step
+               : (size_t)(part / PRODUCT_PARTS) * form->block_bytes;
 }
 
 /* lanes_turn() by loads that a mask confines to a lane. Of insertions compilers make loads and then
@@ -89,10 +79,18 @@ ALWAYS_INLINE void strip_put_eights(const uint8_t *const *rows, size_t at, struc
         _mm512_xor_si512(x[i], _mm512_set1_epi8((char)0x80));
 }
 
+/* Parts that begin with d and m. */
+ALWAYS_INLINE void strip_take_head(const uint8_t *const *rows, size_t at, __m512i head[4],
+                                   struct strip *out)
+{
+    strip_turn(rows, at, head);
+    out->d = lanes_low_half(head[0]);
+    out->m = lanes_high_half(head[0]);
+}
+
 ALWAYS_INLINE void strip_unpack_q40(const uint8_t *const *rows, size_t at, uint32_t i,
                                     struct strip *out)
 {
-    (void)i;
     out->d = lanes_halves(rows, at);
     strip_put_fours(rows, at + 2, NULL, out);
 }
@@ -100,18 +98,14 @@ ALWAYS_INLINE void strip_unpack_q40(const uint8_t *const *rows, size_t at, uint3
 ALWAYS_INLINE void strip_unpack_q41(const uint8_t *const *rows, size_t at, uint32_t i,
                                     struct strip *out)
 {
-    (void)i;
     __m512i head[4];
-    strip_turn(rows, at, head);
-    out->d = lanes_low_half(head[0]);
-    out->m = lanes_high_half(head[0]);
+    strip_take_head(rows, at, head, out);
     strip_put_fours(rows, at + 4, NULL, out);
 }
 
 ALWAYS_INLINE void strip_unpack_q50(const uint8_t *const *rows, size_t at, uint32_t i,
                                     struct strip *out)
 {
-    (void)i;
     __m512i head[4];
     strip_turn(rows, at, head);
     out->d = lanes_low_half(head[0]);
@@ -123,18 +117,14 @@ ALWAYS_INLINE void strip_unpack_q50(const uint8_t *const *rows, size_t at, uint3
 ALWAYS_INLINE void strip_unpack_q51(const uint8_t *const *rows, size_t at, uint32_t i,
                                     struct strip *out)
 {
-    (void)i;
     __m512i head[4];
-    strip_turn(rows, at, head);
-    out->d = lanes_low_half(head[0]);
-    out->m = lanes_high_half(head[0]);
+    strip_take_head(rows, at, head, out);
     strip_put_fives(rows, at + 8, head[1], out);
 }
 
 ALWAYS_INLINE void strip_unpack_q80(const uint8_t *const *rows, size_t at, uint32_t i,
                                     struct strip *out)
 {
-    (void)i;
     out->d = lanes_halves(rows, at);
     strip_put_eights(rows, at + 2, out);
 }
@@ -149,7 +139,6 @@ ALWAYS_INLINE __m512i strip_table_iq4(void)
 ALWAYS_INLINE void strip_unpack_iq4nl(const uint8_t *const *rows, size_t at, uint32_t i,
                                       struct strip *out)
 {
-    (void)i;
     const __m512i table = strip_table_iq4();
     out->d = lanes_halves(rows, at);
     strip_put_fours(rows, at + 2, &table, out);
@@ -174,7 +163,6 @@ ALWAYS_INLINE void strip_unpack_iq4xs(const uint8_t *const *rows, size_t at, uin
 ALWAYS_INLINE void strip_unpack_mxfp4(const uint8_t *const *rows, size_t at, uint32_t i,
                                       struct strip *out)
 {
-    (void)i;
     const __m512i table = _mm512_broadcast_i32x4(
         _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
     __m512i head[4];

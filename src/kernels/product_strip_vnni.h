@@ -116,7 +116,7 @@ ALWAYS_INLINE void strip_put(const struct strip_sums *sums, uint32_t n, uint32_t
 }
 
 /* Sixteen rows' sums of all rows x, of which the last side may be half. */
-ALWAYS_INLINE void strip_add_parts(const struct part_form *form, size_t step, strip_unpack *unpack,
+ALWAYS_INLINE void strip_add_parts(const struct part_form *form, strip_unpack *unpack,
                                    const struct strip_job *job, const uint8_t *const *rows,
                                    struct strip_sums *sums)
 {
@@ -126,7 +126,7 @@ ALWAYS_INLINE void strip_add_parts(const struct part_form *form, size_t step, st
         const uint32_t b = part / PRODUCT_PARTS + 1, i = part % PRODUCT_PARTS;
         const bool is_behind = b * PRODUCT_PARTS >= job->n_parts;
         struct strip strip;
-        unpack(rows, strip_at(form, step, part), i, &strip);
+        unpack(rows, strip_at(form, part), i, &strip);
         strip_fetch(form, rows,
                     is_behind ? STRIP_ROWS * job->row_bytes : (size_t)b * form->block_bytes, i);
         for (uint32_t side = 0; side < n_whole; side++)
@@ -138,8 +138,8 @@ ALWAYS_INLINE void strip_add_parts(const struct part_form *form, size_t step, st
     }
 }
 
-ALWAYS_INLINE void strip_multiply_rows(const struct part_form *form, size_t step,
-                                       strip_unpack *unpack, const struct strip_job *job)
+ALWAYS_INLINE void strip_multiply_rows(const struct part_form *form, strip_unpack *unpack,
+                                       const struct strip_job *job)
 {
     for (uint32_t row = 0; row < job->n_rows; row += STRIP_ROWS) {
         const uint32_t left = job->n_rows - row;
@@ -152,7 +152,7 @@ ALWAYS_INLINE void strip_multiply_rows(const struct part_form *form, size_t step
             memset(sums, 0, sizeof sums);
         else
             memcpy(sums, kept, sizeof sums);
-        strip_add_parts(form, step, unpack, job, rows, sums);
+        strip_add_parts(form, unpack, job, rows, sums);
         if (job->is_last)
             strip_put(sums, job->n, row, left, job->y);
         else
@@ -167,7 +167,7 @@ typedef void strip_rows(const struct strip_job *job);
 #define STRIP_OF(name, form)                                                                       \
     static __attribute__((noinline)) void strip_rows_##form(const struct strip_job *job)           \
     {                                                                                              \
-        strip_multiply_rows(&form, strip_step_##form, strip_unpack_##form, job);                   \
+        strip_multiply_rows(&form, strip_unpack_##form, job);                                      \
     }
 PART_TYPES(STRIP_OF)
 #undef STRIP_OF
