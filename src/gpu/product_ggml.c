@@ -72,7 +72,7 @@ bool product_is_of(const struct product_kernel *kernel, enum ggml_type type)
         return product_kernel_beats_repacked(kernel, type_of_product(type));
     if (product_ggml_is_of_grids(type))
         return product_kernel_multiplies_grids(kernel);
-    if (type == GGML_TYPE_F16)
+    if (type == GGML_TYPE_F16 || type == GGML_TYPE_BF16)
         return product_kernel_multiplies_floats(kernel);
     return (type >= GGML_TYPE_Q2_K && type <= GGML_TYPE_Q6_K) || type == GGML_TYPE_Q8_0 ||
            type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1 ||

@@ -14,8 +14,8 @@ enum { PRODUCT_EXPERTS_MAX = 4096 }; /* of a layer, as many as the model reader 
 /* Which type of product.h's it is; false: none. */
 bool product_type_of(enum ggml_type ggml, enum product_type *type);
 /* Should models use this kernel (NULL: none) for the type? For K-quants, Q4_1, Q5_0, Q5_1, Q8_0 and
- * IQ4_XS. For Q4_0, IQ4_NL and MXFP4 where it is faster than ggml's repacked products, for grids
- * and F16 where it has vectors for them. With BF16 ggml's are faster for one row. */
+ * IQ4_XS. For Q4_0, IQ4_NL and MXFP4 where it is faster than ggml's repacked products, for grids,
+ * F16 and BF16 where it has vectors for them. */
 bool product_is_of(const struct product_kernel *kernel, enum ggml_type type);
 /* Is what is rounded for one type rounded for the other? Both ours. */
 bool product_shares_rounding(enum ggml_type a, enum ggml_type b);
