@@ -128,7 +128,7 @@ ALWAYS_INLINE void float_multiply_last(const struct float_shape *shape,
                                        const struct float_piece *piece, uint32_t k,
                                        float_registers sums)
 {
-    uint8_t weights[FLOAT_ROWS][sizeof(float) * FLOAT_SUMS] = {0};
+    uint8_t weights[FLOAT_ROWS][sizeof(float) * FLOAT_SUMS] __attribute__((aligned(64))) = {{0}};
     float values[FLOAT_SIDE][FLOAT_SUMS] = {0};
     const uint8_t *rows[FLOAT_ROWS];
     const float *x[FLOAT_SIDE];
