@@ -1,6 +1,6 @@
 /* The arithmetic of product.h for types of floats. A kernel's file defines first:
  *
- *     FLOAT_LANES                               floats in a vector: 8 or 16
+ *     FLOAT_LANES                               floats in a vector: 1, 8 or 16
  *     float_lanes                               a vector of them
  *     float_lanes float_load(const float *), void float_store(float *, float_lanes)
  *     float_lanes float_from_f16(const uint8_t *), float_from_bf16
@@ -180,11 +180,11 @@ FLOAT_FEW_ROWS(bf16, BF16, 1)
 FLOAT_FEW_ROWS(bf16, BF16, 2)
 
 /* Whole rows of the matrix, one after the other: memory likes one stream better than several. */
-static void float_few(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
+static void float_few(enum float_type type, const uint8_t *const *rows, uint32_t n_rows,
                       uint32_t n_columns, const float *const *x, uint32_t n,
                       float (*y)[PRODUCT_SHEAF_MAX])
 {
-    if (type == PRODUCT_BF16)
+    if (type == FLOAT_BF16)
         (n == 1 ? float_few_bf16_1 : float_few_bf16_2)(rows, n_rows, n_columns, x, y);
     else
         (n == 1 ? float_few_f16_1 : float_few_f16_2)(rows, n_rows, n_columns, x, y);
@@ -380,8 +380,6 @@ static void float_rows(enum product_type type, const uint8_t *const *rows, uint3
                        uint32_t n_columns, const float *const *x, uint32_t n,
                        float (*y)[PRODUCT_SHEAF_MAX])
 {
-    if (n <= FLOAT_FEW)
-        float_few(type, rows, n_rows, n_columns, x, n, y);
-    else
-        float_many(type == PRODUCT_BF16 ? FLOAT_BF16 : FLOAT_F16, rows, n_rows, n_columns, x, n, y);
+    const enum float_type stored = type == PRODUCT_BF16 ? FLOAT_BF16 : FLOAT_F16;
+    (n <= FLOAT_FEW ? float_few : float_many)(stored, rows, n_rows, n_columns, x, n, y);
 }
