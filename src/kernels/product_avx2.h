@@ -91,7 +91,7 @@ ALWAYS_INLINE void part_rows_dot(const uint8_t w[8][8][4], const int8_t *const *
     {
         const __m256i weights = load32(w[i][0]);
         UNROLL for (uint32_t k = 0; k < n; k++) sums[k] =
-            (row_ints)part_dot_fours((__m256i)sums[k], weights, part_quad(q[k] + 4 * i));
+            (row_ints)_mm256_dpbusd_avx_epi32((__m256i)sums[k], weights, part_quad(q[k] + 4 * i));
     }
 }
 #else

@@ -1,5 +1,4 @@
-/* What the kernels for x86 processors with AVX-512 (F, BW and VL) share: vectors of 64 bytes. With
- * VNNI four products of 8 bits are summed up in one instruction; the integers are the same. */
+/* What the kernels for x86 processors with AVX-512 (F, BW and VL) share: vectors of 64 bytes. */
 #pragma once
 
 #include <immintrin.h>
@@ -11,11 +10,7 @@
 
 #define PART_TURN(name) NULL /* rows are sixteen */
 
-#if defined(__AVX512VNNI__)
-enum { STEP = 64, ROWS = 16, WIDE_IS_SIGNED = 0 };
-#else
 enum { STEP = 64, ROWS = 16, WIDE_IS_SIGNED = 1 };
-#endif
 
 typedef __m512i ints;
 typedef int32_t row_ints __attribute__((vector_size(64)));
@@ -91,24 +86,6 @@ static inline void ints_add_up(const ints sums[8], eight_ints *all)
 
 /* ---- parts ---- */
 
-#if defined(__AVX512VNNI__)
-ALWAYS_INLINE void part_rows_dot(const uint8_t w[8][16][4], const int8_t *const *q, bool is_wide,
-                                 uint32_t n, row_ints *sums)
-{
-    (void)is_wide;
-    UNROLL for (uint32_t i = 0; i < 8; i++)
-    {
-        const __m512i weights = _mm512_loadu_si512(w[i]);
-        UNROLL for (uint32_t k = 0; k < n; k++)
-        {
-            int32_t four;
-            memcpy(&four, q[k] + 4 * i, sizeof four);
-            sums[k] =
-                (row_ints)_mm512_dpbusd_epi32((__m512i)sums[k], weights, _mm512_set1_epi32(four));
-        }
-    }
-}
-#else
 /* No vpsignb has 64 bytes: what the weights are negative for is taken from zero. */
 ALWAYS_INLINE __m512i dot_signed(__m512i weights, __m512i values)
 {
@@ -145,7 +122,6 @@ ALWAYS_INLINE void part_rows_dot(const uint8_t w[8][16][4], const int8_t *const 
             (row_ints)_mm512_madd_epi16(pairs[k], ones);
     }
 }
-#endif
 
 #include "kernels/product_kernel_body.h"
 

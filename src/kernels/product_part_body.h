@@ -345,6 +345,7 @@ static const struct part_form mxfp4 = {
     CASE(IQ4_XS, iq4xs)                                                                            \
     CASE(MXFP4, mxfp4)
 
+#if !defined(PRODUCT_OWN_BODIES)
 static void part_kernel_row(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
                             uint32_t n_parts, const struct product_block *x, float *y)
 {
@@ -355,7 +356,6 @@ static void part_kernel_row(enum product_type type, const uint8_t *const *rows, 
 #undef PART_CASE
 }
 
-#if !defined(PRODUCT_OWN_BODIES)
 static void part_kernel_sheaf(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,
                               const struct product_block *const *x, uint32_t n, float *const *y)
 {

@@ -1,14 +1,12 @@
 /* One row: eight parts whose weights have four or five bits, times a row x. In the file 16 bytes
- * have the lower and the upper half of a part. With AVX-512 VNNI a vector has two parts, with
- * AVX-VNNI one. Without, a lane of 16 bytes is kept for a part, and its products are added up
- * within it, two parts beside each other. */
+ * have the lower and the upper half of a part. With AVX-VNNI a vector has a part. Without, a lane
+ * of 16 bytes is kept for one, and its products are added up within it, two parts beside each
+ * other. */
 #pragma once
 
 #include "kernels/product_part_unpack_x86.h"
 
-#if defined(__AVX512VNNI__)
-#include "kernels/product_part_lanes_avx512.h"
-#elif defined(PART_VNNI)
+#if defined(__AVXVNNI__)
 /* A part's 16 bytes twice, shifted by different counts: its weights in order. */
 ALWAYS_INLINE __m256i part_lanes_in_order(const uint8_t *from)
 {
@@ -51,8 +49,8 @@ ALWAYS_INLINE void part_lanes_products(const uint8_t *from, size_t step, const _
             weights = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(*table), weights);
         if (fifth_at)
             weights = _mm256_or_si256(weights, part_fifths(at + fifth_at));
-        sums[i] = part_dot_fours(_mm256_setzero_si256(), weights,
-                                 load32((const uint8_t *)q + i * PRODUCT_PART));
+        sums[i] = _mm256_dpbusd_avx_epi32(_mm256_setzero_si256(), weights,
+                                          load32((const uint8_t *)q + i * PRODUCT_PART));
     }
     part_lanes_add_up(sums, is_wide, all);
 }

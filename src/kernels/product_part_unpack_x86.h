@@ -68,18 +68,6 @@ ALWAYS_INLINE void part_unpack_mx4(const uint8_t *from, uint8_t *to)
 
 ALWAYS_INLINE void halves_of(const uint8_t *at, size_t step, float out[8])
 {
-#if defined(__AVX512VNNI__)
-    if (step <= 20) { /* four are within 64 bytes: the processor loads two vectors a cycle */
-        const __m128i places = _mm_add_epi16(_mm_mullo_epi16(_mm_setr_epi16(0, 1, 2, 3, 0, 1, 2, 3),
-                                                             _mm_set1_epi16((short)(step / 2))),
-                                             _mm_setr_epi16(0, 0, 0, 0, 32, 32, 32, 32));
-        const __m512i found =
-            _mm512_permutex2var_epi16(_mm512_loadu_si512(at), _mm512_zextsi128_si512(places),
-                                      _mm512_loadu_si512(at + 4 * step));
-        _mm256_storeu_ps(out, _mm256_cvtph_ps(_mm512_castsi512_si128(found)));
-        return;
-    }
-#endif
     uint16_t bits[8];
     UNROLL for (size_t i = 0; i < 8; i++) memcpy(&bits[i], at + i * step, sizeof bits[i]);
     _mm256_storeu_ps(out, _mm256_cvtph_ps(_mm_set_epi16(
@@ -123,21 +111,13 @@ ALWAYS_INLINE part_ints part_zero(void)
     return _mm256_setzero_si256();
 }
 
-#if defined(__AVX512VNNI__)
-#define PART_VNNI
-#define part_dot_fours _mm256_dpbusd_epi32
-#elif defined(__AVXVNNI__)
-#define PART_VNNI
-#define part_dot_fours _mm256_dpbusd_avx_epi32
-#endif
-
 /* 16 bits hold two products of 8 bits by 7 if one of them has no sign of its own. */
 ALWAYS_INLINE part_ints part_dot(const uint8_t *w, const int8_t *q, bool is_wide)
 {
     const __m256i weights = load32(w), values = load32((const uint8_t *)q);
-#if defined(PART_VNNI)
+#if defined(__AVXVNNI__)
     (void)is_wide;
-    return part_dot_fours(_mm256_setzero_si256(), weights, values);
+    return _mm256_dpbusd_avx_epi32(_mm256_setzero_si256(), weights, values);
 #else
     __m256i pairs;
     if (is_wide) {

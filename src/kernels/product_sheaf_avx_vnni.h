@@ -57,7 +57,7 @@ ALWAYS_INLINE void quad_add_groups(const struct quad_kind *kind, uint32_t n,
         {
             const __m256i w = load32(sheaf->weights[4 * g + i][0]);
             UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
-                part_dot_fours(dot[k], w, quad_spread(x[k][b].values + 16 * g + 4 * i));
+                _mm256_dpbusd_avx_epi32(dot[k], w, quad_spread(x[k][b].values + 16 * g + 4 * i));
         }
         const __m256i scale = _mm256_srai_epi32(load32((const void *)sheaf->scales[g]), 16);
         UNROLL for (uint32_t k = 0; k < n; k++) products[k] =

@@ -2,21 +2,20 @@
  * arithmetic of product.h, a square at a time.
  *
  * A square is four parts of four rows of the matrix. Its weights are eight vectors, of which each
- * has four weights of all of them: a lane for each part, and in it a number for each row. So a
- * vector of sums has them all, too, and nothing is added up across it: its lanes are the four
- * partial sums of the four rows. What a row x has four values of for each part is spread over lanes
- * by a shuffle (vpshufd), which does not take the two units that multiply.
+ * has four weights of all of them: a lane for each row, and in it a number for each part. So a
+ * vector of sums has them all, too, and nothing is added up across it: a lane has the four partial
+ * sums of its row. Of a row x the same four weights of each part are 16 bytes, which a load spreads
+ * over the lanes; that takes none of the units that multiply.
  *
- * What bounds it on the processor that it was made on (AMD, Zen 5) is all four vector units: with
- * eight rows x a square is given 64 vpdpbusd, 64 shuffles, 24 operations of floats and 30 for its
- * weights. Instructions that move bytes between lanes (vpermt2w, vinserti32x4) and stores are the
- * dear ones, as they take the units that multiply: six for a square of Q4_0, and two.
+ * With eight rows x a square gives those units 64 vpdpbusd, 24 operations of floats, and 35 (Q4_0)
+ * to 50 (Q8_0) for its weights. On AMD's Zen 5 instructions that move bytes between lanes
+ * (vpermt2w, vshufi32x4) and stores are the dear ones.
  *
  * The next square is loaded and turned before this one is multiplied, so that memory is waited for
  * meanwhile. Without that two rows x took 1.4 times as long. */
 #pragma once
 
-#include "kernels/product_lanes_avx512.h"
+#include "kernels/product_strip_unpack_vnni.h"
 
 #include <assert.h>
 
@@ -25,18 +24,18 @@ enum {
     SQUARE_X = 8,        /* rows x of a pass, at most */
     SQUARE_SIDE = 4,     /* rows x whose sums are under way: registers hold no more, but all with
                             weights of four bits, two of which are in a byte */
-    SQUARE_BLOCKS = 32,  /* of eight parts, of all rows x of a pass, that the first cache holds */
+    SQUARE_BLOCKS = 64,  /* of eight parts, of all rows x of a pass, that the first cache holds */
     SQUARE_ROWS = 256,   /* of the matrix, whose sums are kept meanwhile */
     SQUARE_PUT = 16,     /* rows of the matrix */
     SQUARE_AHEAD = 6144, /* bytes that are fetched early, at least */
 };
 
 struct square_x {      /* what a square is multiplied with of a row x */
-    __m512i values[2]; /* the first and the last sixteen of each part */
-    __m512 scale;      /* in all of a lane, as … */
+    __m128i values[8]; /* [i]: values 4 i to 4 i + 3 of each part */
+    __m128 scale;      /* of each part, as … */
     union {
-        __m512 value_sum; /* … for types with m this is, for the others */
-        __m512i excess;   /* what their products have too much, less than zero */
+        __m128 value_sum; /* … for types with m this is, for the others */
+        __m128i excess;   /* what their products have too much, less than zero */
     };
 };
 
@@ -53,12 +52,12 @@ struct square_job {
 
 /* ---- rows x ---------------------------------------------------------------------------------- */
 
-/* Number p of four in all of lane p. */
-ALWAYS_INLINE __m512i square_spread(__m128i four)
+/* Of four parts of eight numbers each: number 4 h + i of each part in lane i. */
+ALWAYS_INLINE __m512i square_order(uint32_t h)
 {
-    return _mm512_permutexvar_epi32(
-        _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3),
-        _mm512_castsi128_si512(four));
+    return _mm512_add_epi32(
+        _mm512_setr_epi32(0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27),
+        _mm512_set1_epi32((int)(4 * h)));
 }
 
 /* Parts 4 i to 4 i + 3. Types with m have no bias. */
@@ -68,146 +67,24 @@ ALWAYS_INLINE void square_prepare(bool has_m, int32_t bias, const struct product
     const __m512i first = _mm512_loadu_si512(block->values + 128 * i),
                   last = _mm512_loadu_si512(block->values + 128 * i + 64);
     const __m128i sums = _mm_loadu_si128((const void *)(block->part_sums + 4 * i));
-    out->values[0] = _mm512_shuffle_i32x4(first, last, 0x88);
-    out->values[1] = _mm512_shuffle_i32x4(first, last, 0xdd);
-    out->scale =
-        _mm512_castsi512_ps(square_spread(_mm_loadu_si128((const void *)(block->scales + 4 * i))));
+    UNROLL for (uint32_t h = 0; h < 2; h++) _mm512_storeu_si512(
+        &out->values[4 * h], _mm512_permutex2var_epi32(first, square_order(h), last));
+    out->scale = _mm_loadu_ps(block->scales + 4 * i);
     if (has_m) /* s, the same bytes */
-        out->value_sum = _mm512_castsi512_ps(square_spread(sums));
+        out->value_sum = _mm_castsi128_ps(sums);
     else
-        out->excess = square_spread(_mm_mullo_epi32(sums, _mm_set1_epi32(-bias)));
-}
-
-/* ---- four parts of a row --------------------------------------------------------------------- */
-
-struct square_row {     /* in lanes */
-    __m512i weights[2]; /* the first and the last sixteen of each part; of four bits both in [0] */
-    __m512 d, m;        /* in all of a lane */
-};
-
-/* 16 bytes of each of four parts, from `first` on, in parts of `step` bytes that begin at `part`.
- * No byte behind the parts is read. */
-ALWAYS_INLINE __m512i square_lanes(const uint8_t *part, size_t first, size_t step)
-{
-    if (step == 16)
-        return _mm512_loadu_si512(part + first);
-    if (step % 2) { /* bytes cannot be moved as words */
-        const uint8_t *const parts[13] = {
-            [0] = part, [4] = part + step, [8] = part + 2 * step, [12] = part + 3 * step};
-        return lanes_of_four(parts, 0, first);
-    }
-    const size_t behind = 4 * step - 64; /* where a second vector begins, to end with the parts */
-    uint16_t words[32];
-    UNROLL for (uint32_t i = 0; i < 32; i++)
-    {
-        const size_t at = i / 8 * step + first + i % 8 * 2;
-        words[i] = (uint16_t)(at < 64 ? at / 2 : 32 + (at - behind) / 2);
-    }
-    return _mm512_permutex2var_epi16(_mm512_loadu_si512(part), _mm512_loadu_si512(words),
-                                     _mm512_loadu_si512(part + behind));
-}
-
-/* The F16 number at the begin of each of four parts. */
-ALWAYS_INLINE __m512 square_halves(const uint8_t *from, size_t step)
-{
-    const __m256i order = _mm256_setr_epi16(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-    uint64_t four = 0;
-    UNROLL for (uint32_t p = 0; p < 4; p++)
-    {
-        uint16_t one;
-        memcpy(&one, from + p * step, sizeof one);
-        four |= (uint64_t)one << 16 * p;
-    }
-    return _mm512_cvtph_ps(
-        _mm256_permutexvar_epi16(order, _mm256_castsi128_si256(_mm_cvtsi64_si128((int64_t)four))));
-}
-
-/* The lower four bits of each byte, h = 0, or the upper ones. */
-ALWAYS_INLINE __m512i square_fours(__m512i both, uint32_t h)
-{
-    return _mm512_and_si512(h ? _mm512_srli_epi16(both, 4) : both, _mm512_set1_epi8(15));
-}
-
-/* The fifth bits are the four bytes before. */
-ALWAYS_INLINE void square_put_fives(const uint8_t *part, size_t first, size_t step, __m512i out[2])
-{
-    const __m512i both = square_lanes(part, first, step);
-    uint64_t bits[2] = {0, 0};
-    UNROLL for (uint32_t p = 0; p < 4; p++)
-    {
-        uint32_t fifth;
-        memcpy(&fifth, part + p * step + first - 4, sizeof fifth);
-        bits[0] |= (uint64_t)(fifth & 0xffff) << 16 * p;
-        bits[1] |= (uint64_t)(fifth >> 16) << 16 * p;
-    }
-    UNROLL for (uint32_t i = 0; i < 2; i++)
-    {
-        const __m512i fours = square_fours(both, i);
-        out[i] = _mm512_mask_add_epi8(fours, bits[i], fours, _mm512_set1_epi8(16));
-    }
-}
-
-ALWAYS_INLINE void square_row_q50(const uint8_t *block, uint32_t i, struct square_row *out)
-{
-    square_put_fives(block + 88 * i, 6, 22, out->weights);
-    out->d = square_halves(block + 88 * i, 22);
-}
-
-ALWAYS_INLINE void square_row_q51(const uint8_t *block, uint32_t i, struct square_row *out)
-{
-    square_put_fives(block + 96 * i, 8, 24, out->weights);
-    out->d = square_halves(block + 96 * i, 24);
-    out->m = square_halves(block + 96 * i + 2, 24);
-}
-
-/* Two parts of 32 bytes beside each other. */
-ALWAYS_INLINE __m512i square_eights(const uint8_t *from)
-{
-    return _mm512_inserti64x4(_mm512_castsi256_si512(load32(from + 2)), load32(from + 36), 1);
-}
-
-ALWAYS_INLINE void square_row_q80(const uint8_t *block, uint32_t i, struct square_row *out)
-{
-    const uint8_t *from = block + 136 * i;
-    const __m512i bias = _mm512_set1_epi8((char)0x80);
-    const __m512i a = square_eights(from), b = square_eights(from + 68);
-    out->weights[0] = _mm512_xor_si512(_mm512_shuffle_i32x4(a, b, 0x88), bias);
-    out->weights[1] = _mm512_xor_si512(_mm512_shuffle_i32x4(a, b, 0xdd), bias);
-    out->d = square_halves(from, 34);
-}
-
-/* Scales of eight parts: those of parts 4 i, ... in lanes. */
-ALWAYS_INLINE __m512 square_spread_scales(const float of_parts[PRODUCT_PARTS], uint32_t i)
-{
-    return _mm512_castsi512_ps(square_spread(_mm_loadu_si128((const void *)(of_parts + 4 * i))));
-}
-
-ALWAYS_INLINE void square_row_iq4xs(const uint8_t *block, uint32_t i, struct square_row *out)
-{
-    float d[PRODUCT_PARTS];
-    part_scales_iq4(block, d);
-    out->weights[0] = square_lanes(block + 8 + 64 * i, 0, 16);
-    out->d = square_spread_scales(d, i);
-}
-
-ALWAYS_INLINE void square_row_mxfp4(const uint8_t *block, uint32_t i, struct square_row *out)
-{
-    float d[PRODUCT_PARTS];
-    part_scales_mx4(block, d);
-    out->weights[0] = square_lanes(block + 68 * i, 1, 17);
-    out->d = square_spread_scales(d, i);
+        out->excess = _mm_mullo_epi32(sums, _mm_set1_epi32(-bias));
 }
 
 /* ---- a square -------------------------------------------------------------------------------- */
 
-struct square_weights {
-    __m512i quads[2][SQUARE]; /* weights 16 h + 4 q to 16 h + 4 q + 3 of [h][q]; of four bits both
-                                 in [0][q], which registers hold: a store takes both units that
-                                 multiply for a cycle */
-    __m512 d, m;
-};
+/* A square is a strip, too, whose rows are parts of one part each. Of four bits two weights stay in
+ * a byte of the first four vectors until they are multiplied, which registers hold: a store takes
+ * both units that multiply for a cycle. */
+typedef void square_unpack(const uint8_t *const *blocks, uint32_t i, struct strip *out);
 
-/* Are they numbers of eight bits, or of four that stand for themselves or for those of a table? */
+/* Are weights numbers of eight bits, or of four that stand for themselves or for those of a table?
+ */
 enum square_kind { SQUARE_EIGHTS, SQUARE_FOURS, SQUARE_FOURS_IQ4, SQUARE_FOURS_MX4 };
 enum {
     square_kind_q40 = SQUARE_FOURS,
@@ -220,170 +97,202 @@ enum {
     square_kind_mxfp4 = SQUARE_FOURS_MX4,
 };
 
-ALWAYS_INLINE __m512i square_weights_of(enum square_kind kind, const struct square_weights *weights,
-                                        uint32_t h, uint32_t q)
+/* Weights 4 i to 4 i + 3 of all parts. */
+ALWAYS_INLINE __m512i square_weights(enum square_kind kind, const struct strip *square, uint32_t i)
 {
     if (kind == SQUARE_EIGHTS)
-        return weights->quads[h][q];
-    const __m512i fours = square_fours(weights->quads[0][q], h);
+        return square->weights[i];
+    const __m512i both = square->weights[i % 4];
+    const __m512i fours =
+        _mm512_and_si512(i < 4 ? both : _mm512_srli_epi16(both, 4), _mm512_set1_epi8(15));
     if (kind == SQUARE_FOURS)
         return fours;
-    return _mm512_shuffle_epi8(
-        _mm512_broadcast_i32x4(kind == SQUARE_FOURS_MX4 ? part_table_mx4() : part_table_iq4()),
-        fours);
+    return _mm512_shuffle_epi8(kind == SQUARE_FOURS_IQ4 ? strip_table_iq4() : strip_table_mx4(),
+                               fours);
 }
 
-/* out[q] has number q of each lane of all four rows. */
+/* Lane r of out[i] is row r's lane i. */
 ALWAYS_INLINE void square_turn(const __m512i rows[SQUARE], __m512i out[SQUARE])
 {
-    __m512i pairs[SQUARE];
-    UNROLL for (uint32_t i = 0; i < 2; i++)
-    {
-        pairs[i] = _mm512_unpacklo_epi32(rows[2 * i], rows[2 * i + 1]);
-        pairs[i + 2] = _mm512_unpackhi_epi32(rows[2 * i], rows[2 * i + 1]);
-    }
-    UNROLL for (uint32_t i = 0; i < 2; i++)
-    {
-        out[2 * i] = _mm512_unpacklo_epi64(pairs[2 * i], pairs[2 * i + 1]);
-        out[2 * i + 1] = _mm512_unpackhi_epi64(pairs[2 * i], pairs[2 * i + 1]);
-    }
+    const __m512i a = _mm512_shuffle_i32x4(rows[0], rows[1], 0x44),
+                  b = _mm512_shuffle_i32x4(rows[0], rows[1], 0xee),
+                  c = _mm512_shuffle_i32x4(rows[2], rows[3], 0x44),
+                  d = _mm512_shuffle_i32x4(rows[2], rows[3], 0xee);
+    out[0] = _mm512_shuffle_i32x4(a, c, 0x88);
+    out[1] = _mm512_shuffle_i32x4(a, c, 0xdd);
+    out[2] = _mm512_shuffle_i32x4(b, d, 0x88);
+    out[3] = _mm512_shuffle_i32x4(b, d, 0xdd);
 }
 
-/* Number r of each lane is row r's, whose lanes have it in all places. */
-ALWAYS_INLINE __m512 square_merge(__m512 a, __m512 b, __m512 c, __m512 d)
+/* The last 16 bytes of each of a row's four parts of `step` bytes, an even number: of each the
+ * first four in lane 0, and so on. No byte behind the parts is read.
+ *
+ * Numbers of four bytes are what is moved: those of parts 0 and 2 from where part 0's begin, those
+ * of parts 1 and 3 from where 64 bytes end with part 3's. */
+ALWAYS_INLINE __m512i square_ends(const uint8_t *parts, size_t step)
 {
-    return _mm512_mask_blend_ps(0xcccc, _mm512_mask_blend_ps(0xaaaa, a, b),
-                                _mm512_mask_blend_ps(0xaaaa, c, d));
-}
-
-typedef void square_row_unpack(const uint8_t *block, uint32_t i, struct square_row *out);
-
-/* Parts 4 i to 4 i + 3 of a block of each row. */
-ALWAYS_INLINE void square_unpack_rows(enum square_kind kind, square_row_unpack *unpack,
-                                      const uint8_t *const *blocks, uint32_t i,
-                                      struct square_weights *out)
-{
-    struct square_row rows[SQUARE];
-    UNROLL for (uint32_t r = 0; r < SQUARE; r++)
-    {
-        rows[r].m = _mm512_setzero_ps();
-        unpack(blocks[r], i, &rows[r]);
-    }
-    UNROLL for (uint32_t h = 0; h < (kind == SQUARE_EIGHTS ? 2 : 1); h++)
-    {
-        const __m512i halves[SQUARE] = {rows[0].weights[h], rows[1].weights[h], rows[2].weights[h],
-                                        rows[3].weights[h]};
-        square_turn(halves, out->quads[h]);
-    }
-    out->d = square_merge(rows[0].d, rows[1].d, rows[2].d, rows[3].d);
-    out->m = square_merge(rows[0].m, rows[1].m, rows[2].m, rows[3].m);
+    const int quarter = (int)step / 2; /* two parts are so many numbers */
+    const __m512i order =
+        _mm512_add_epi32(_mm512_broadcast_i32x4(_mm_setr_epi32(0, 28 - quarter, quarter, 28)),
+                         _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3));
+    return _mm512_permutex2var_epi32(_mm512_loadu_si512(parts + step - 16), order,
+                                     _mm512_loadu_si512(parts + 4 * step - 64));
 }
 
 /* F16 numbers of four rows, of which each has those of its parts as words `at`, at + step, ... */
 ALWAYS_INLINE __m512 square_heads(const __m512i rows[SQUARE], uint32_t at, uint32_t step)
 {
     uint16_t words[32] = {0};
-    UNROLL for (uint32_t i = 0; i < 16; i++) words[i] = (uint16_t)(at + i / 4 * step + i % 2 * 32);
+    UNROLL for (uint32_t i = 0; i < 16; i++) words[i] =
+        (uint16_t)(at + i % 4 * step + i / 4 % 2 * 32);
     const __m512i order = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)words));
     const __m512i first = _mm512_permutex2var_epi16(rows[0], order, rows[1]),
                   last = _mm512_permutex2var_epi16(rows[2], order, rows[3]);
-    return _mm512_cvtph_ps(_mm256_mask_blend_epi16(0xcccc, _mm512_castsi512_si256(first),
+    return _mm512_cvtph_ps(_mm256_mask_blend_epi16(0xff00, _mm512_castsi512_si256(first),
                                                    _mm512_castsi512_si256(last)));
 }
 
-/* Parts of `step` bytes, 18 or 20, whose weights of four bits end them: they are turned before they
- * are unpacked, and d and m come out of the vectors that have been loaded for them. */
+/* Parts of `step` bytes, 18 or 20, whose weights of four bits end them. */
 ALWAYS_INLINE void square_unpack_fours(const uint8_t *const *blocks, uint32_t i, size_t step,
-                                       struct square_weights *out)
+                                       struct strip *out)
 {
     __m512i heads[SQUARE], rows[SQUARE];
     UNROLL for (uint32_t r = 0; r < SQUARE; r++)
     {
-        const uint8_t *part = blocks[r] + 4 * step * i;
-        heads[r] = _mm512_loadu_si512(part);
-        rows[r] = square_lanes(part, step - 16, step);
+        const uint8_t *parts = blocks[r] + 4 * step * i;
+        heads[r] = _mm512_loadu_si512(parts);
+        rows[r] = square_ends(parts, step);
     }
-    square_turn(rows, out->quads[0]);
+    square_turn(rows, out->weights);
     out->d = square_heads(heads, 0, (uint32_t)step / 2);
-    out->m = step == 20 ? square_heads(heads, 1, 10) : _mm512_setzero_ps();
+    if (step == 20)
+        out->m = square_heads(heads, 1, 10);
 }
 
-typedef void square_unpack(const uint8_t *const *blocks, uint32_t i, struct square_weights *out);
-
-ALWAYS_INLINE void square_unpack_q40(const uint8_t *const *blocks, uint32_t i,
-                                     struct square_weights *out)
+ALWAYS_INLINE void square_unpack_q40(const uint8_t *const *blocks, uint32_t i, struct strip *out)
 {
     square_unpack_fours(blocks, i, 18, out);
 }
 
-ALWAYS_INLINE void square_unpack_q41(const uint8_t *const *blocks, uint32_t i,
-                                     struct square_weights *out)
+ALWAYS_INLINE void square_unpack_q41(const uint8_t *const *blocks, uint32_t i, struct strip *out)
 {
     square_unpack_fours(blocks, i, 20, out);
 }
 
-ALWAYS_INLINE void square_unpack_iq4nl(const uint8_t *const *blocks, uint32_t i,
-                                       struct square_weights *out)
+ALWAYS_INLINE void square_unpack_iq4nl(const uint8_t *const *blocks, uint32_t i, struct strip *out)
 {
     square_unpack_fours(blocks, i, 18, out);
 }
 
-#define SQUARE_UNPACK(form)                                                                        \
-    ALWAYS_INLINE void square_unpack_##form(const uint8_t *const *blocks, uint32_t i,              \
-                                            struct square_weights *out)                            \
-    {                                                                                              \
-        square_unpack_rows((enum square_kind)square_kind_##form, square_row_##form, blocks, i,     \
-                           out);                                                                   \
-    }
-SQUARE_UNPACK(q50)
-SQUARE_UNPACK(q51)
-SQUARE_UNPACK(q80)
-SQUARE_UNPACK(iq4xs)
-SQUARE_UNPACK(mxfp4)
-#undef SQUARE_UNPACK
-
-/* Number i of each lane in all of it; i a constant. */
-ALWAYS_INLINE __m512i square_quad(__m512i x, uint32_t i)
+ALWAYS_INLINE void square_unpack_iq4xs(const uint8_t *const *blocks, uint32_t i, struct strip *out)
 {
-    return i == 0   ? _mm512_shuffle_epi32(x, 0x00)
-           : i == 1 ? _mm512_shuffle_epi32(x, 0x55)
-           : i == 2 ? _mm512_shuffle_epi32(x, 0xaa)
-                    : _mm512_shuffle_epi32(x, 0xff);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i heads = strip_lanes(blocks, 1, 0);
+    __m512i rows[SQUARE];
+    UNROLL for (uint32_t r = 0; r < SQUARE; r++) rows[r] =
+        _mm512_permutexvar_epi32(order, _mm512_loadu_si512(blocks[r] + 8 + 64 * i));
+    square_turn(rows, out->weights);
+    out->d =
+        strip_scales_iq4xs(_mm512_shuffle_epi32(heads, 0x00), _mm512_shuffle_epi32(heads, 0x55),
+                           _mm512_add_epi32(_mm512_set1_epi32((int)(SQUARE * i)),
+                                            _mm512_broadcast_i32x4(_mm_setr_epi32(0, 1, 2, 3))));
+}
+
+/* The F16 number at the begin of each of a row's four parts of 34 bytes, in each lane: of parts 0
+ * and 2 the lower half of a number of four bytes, of parts 1 and 3 the upper one. */
+ALWAYS_INLINE __m512i square_eight_heads(const uint8_t *parts)
+{
+    return _mm512_permutex2var_epi32(_mm512_loadu_si512(parts),
+                                     _mm512_broadcast_i32x4(_mm_setr_epi32(0, 8, 16, 24)),
+                                     _mm512_loadu_si512(parts + 68));
+}
+
+/* Two parts of 32 bytes beside each other. */
+ALWAYS_INLINE __m512i square_eights(const uint8_t *parts)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(load32(parts + 2)), load32(parts + 36), 1);
+}
+
+ALWAYS_INLINE void square_unpack_q80(const uint8_t *const *blocks, uint32_t i, struct strip *out)
+{
+    const __m512i bias = _mm512_set1_epi8((char)0x80);
+    __m512i heads[SQUARE], rows[2][SQUARE];
+    UNROLL for (uint32_t r = 0; r < SQUARE; r++)
+    {
+        const uint8_t *parts = blocks[r] + 136 * i;
+        const __m512i a = square_eights(parts), b = square_eights(parts + 68);
+        heads[r] = square_eight_heads(parts);
+        UNROLL for (uint32_t h = 0; h < 2; h++) rows[h][r] =
+            _mm512_xor_si512(_mm512_permutex2var_epi32(a, square_order(h), b), bias);
+    }
+    UNROLL for (uint32_t h = 0; h < 2; h++) square_turn(rows[h], out->weights + SQUARE * h);
+    const __m512i first = _mm512_mask_blend_epi32(0x00f0, heads[0], heads[1]),
+                  last = _mm512_mask_blend_epi32(0xf000, heads[2], heads[3]),
+                  halves = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 16, 0, 16));
+    out->d =
+        lanes_low_half(_mm512_srlv_epi32(_mm512_mask_blend_epi32(0xff00, first, last), halves));
+}
+
+/* A strip's rows, of `step` bytes. */
+ALWAYS_INLINE void square_parts(const uint8_t *const *blocks, uint32_t i, size_t step,
+                                const uint8_t *parts[STRIP_ROWS])
+{
+    UNROLL for (uint32_t k = 0; k < STRIP_ROWS; k++) parts[k] =
+        blocks[k / SQUARE] + (SQUARE * i + k % SQUARE) * step;
+}
+
+ALWAYS_INLINE void square_unpack_q50(const uint8_t *const *blocks, uint32_t i, struct strip *out)
+{
+    const uint8_t *parts[STRIP_ROWS];
+    square_parts(blocks, i, 22, parts);
+    strip_unpack_q50(parts, 0, 0, out);
+}
+
+ALWAYS_INLINE void square_unpack_q51(const uint8_t *const *blocks, uint32_t i, struct strip *out)
+{
+    const uint8_t *parts[STRIP_ROWS];
+    square_parts(blocks, i, 24, parts);
+    strip_unpack_q51(parts, 0, 0, out);
+}
+
+ALWAYS_INLINE void square_unpack_mxfp4(const uint8_t *const *blocks, uint32_t i, struct strip *out)
+{
+    const uint8_t *parts[STRIP_ROWS];
+    square_parts(blocks, i, 17, parts);
+    out->d = strip_scales_mxfp4(parts, 0);
+    strip_turn(parts, 1, out->weights);
 }
 
 /* Times n rows x, a constant, which take turns: what a row's sum adds to waits. */
 ALWAYS_INLINE void square_multiply_some(bool has_m, enum square_kind kind,
-                                        const struct square_weights *weights, uint32_t n,
+                                        const struct strip *square, uint32_t n,
                                         const struct square_x *x, __m512 *y)
 {
     __m512i dot[SQUARE_X];
-    UNROLL for (uint32_t k = 0; k < n; k++) dot[k] = has_m ? _mm512_setzero_si512() : x[k].excess;
-    UNROLL for (uint32_t h = 0; h < 2; h++)
+    UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
+        has_m ? _mm512_setzero_si512() : _mm512_broadcast_i32x4(x[k].excess);
+    UNROLL for (uint32_t i = 0; i < PRODUCT_PART / 4; i++)
     {
-        UNROLL for (uint32_t i = 0; i < SQUARE; i++)
-        {
-            const __m512i w = square_weights_of(kind, weights, h, i);
-            UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
-                _mm512_dpbusd_epi32(dot[k], w, square_quad(x[k].values[h], i));
-        }
+        const __m512i w = square_weights(kind, square, i);
+        UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
+            _mm512_dpbusd_epi32(dot[k], w, _mm512_broadcast_i32x4(x[k].values[i]));
     }
     UNROLL for (uint32_t k = 0; k < n; k++)
     {
-        y[k] = _mm512_fmadd_ps(_mm512_mul_ps(weights->d, x[k].scale), _mm512_cvtepi32_ps(dot[k]),
-                               y[k]);
+        y[k] = _mm512_fmadd_ps(_mm512_mul_ps(square->d, _mm512_broadcast_f32x4(x[k].scale)),
+                               _mm512_cvtepi32_ps(dot[k]), y[k]);
         if (has_m)
-            y[k] = _mm512_fmadd_ps(weights->m, x[k].value_sum, y[k]);
+            y[k] = _mm512_fmadd_ps(square->m, _mm512_broadcast_f32x4(x[k].value_sum), y[k]);
     }
 }
 
 /* Times n rows x, a constant. */
-ALWAYS_INLINE void square_multiply(bool has_m, enum square_kind kind,
-                                   const struct square_weights *weights, uint32_t n,
-                                   const struct square_x *x, __m512 *y)
+ALWAYS_INLINE void square_multiply(bool has_m, enum square_kind kind, const struct strip *square,
+                                   uint32_t n, const struct square_x *x, __m512 *y)
 {
     const uint32_t side = kind == SQUARE_EIGHTS ? SQUARE_SIDE : SQUARE_X;
     UNROLL for (uint32_t k = 0; k < n; k += side)
-        square_multiply_some(has_m, kind, weights, n - k < side ? n - k : side, x + k, y + k);
+        square_multiply_some(has_m, kind, square, n - k < side ? n - k : side, x + k, y + k);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -445,7 +354,7 @@ ALWAYS_INLINE void square_multiply_rows(const struct part_form *form, enum squar
         UNROLL for (uint32_t r = 0; r < SQUARE; r++) blocks[r] =
             job->rows + (row + r < job->n_rows ? row + r : job->n_rows - 1) * job->row_bytes;
         UNROLL for (uint32_t k = 0; k < n; k++) y[k] = sums[k];
-        struct square_weights first, second;
+        struct strip first, second;
         square_take(form, job, 0, blocks, last, &ahead);
         unpack(blocks, 0, &first);
         for (uint32_t b = 0; b < n_all; b++, x += 2 * n) {
@@ -507,25 +416,26 @@ static struct square_form square_form_of(enum product_type type)
     return (struct square_form){0};
 }
 
-/* Lanes 0 and 1, lanes 2 and 3 of a, then of b. */
-ALWAYS_INLINE __m512 square_add_lanes(__m512 a, __m512 b)
+/* Numbers 0 and 1, 2 and 3 of each lane of a, then of b. */
+ALWAYS_INLINE __m512 square_add_pairs(__m512 a, __m512 b)
 {
-    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+    return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
 }
 
-/* Rows `row` to row + n_rows - 1 of y, sixteen at a time: the sums of four partial ones, which are
- * lanes. */
+/* Rows `row` to row + n_rows - 1 of y, sixteen at a time: the sums of four partial ones, which
+ * stand in a lane. */
 static void square_put(const __m512 *sums, uint32_t n_x, uint32_t n, uint32_t row, uint32_t n_rows,
                        float *const *y)
 {
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     for (uint32_t r = 0; r < n_rows; r += SQUARE_PUT, sums += SQUARE_PUT / SQUARE * n_x) {
         const uint32_t left = n_rows - r;
         const __mmask16 there = (__mmask16)(left < SQUARE_PUT ? (1u << left) - 1 : 0xffff);
         for (uint32_t k = 0; k < n; k++) {
             const __m512 *of = sums + k;
-            _mm512_mask_storeu_ps(y[k] + row + r, there,
-                                  square_add_lanes(square_add_lanes(of[0], of[n_x]),
-                                                   square_add_lanes(of[2 * n_x], of[3 * n_x])));
+            const __m512 all = square_add_pairs(square_add_pairs(of[0], of[n_x]),
+                                                square_add_pairs(of[2 * n_x], of[3 * n_x]));
+            _mm512_mask_storeu_ps(y[k] + row + r, there, _mm512_permutexvar_ps(order, all));
         }
     }
 }
@@ -571,13 +481,12 @@ static void square_pass(const struct product_matrix *matrix, const struct produc
     square_put(sums, n_x, n, first, end - first, y);
 }
 
-/* Where squares are faster than single rows and sheaves, by measurement. Fifth bits and scales of
- * eight bits are gathered one by one. */
+/* Where squares are faster than sheaves, by measurement. Fifth bits and scales of eight bits cost
+ * more to unpack. */
 static bool square_is_worth_it(enum product_type type, uint32_t n)
 {
-    if (type == PRODUCT_Q5_0 || type == PRODUCT_Q5_1)
-        return n > 1 && n <= SQUARE_X;
-    return n <= (type == PRODUCT_MXFP4 ? SQUARE_X : 2 * SQUARE_X);
+    const bool is_dear = type == PRODUCT_Q5_0 || type == PRODUCT_Q5_1 || type == PRODUCT_MXFP4;
+    return n <= (is_dear ? SQUARE_X : 2 * SQUARE_X);
 }
 
 /* In passes of as many rows x each as can be. */

@@ -23,18 +23,22 @@ ALWAYS_INLINE size_t strip_at(const struct part_form *form, uint32_t part)
                : (size_t)(part / PRODUCT_PARTS) * form->block_bytes;
 }
 
-/* lanes_turn() by loads that a mask confines to a lane. Of insertions compilers make loads and then
- * insertions from registers, for which Intel's processors have one unit, not two. */
+/* 16 bytes of rows 0, step, 2 step and 3 step in lanes, by loads that a mask confines to one. Of
+ * insertions compilers make loads and then insertions from registers, for which Intel's processors
+ * have one unit, not two. */
+ALWAYS_INLINE __m512i strip_lanes(const uint8_t *const *rows, uint32_t step, size_t at)
+{
+    __m512i x = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(rows[0] + at)));
+    UNROLL for (uint32_t lane = 1; lane < 4; lane++) x = _mm512_mask_broadcast_i32x4(
+        x, (__mmask16)(15u << 4 * lane), _mm_loadu_si128((const void *)(rows[step * lane] + at)));
+    return x;
+}
+
+/* As lanes_turn(). */
 ALWAYS_INLINE void strip_turn(const uint8_t *const *rows, size_t at, __m512i out[4])
 {
     __m512i x[4];
-    UNROLL for (uint32_t i = 0; i < 4; i++)
-    {
-        x[i] = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(rows[i] + at)));
-        UNROLL for (uint32_t lane = 1; lane < 4; lane++) x[i] =
-            _mm512_mask_broadcast_i32x4(x[i], (__mmask16)(15u << 4 * lane),
-                                        _mm_loadu_si128((const void *)(rows[i + 4 * lane] + at)));
-    }
+    UNROLL for (uint32_t i = 0; i < 4; i++) x[i] = strip_lanes(rows + i, 4, at);
     lanes_turn_four(x, out);
 }
 
@@ -144,34 +148,50 @@ ALWAYS_INLINE void strip_unpack_iq4nl(const uint8_t *const *rows, size_t at, uin
     strip_put_fours(rows, at + 2, &table, out);
 }
 
-/* See scales_iq4xs(). */
+/* Part `part` of each row's block, which begins with these bytes. See scales_iq4xs(). */
+ALWAYS_INLINE __m512 strip_scales_iq4xs(__m512i first_four, __m512i next_four, __m512i part)
+{
+    const __m512i twice = _mm512_add_epi32(part, part);
+    const __m512i low = lanes_and(_mm512_srlv_epi32(next_four, _mm512_add_epi32(twice, twice)), 15);
+    const __m512i high =
+        lanes_and(_mm512_srlv_epi32(first_four, _mm512_add_epi32(twice, _mm512_set1_epi32(16))), 3);
+    const __m512i scale =
+        _mm512_sub_epi32(_mm512_or_si512(low, _mm512_slli_epi32(high, 4)), _mm512_set1_epi32(32));
+    return _mm512_mul_ps(lanes_low_half(first_four), _mm512_cvtepi32_ps(scale));
+}
+
 ALWAYS_INLINE void strip_unpack_iq4xs(const uint8_t *const *rows, size_t at, uint32_t i,
                                       struct strip *out)
 {
     const __m512i table = strip_table_iq4();
     __m512i head[4];
     strip_turn(rows, at, head);
-    const __m512i low = lanes_and(_mm512_srli_epi32(head[1], 4 * i), 15);
-    const __m512i high = lanes_and(_mm512_srli_epi32(head[0], 16 + 2 * i), 3);
-    const __m512i scale =
-        _mm512_sub_epi32(_mm512_or_si512(low, _mm512_slli_epi32(high, 4)), _mm512_set1_epi32(32));
-    out->d = _mm512_mul_ps(lanes_low_half(head[0]), _mm512_cvtepi32_ps(scale));
+    out->d = strip_scales_iq4xs(head[0], head[1], _mm512_set1_epi32((int)i));
     strip_put_fours(rows, at + 8 + 16 * i, &table, out);
 }
 
-/* A power of two less 128 by its exponent: see scales_mxfp4(). */
-ALWAYS_INLINE void strip_unpack_mxfp4(const uint8_t *const *rows, size_t at, uint32_t i,
-                                      struct strip *out)
+ALWAYS_INLINE __m512i strip_table_mx4(void)
 {
-    const __m512i table = _mm512_broadcast_i32x4(
+    return _mm512_broadcast_i32x4(
         _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+}
+
+/* A power of two less 128 by its exponent: see scales_mxfp4(). */
+ALWAYS_INLINE __m512 strip_scales_mxfp4(const uint8_t *const *rows, size_t at)
+{
     __m512i head[4];
     strip_turn(rows, at, head);
     const __m512i e = lanes_and(head[0], 255);
     const __m512i tiny = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
     const __m512i usual = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
-    const __m512i bits =
-        _mm512_mask_mov_epi32(usual, _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)), tiny);
-    out->d = _mm512_castsi512_ps(bits);
+    return _mm512_castsi512_ps(
+        _mm512_mask_mov_epi32(usual, _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)), tiny));
+}
+
+ALWAYS_INLINE void strip_unpack_mxfp4(const uint8_t *const *rows, size_t at, uint32_t i,
+                                      struct strip *out)
+{
+    const __m512i table = strip_table_mx4();
+    out->d = strip_scales_mxfp4(rows, at);
     strip_put_fours(rows, at + 1, &table, out);
 }

@@ -226,12 +226,12 @@ static void strip_compute(const struct product_matrix *matrix, const struct prod
     }
 }
 
-/* Where strips are faster than squares and panels, by measurement. Fifth bits and scales of eight
- * bits squares gather one by one. */
+/* Where strips are faster than squares and panels, by measurement. Squares keep weights of four
+ * bits in half as many registers. */
 static bool strip_is_worth_it(enum product_type type, uint32_t n)
 {
-    const bool is_gathered = type == PRODUCT_Q5_0 || type == PRODUCT_Q5_1 || type == PRODUCT_MXFP4;
-    return PRODUCT_IS_INTEL && n >= (is_gathered ? 3 : 7) && n <= STRIP_SIDES * STRIP_SIDE;
+    const bool is_eights = type == PRODUCT_Q5_0 || type == PRODUCT_Q5_1 || type == PRODUCT_Q8_0;
+    return PRODUCT_IS_INTEL && n >= (is_eights ? 7 : 9) && n <= STRIP_SIDES * STRIP_SIDE;
 }
 
 static bool product_vnni_strips(const struct product_matrix *matrix,
