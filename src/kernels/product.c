@@ -254,10 +254,9 @@ void product_compute(const struct product_kernel *kernel, const struct product_m
                                          : kernel->few);
     if (has_parts && kernel->part_rows && kernel->part_rows(matrix, x, y, n, first, end))
         return;
-    if (are_few && n > 1 && !has_parts && !is_grid && kernel->few_rows) {
-        kernel->few_rows(matrix, x, y, n, first, end);
+    if (!has_parts && !is_grid && kernel->block_rows &&
+        kernel->block_rows(matrix, x, y, n, first, end))
         return;
-    }
     if (are_few) {
         for (uint32_t row = first; row < end; row += PRODUCT_SHEAF_MAX)
             compute_rows(kernel, matrix, x, y, n, row, end);

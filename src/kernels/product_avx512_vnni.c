@@ -11,6 +11,7 @@
 #include "kernels/product_round_vnni.h"
 #include "kernels/product_row_vnni.h"
 #include "kernels/product_sheaf_vnni.h"
+#include "kernels/product_square_blocks_vnni.h"
 #include "kernels/product_square_vnni.h"
 #include "kernels/product_strip_vnni.h"
 
@@ -27,6 +28,14 @@ static bool product_vnni_some_parts(const struct product_matrix *matrix,
 {
     return product_vnni_strips(matrix, x, y, n, first, end) ||
            product_vnni_squares(matrix, x, y, n, first, end);
+}
+
+static bool product_vnni_some_blocks(const struct product_matrix *matrix,
+                                     const struct product_block *const *x, float *const *y,
+                                     uint32_t n, uint32_t first, uint32_t end)
+{
+    return product_vnni_quartets(matrix, x, y, n, first, end) ||
+           product_vnni_few_blocks(matrix, x, y, n, first, end);
 }
 
 /* By whole vectors: rows y lie pages apart, so that each store waits for a line, and only so many
@@ -46,7 +55,7 @@ static void product_vnni_put(float (*results)[PRODUCT_SHEAF_MAX], float *const *
 const struct product_kernel product_kernel_avx512_vnni = {
     .name = "avx512-vnni",
     .beats_repacked = true,
-    .few = 4,
+    .few = 1,
     .few_of_grids = 2,
     .works = product_vnni_works,
     .round = round_vnni_row,
@@ -59,7 +68,7 @@ const struct product_kernel product_kernel_avx512_vnni = {
     .put = product_vnni_put,
     .part_round = round_vnni_parts,
     .part_sheaf = product_vnni_panels,
-    .few_rows = product_vnni_few_blocks,
+    .block_rows = product_vnni_some_blocks,
     .part_rows = product_vnni_some_parts,
     .grid_row = grid_vnni_row,
     .grid_sheaf = grid_vnni_sheaf,

@@ -197,7 +197,8 @@ static void few_put(const __m128 *sums, uint32_t n_rows, uint32_t n, uint32_t ro
     }
 }
 
-static void product_vnni_few_blocks(const struct product_matrix *matrix,
+/* False: single rows and sheaves are faster. */
+static bool product_vnni_few_blocks(const struct product_matrix *matrix,
                                     const struct product_block *const *x, float *const *y,
                                     uint32_t n, uint32_t first, uint32_t end)
 {
@@ -206,6 +207,8 @@ static void product_vnni_few_blocks(const struct product_matrix *matrix,
     __m128 sums[FEW_ROWS];
     const uint32_t n_blocks = matrix->n_columns / PRODUCT_BLOCK;
     uint32_t bytes = 0;
+    if (n < 2 || n > FEW_X)
+        return false;
     few_rows *const multiply = few_rows_of(matrix->type, n, &bytes);
     lanes_fill(x, n, filled);
     for (uint32_t row = first; row < end; row += FEW_ROWS) {
@@ -227,4 +230,5 @@ static void product_vnni_few_blocks(const struct product_matrix *matrix,
         }
         few_put(sums, n_rows, n, row, y);
     }
+    return true;
 }

@@ -53,9 +53,10 @@ struct product_kernel {
      * lie pages apart. */
     void (*part_sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_parts,
                        const struct product_block *const *x, uint32_t n, float *const *y);
-    /* As product_compute(), K-quants for 1 < n <= few. NULL: as single rows. */
-    void (*few_rows)(const struct product_matrix *matrix, const struct product_block *const *x,
-                     float *const *y, uint32_t n, uint32_t first, uint32_t end);
+    /* As product_compute(), K-quants. False: not for so many rows x, they are single rows' or
+     * sheaves'. NULL: all are. */
+    bool (*block_rows)(const struct product_matrix *matrix, const struct product_block *const *x,
+                       float *const *y, uint32_t n, uint32_t first, uint32_t end);
     /* As product_compute(), types of parts. False: not for so many rows x, they are sheaves'. NULL:
      * all are single rows' or sheaves'; else one row x is taken here, and there is no part_row. */
     bool (*part_rows)(const struct product_matrix *matrix, const struct product_block *const *x,

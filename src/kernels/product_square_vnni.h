@@ -304,7 +304,7 @@ struct square_ahead {
     uint32_t left; /* blocks of that row */
 };
 
-ALWAYS_INLINE void square_fetch(const struct square_job *job, uint32_t bytes,
+ALWAYS_INLINE void square_fetch(size_t row_bytes, uint32_t n_blocks, uint32_t bytes,
                                 struct square_ahead *ahead)
 {
     UNROLL for (uint32_t i = 0; i < SQUARE; i++)
@@ -313,8 +313,8 @@ ALWAYS_INLINE void square_fetch(const struct square_job *job, uint32_t bytes,
             __builtin_prefetch((const void *)(ahead->at + at));
         ahead->at += bytes;
         if (--ahead->left == 0) {
-            ahead->at += job->row_bytes - (size_t)job->n_blocks * bytes;
-            ahead->left = job->n_blocks;
+            ahead->at += row_bytes - (size_t)n_blocks * bytes;
+            ahead->left = n_blocks;
         }
     }
 }
@@ -337,7 +337,7 @@ ALWAYS_INLINE void square_take(const struct part_form *form, const struct square
     if (b == job->n_blocks)
         square_take_last(job->n_last * form->block_bytes / PRODUCT_PARTS, last, blocks);
     else
-        square_fetch(job, form->block_bytes, ahead);
+        square_fetch(job->row_bytes, job->n_blocks, form->block_bytes, ahead);
 }
 
 ALWAYS_INLINE void square_multiply_rows(const struct part_form *form, enum square_kind kind,
