@@ -1,6 +1,7 @@
-/* Products of K-quants with two to four rows x on processors with AVX-512 VNNI: the arithmetic of
- * product.h, a row of the matrix from its begin to its end, as memory likes it, and each block of
- * it unpacked once for all rows x. (Types of parts: product_square_vnni.h.)
+/* Products of Q2_K, Q3_K and Q6_K with two to four rows x on processors with AVX-512 VNNI: the
+ * arithmetic of product.h, a row of the matrix from its begin to its end, as memory likes it, and
+ * each block of it unpacked once for all rows x. (Q4_K and Q5_K: product_square_blocks_vnni.h,
+ * types of parts: product_square_vnni.h.)
  *
  * A vector of sums has a lane of 16 bytes for each fourth of a block and in it a number for each
  * row x, so what is behind the sums is done for four rows x at once. */
@@ -165,7 +166,7 @@ typedef void few_rows(const struct few_job *job);
     FEW_OF(form, 2)                                                                                \
     FEW_OF(form, 3)                                                                                \
     FEW_OF(form, 4)
-BLOCK_TYPES(FEW_EACH)
+ROW_TYPES(FEW_EACH)
 #undef FEW_EACH
 #undef FEW_OF
 
@@ -176,7 +177,7 @@ static few_rows *few_rows_of(enum product_type type, uint32_t n, uint32_t *block
         *block_bytes = row_##form.bytes;                                                           \
         return n == 2 ? few_rows_##form##_2 : n == 3 ? few_rows_##form##_3 : few_rows_##form##_4;  \
     }
-    BLOCK_TYPES(FEW_CASE)
+    ROW_TYPES(FEW_CASE)
 #undef FEW_CASE
     return NULL;
 }
@@ -210,6 +211,8 @@ static bool product_vnni_few_blocks(const struct product_matrix *matrix,
     if (n < 2 || n > FEW_X)
         return false;
     few_rows *const multiply = few_rows_of(matrix->type, n, &bytes);
+    if (!multiply)
+        return false;
     lanes_fill(x, n, filled);
     for (uint32_t row = first; row < end; row += FEW_ROWS) {
         const uint32_t n_rows = end - row < FEW_ROWS ? end - row : FEW_ROWS;

@@ -1,5 +1,6 @@
-/* Products of K-quants with one row on processors with AVX-512 VNNI: the arithmetic of product.h, a
- * row of the matrix from its begin to its end, 64 weights at a time.
+/* Products of Q2_K, Q3_K and Q6_K with one row on processors with AVX-512 VNNI: the arithmetic of
+ * product.h, a row of the matrix from its begin to its end, 64 weights at a time. (Q4_K and Q5_K:
+ * product_square_blocks_vnni.h.)
  *
  * Weights have no sign here, so vpdpbusd multiplies them. Sums of four products fit 16 bits (63
  * times 127 times 4 at most), so two vectors of them are packed into one, and vpdpwssd multiplies
@@ -70,60 +71,6 @@ ALWAYS_INLINE __m512i row_products(const struct row_weights *row, const int8_t *
     UNROLL for (uint32_t j = 0; j < 4; j++) dots[j] = _mm512_dpbusd_epi32(
         _mm512_setzero_si512(), row->weights[j], _mm512_loadu_si512(q + j * step));
     return row_scaled(dots, row->scales);
-}
-
-/* Q4_K, Q5_K: [s0 s1 s2 s3 m0 m1 m2 m3 s4 s5 s6 s7 m4 m5 m6 m7], bytes. `head` are 4 bytes of d and
- * dmin, then a, b and c: s0 = a & 63, m0 = b & 63, s4 = c & 15 | (a >> 6) << 4, ... */
-ALWAYS_INLINE __m128i row_six_bits(__m128i head)
-{
-    const __m128i ab = _mm_shuffle_epi32(head, 0x99);
-    const __m128i c = _mm_srlv_epi32(_mm_shuffle_epi32(head, 0xff), _mm_setr_epi32(32, 32, 0, 4));
-    const __m128i most = _mm_and_si128(_mm_srlv_epi64(ab, _mm_set_epi64x(2, 0)),
-                                       _mm_set_epi64x(0x3030303030303030, 0x3f3f3f3f3f3f3f3f));
-    return _mm_ternarylogic_epi64(most, c, _mm_set1_epi8(15), 0xf8);
-}
-
-/* Each of 16 bits, of groups of 32: four times the lower one of two and four times of the next two,
- * in 16 bytes, as packing leaves them. */
-ALWAYS_INLINE void row_scale_fours(__m128i six_bits, __m512i out[2])
-{
-    const __m512i all = _mm512_broadcast_i32x4(six_bits);
-    const int64_t z = (int64_t)0x8000800080008000, each = 0x0001000100010001;
-    const __m512i order = _mm512_set_epi64(z + 3 * each, z + each, z + 3 * each, z + each,
-                                           z + 2 * each, z, z + 2 * each, z);
-    out[0] = _mm512_shuffle_epi8(all, order);
-    out[1] = _mm512_shuffle_epi8(all, _mm512_add_epi8(order, _mm512_set1_epi16(8)));
-}
-
-/* Those of groups of 32, which are two of 16. */
-ALWAYS_INLINE __m256i row_offset_pairs(__m128i six_bits)
-{
-    const __m256i order =
-        _mm256_setr_epi8(4, -1, 4, -1, 5, -1, 5, -1, 6, -1, 6, -1, 7, -1, 7, -1, 12, -1, 12, -1, 13,
-                         -1, 13, -1, 14, -1, 14, -1, 15, -1, 15, -1);
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(six_bits), order);
-}
-
-ALWAYS_INLINE void row_unpack_q4(const uint8_t *block, struct row_weights *out)
-{
-    const __m128i six_bits = row_six_bits(_mm_loadu_si128((const void *)block));
-    UNROLL for (uint32_t j = 0; j < 4; j++) out->weights[j] =
-        row_bits(row_twice(block + 16 + 32 * j), 0, 4, 15);
-    row_scale_fours(six_bits, out->scales);
-    out->offsets = row_offset_pairs(six_bits);
-}
-
-ALWAYS_INLINE void row_unpack_q5(const uint8_t *block, struct row_weights *out)
-{
-    const __m128i six_bits = row_six_bits(_mm_loadu_si128((const void *)block));
-    const __m512i fifth = row_twice(block + 16);
-    UNROLL for (int j = 0; j < 4; j++)
-    {
-        const __m512i low = row_bits(row_twice(block + 48 + 32 * j), 0, 4, 15);
-        out->weights[j] = row_with_bit(low, fifth, 2 * j, 4);
-    }
-    row_scale_fours(six_bits, out->scales);
-    out->offsets = row_offset_pairs(six_bits);
 }
 
 /* Scales of 16 groups of 16: of groups i and i + 4 four times each, in 16 bytes. */
@@ -293,9 +240,13 @@ ALWAYS_INLINE void row_multiply(const struct row_form *form, const uint8_t *cons
 
 static const struct row_form row_q2 = {84, 80, 82, true, 0, row_unpack_q2},
                              row_q3 = {110, 108, 0, false, 2, row_unpack_q3},
-                             row_q4 = {144, 0, 2, true, 0, row_unpack_q4},
-                             row_q5 = {176, 0, 2, true, 0, row_unpack_q5},
                              row_q6 = {210, 208, 0, false, 5, row_unpack_q6};
+
+/* CASE(type, form) for each. */
+#define ROW_TYPES(CASE)                                                                            \
+    CASE(Q2_K, q2)                                                                                 \
+    CASE(Q3_K, q3)                                                                                 \
+    CASE(Q6_K, q6)
 
 static void product_vnni_row(enum product_type type, const uint8_t *const *rows, uint32_t n_rows,
                              uint32_t n_blocks, const struct product_block *x, float *y)
@@ -303,6 +254,6 @@ static void product_vnni_row(enum product_type type, const uint8_t *const *rows,
 #define ROW_CASE(name, form)                                                                       \
     if (type == PRODUCT_##name)                                                                    \
         row_multiply(&row_##form, rows, n_rows, n_blocks, x, y);
-    BLOCK_TYPES(ROW_CASE)
+    ROW_TYPES(ROW_CASE)
 #undef ROW_CASE
 }

@@ -76,7 +76,14 @@ struct quartet_weights {
     __m512 d, dmin;
 };
 
-/* Q4_K's and Q5_K's six bits, as row_six_bits() has them, of four rows. */
+ALWAYS_INLINE uint32_t quartet_bytes_of(bool has_fifths)
+{
+    return has_fifths ? 176 : 144;
+}
+
+/* Scales s and offsets m in lanes: [s0 s1 s2 s3 m0 m1 m2 m3 s4 s5 s6 s7 m4 m5 m6 m7], bytes. Of
+ * heads 4 bytes are d and dmin, then come a, b and c: s0 = a & 63, m0 = b & 63,
+ * s4 = c & 15 | (a >> 6) << 4, ... */
 ALWAYS_INLINE __m512i quartet_six_bits(__m512i heads)
 {
     const __m512i ab = _mm512_shuffle_epi32(heads, 0x99);
@@ -103,10 +110,10 @@ ALWAYS_INLINE __m512 quartet_halves(__m512i heads, int at)
     return _mm512_cvtph_ps(_mm512_castsi512_si256(_mm512_permutexvar_epi16(order, heads)));
 }
 
-ALWAYS_INLINE void quartet_unpack(const struct row_form *form, const uint8_t *const *blocks,
+ALWAYS_INLINE void quartet_unpack(bool has_fifths, const uint8_t *const *blocks,
                                   struct quartet_weights *out)
 {
-    const size_t at = form->bytes - PRODUCT_BLOCK / 2;
+    const size_t at = quartet_bytes_of(has_fifths) - PRODUCT_BLOCK / 2;
     const __m512i heads = strip_lanes(blocks, 1, 0), six_bits = quartet_six_bits(heads);
     UNROLL for (uint32_t h = 0; h < 2; h++)
     {
@@ -115,7 +122,7 @@ ALWAYS_INLINE void quartet_unpack(const struct row_form *form, const uint8_t *co
             _mm512_permutex2var_epi32(_mm512_loadu_si512(blocks[r] + at), square_order(h),
                                       _mm512_loadu_si512(blocks[r] + at + 64));
         square_turn(rows, out->fours + 4 * h);
-        if (form == &row_q5)
+        if (has_fifths)
             out->fifths[h] = strip_lanes(blocks, 1, 16 + 16 * h);
     }
     out->scales[0] = quartet_bytes(six_bits, 0, 2, 8, 10);
@@ -185,10 +192,9 @@ ALWAYS_INLINE __m512 quartet_multiply(bool has_fifths, const struct quartet_weig
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* For n rows x, a constant, and one block at least. */
-ALWAYS_INLINE void quartet_multiply_rows(const struct row_form *form, uint32_t n,
-                                         const struct quartet_job *job)
+ALWAYS_INLINE void quartet_multiply_rows(bool has_fifths, uint32_t n, const struct quartet_job *job)
 {
-    const bool has_fifths = form->bytes == row_q5.bytes;
+    const uint32_t bytes = quartet_bytes_of(has_fifths);
     const uint32_t n_all = (n + QUARTET - 1) / QUARTET;
     struct square_ahead ahead = {(uintptr_t)job->rows + job->ahead, job->n_blocks};
     for (uint32_t row = 0; row < job->n_rows; row += SQUARE) {
@@ -199,13 +205,13 @@ ALWAYS_INLINE void quartet_multiply_rows(const struct row_form *form, uint32_t n
         UNROLL for (uint32_t r = 0; r < SQUARE; r++) blocks[r] =
             job->rows + (row + r < job->n_rows ? row + r : job->n_rows - 1) * job->row_bytes;
         UNROLL for (uint32_t k = 0; k < n_all; k++) y[k] = sums[k];
-        quartet_unpack(form, blocks, &next);
+        quartet_unpack(has_fifths, blocks, &next);
         for (uint32_t b = 0; b < job->n_blocks; b++, x += n_all) {
             const struct quartet_weights weights = next;
-            square_fetch(job->row_bytes, job->n_blocks, form->bytes, &ahead);
+            square_fetch(job->row_bytes, job->n_blocks, bytes, &ahead);
             if (b + 1 < job->n_blocks) {
-                UNROLL for (uint32_t r = 0; r < SQUARE; r++) blocks[r] += form->bytes;
-                quartet_unpack(form, blocks, &next);
+                UNROLL for (uint32_t r = 0; r < SQUARE; r++) blocks[r] += bytes;
+                quartet_unpack(has_fifths, blocks, &next);
             }
             UNROLL for (uint32_t k = 0; k < n_all; k++) y[k] = quartet_multiply(
                 has_fifths, &weights, n - k * QUARTET < QUARTET ? n - k * QUARTET : QUARTET, x + k,
@@ -217,26 +223,25 @@ ALWAYS_INLINE void quartet_multiply_rows(const struct row_form *form, uint32_t n
 
 typedef void quartet_rows(const struct quartet_job *job);
 
-#define QUARTET_OF(form, n)                                                                        \
-    static __attribute__((noinline)) void quartet_rows_##form##_##n(const struct quartet_job *job) \
+#define QUARTET_OF(name, has_fifths, n)                                                            \
+    static __attribute__((noinline)) void quartet_##name##_##n(const struct quartet_job *job)      \
     {                                                                                              \
-        quartet_multiply_rows(&row_##form, n, job);                                                \
+        quartet_multiply_rows(has_fifths, n, job);                                                 \
     }
-#define QUARTET_EACH(form)                                                                         \
-    QUARTET_OF(form, 1)                                                                            \
-    QUARTET_OF(form, 2)                                                                            \
-    QUARTET_OF(form, 3)                                                                            \
-    QUARTET_OF(form, 4)                                                                            \
-    QUARTET_OF(form, 5)                                                                            \
-    QUARTET_OF(form, 6)                                                                            \
-    QUARTET_OF(form, 7)                                                                            \
-    QUARTET_OF(form, 8)                                                                            \
-    static quartet_rows *const quartet_##form[] = {                                                \
-        quartet_rows_##form##_1, quartet_rows_##form##_2, quartet_rows_##form##_3,                 \
-        quartet_rows_##form##_4, quartet_rows_##form##_5, quartet_rows_##form##_6,                 \
-        quartet_rows_##form##_7, quartet_rows_##form##_8};
-QUARTET_EACH(q4)
-QUARTET_EACH(q5)
+#define QUARTET_EACH(name, has_fifths)                                                             \
+    QUARTET_OF(name, has_fifths, 1)                                                                \
+    QUARTET_OF(name, has_fifths, 2)                                                                \
+    QUARTET_OF(name, has_fifths, 3)                                                                \
+    QUARTET_OF(name, has_fifths, 4)                                                                \
+    QUARTET_OF(name, has_fifths, 5)                                                                \
+    QUARTET_OF(name, has_fifths, 6)                                                                \
+    QUARTET_OF(name, has_fifths, 7)                                                                \
+    QUARTET_OF(name, has_fifths, 8)                                                                \
+    static quartet_rows *const quartet_##name[] = {                                                \
+        quartet_##name##_1, quartet_##name##_2, quartet_##name##_3, quartet_##name##_4,            \
+        quartet_##name##_5, quartet_##name##_6, quartet_##name##_7, quartet_##name##_8};
+QUARTET_EACH(q4, false)
+QUARTET_EACH(q5, true)
 #undef QUARTET_EACH
 #undef QUARTET_OF
 
@@ -261,8 +266,8 @@ static void quartet_put(const __m512 *sums, uint32_t n_all, uint32_t n, uint32_t
 static void quartet_pass(const struct product_matrix *matrix, const struct product_block *const *x,
                          float *const *y, uint32_t n, uint32_t first, uint32_t end)
 {
-    const bool is_q4 = matrix->type == PRODUCT_Q4_K;
-    const struct row_form *form = is_q4 ? &row_q4 : &row_q5;
+    const bool has_fifths = matrix->type == PRODUCT_Q5_K;
+    const uint32_t bytes = quartet_bytes_of(has_fifths);
     const uint32_t n_all = (n + QUARTET - 1) / QUARTET,
                    n_at_once = QUARTET_BLOCKS / n_all / QUARTET,
                    n_blocks = matrix->n_columns / PRODUCT_BLOCK;
@@ -278,11 +283,10 @@ static void quartet_pass(const struct product_matrix *matrix, const struct produ
                 quartet_prepare(x + k, n - k < QUARTET ? n - k : QUARTET, b + i,
                                 &prepared[i * n_all + k / QUARTET]);
         }
-        (is_q4 ? quartet_q4 : quartet_q5)[n - 1](&(struct quartet_job){
-            .rows =
-                (const uint8_t *)matrix->rows + first * matrix->row_bytes + (size_t)b * form->bytes,
+        (has_fifths ? quartet_q5 : quartet_q4)[n - 1](&(struct quartet_job){
+            .rows = (const uint8_t *)matrix->rows + first * matrix->row_bytes + (size_t)b * bytes,
             .row_bytes = matrix->row_bytes,
-            .ahead = square_rows_ahead(used * form->bytes) * matrix->row_bytes,
+            .ahead = square_rows_ahead(used * bytes) * matrix->row_bytes,
             .n_rows = end - first,
             .n_blocks = used,
             .x = prepared,
@@ -294,17 +298,12 @@ static void quartet_pass(const struct product_matrix *matrix, const struct produ
                     end - first, y + k);
 }
 
-/* Where they are faster than single rows and sheaves, by measurement. */
-static bool quartet_is_worth_it(enum product_type type, uint32_t n)
-{
-    return n <= QUARTETS * QUARTET && (type == PRODUCT_Q4_K || (type == PRODUCT_Q5_K && n > 1));
-}
-
+/* False: not for this type, or for so many rows x. */
 static bool product_vnni_quartets(const struct product_matrix *matrix,
                                   const struct product_block *const *x, float *const *y, uint32_t n,
                                   uint32_t first, uint32_t end)
 {
-    if (!quartet_is_worth_it(matrix->type, n))
+    if ((matrix->type != PRODUCT_Q4_K && matrix->type != PRODUCT_Q5_K) || n > QUARTETS * QUARTET)
         return false;
     for (uint32_t row = first; row < end; row += SQUARE_ROWS)
         quartet_pass(matrix, x, y, n, row, end - row < SQUARE_ROWS ? end : row + SQUARE_ROWS);
