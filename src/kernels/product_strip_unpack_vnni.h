@@ -1,6 +1,6 @@
 /* A part of sixteen rows of the matrix, unpacked in vectors: a strip. For kernels with AVX-512
- * VNNI, which keep strips in registers (product_strip_vnni.h) or in a panel (product_panel_vnni.h).
- */
+ * VNNI, which keep strips in registers (product_strip_vnni.h) or in a panel (product_panel_vnni.h),
+ * and make squares of parts of fewer rows by the same (product_square_vnni.h). */
 #pragma once
 
 #include "kernels/product_lanes_avx512.h"
