@@ -1,7 +1,7 @@
 /* Products of types of parts with up to sixteen rows x on processors with AVX-512 VNNI, other than
- * squares (product_square_vnni.h): the arithmetic of product.h, a strip at a time. A strip is a part
- * of sixteen rows of the matrix. Its eight vectors of weights stay in registers until all rows x
- * have been multiplied, so nine to sixteen go through the matrix once, where squares go twice.
+ * squares (product_square_vnni.h): the arithmetic of product.h, a strip at a time. A strip is a
+ * part of sixteen rows of the matrix. Its eight vectors of weights stay in registers until all rows
+ * x have been multiplied, so nine to sixteen go through the matrix once, where squares go twice.
  *
  * A number of x is spread over a vector as it is loaded. With eight rows x a strip gives the two
  * units that multiply 64 vpdpbusd, 24 operations of floats, and 50 (Q4_0) to 70 (Q8_0) to unpack
