@@ -247,6 +247,8 @@ static void cmd_status_say_draft(struct answer *answer, yyjson_val *instance, st
         buffer_text(where, ", wanted on ");
         answer_clean(where, device);
     }
+    if (yyjson_is_true(yyjson_obj_get(instance, "draft_is_placed")))
+        buffer_text(where, ", where that is placed");
 }
 
 static void cmd_status_say_rope(struct answer *answer, yyjson_val *instance, struct buffer *where)

@@ -372,6 +372,20 @@ const Cluster__Instance *state_instance(const struct state *state, const char *i
     return NULL;
 }
 
+const Cluster__Instance *state_draft_instance(const struct state *state,
+                                              const Cluster__Instance *instance)
+{
+    const Cluster__Demand *demand = instance->demand;
+    const bool is_wanted_here = demand->draft_device && demand->draft_device[0];
+    for (size_t i = 0; demand->draft && !is_wanted_here && i < state->root->n_instances; i++) {
+        const Cluster__Instance *one = state->root->instances[i];
+        if (one != instance && one->active && same_text(one->model, demand->draft) &&
+            !one->demand->draft)
+            return one;
+    }
+    return NULL;
+}
+
 const char *state_setting(const struct state *state, const char *key)
 {
     for (size_t i = 0; state->root && i < state->root->n_settings; i++) {

@@ -62,6 +62,10 @@ const Cluster__NodeRecord *state_node_of_member(const struct state *state,
 const Cluster__Device *state_device(const Cluster__NodeRecord *node, const char *id);
 const Cluster__Model *state_model(const struct state *state, const char *name);
 const Cluster__Instance *state_instance(const struct state *state, const char *id);
+/* The one that guesses for it: its draft model's own, while that is loaded or being loaded and has
+ * no draft model itself. NULL: none; then its driver opens the draft model. */
+const Cluster__Instance *state_draft_instance(const struct state *state,
+                                              const Cluster__Instance *instance);
 /* By the 32 bytes of its hash; compared in constant time in the end. What has expired is there
  * until it is revoked. */
 const Cluster__Token *state_token(const struct state *state, const uint8_t *hash);

@@ -59,6 +59,8 @@ static void hosting_on_wake(uv_async_t *wake)
 static void hosting_on_timer(uv_timer_t *timer)
 {
     struct hosting *hosting = timer->data;
+    for (struct part *part = hosting_first(hosting); part; part = part_next(part))
+        part_draft_mind(part);
     hosting_mend(hosting);
     cache_look(hosting);
     hosting_watch(hosting);
@@ -69,7 +71,7 @@ void hosting_watch(struct hosting *hosting)
     bool waits = false;
     for (const struct part *part = hosting_first(hosting); part; part = part_next(part))
         waits |= reach_is_due(&part->reach) || part->life.state == PART_HANDING ||
-                 part->give.offer || part->take.until_ms;
+                 part->give.offer || part->take.until_ms || part_draft_is_elsewhere(part);
     if (hosting->parts.closing || !waits)
         uv_timer_stop(&hosting->timer);
     else if (!uv_is_active((uv_handle_t *)&hosting->timer))

@@ -89,10 +89,15 @@ struct hosting_options {
                                  const struct worker_range *ranges, uint32_t n_ranges,
                                  struct hosting_file *file);
     void (*release)(void *self, const Cluster__Model *model, const struct hosting_file *file);
-    /* The device here on which the draft model of the instance guesses, once that is placed so.
-     * False, or NULL: that of the first layers. */
-    bool (*draft_device)(void *self, const Cluster__Instance *instance,
-                         const Cluster__Placement *placement, char out[CLUSTER_ID_MAX]);
+    /* Who guesses for the instance where its draft model is an instance, too: the same as long as
+     * that is so, and good until requests have ended. NULL, or NULL answered: nobody; then it is
+     * opened here: */
+    struct generator *(*draft_instance)(void *self, const Cluster__Instance *instance);
+    /* What guesses take there; or the device for a copy, and what they take on that (*share; 0: not
+     * known), once the instance is placed so. False, or NULL: on the device of the first layers. */
+    bool (*draft_place)(void *self, const Cluster__Instance *instance,
+                        const Cluster__Placement *placement, char device[CLUSTER_ID_MAX],
+                        double *share);
     void (*propose)(void *self, const void *event, size_t size);
     /* A stage or a driver is another than before: call hosting_step(), which may be done from here,
      * and whoever uses drivers asks hosting_driver() again. */

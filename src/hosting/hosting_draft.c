@@ -1,7 +1,8 @@
 /* A part's draft model (pipeline/drafter.h): opened beside a driver that is there, on the device of
  * its first layers, where placing has counted its memory (placing/placing.h), or on another of this
- * node that placing says. The weights are fetched meanwhile. A part that goes takes it along; the
- * next one opens its own. */
+ * node that placing says. The weights are fetched meanwhile. Or the model is served as an instance
+ * of its own: then that is asked, wherever it is, and nothing is opened here. A part that goes
+ * takes it along; the next one opens its own. */
 #include "hosting/hosting_impl.h"
 
 #include "base/log.h"
@@ -31,7 +32,7 @@ static void part_draft_release(struct part *part)
 
 void part_draft_clear(struct part *part)
 {
-    assert(part->draft.state != DRAFT_OPENING);
+    assert(!part_draft_is_busy(part));
     part_draft_release(part);
     mem_free(part->draft.name);
     part->draft.name = NULL;
@@ -41,6 +42,28 @@ void part_draft_clear(struct part *part)
 void part_draft_leave(struct part *part)
 {
     atomic_store(&part->draft.cancels, true);
+}
+
+bool part_draft_is_busy(const struct part *part)
+{
+    return part->draft.state == DRAFT_OPENING || part->draft.state == DRAFT_CLOSING;
+}
+
+static bool part_draft_is_minded(const struct part *part)
+{
+    return part->draft.state == DRAFT_OPEN &&
+           (part->life.state == PART_READY || part->life.state == PART_HANDING);
+}
+
+bool part_draft_is_elsewhere(const struct part *part)
+{
+    return part_draft_is_minded(part) && part->draft.generator;
+}
+
+void part_draft_mind(struct part *part)
+{
+    if (part_draft_is_minded(part))
+        driver_mind_draft(part->driver);
 }
 
 static void part_draft_fail(struct part *part, const struct error *why)
@@ -61,10 +84,22 @@ static void part_draft_open_work(uv_work_t *work)
                                     .stages = &draft->plan,
                                     .n_stages = 1,
                                     .cells = driver_options(part->driver)->cells,
-                                    .share = (double)model_weight_bytes(draft->model) /
-                                             (double)model_weight_bytes(part->model),
-                                    .lanes = &draft->lanes};
-    draft->code = driver_add_draft(part->driver, &of, &draft->problem);
+                                    .share = draft->share,
+                                    .lanes = &draft->lanes},
+                              elsewhere = {.elsewhere = draft->generator, .share = draft->share};
+    draft->code =
+        driver_add_draft(part->driver, draft->generator ? &elsewhere : &of, &draft->problem);
+}
+
+static void part_draft_close_work(uv_work_t *work)
+{
+    driver_drop_draft(((struct part *)work->data)->driver);
+}
+
+static void part_draft_after(struct part *part)
+{
+    part_note_busy(part);
+    hosting_tell(part->hosting); /* what waited for the job can be closed */
 }
 
 static void part_draft_after_open(uv_work_t *work, int status)
@@ -76,26 +111,65 @@ static void part_draft_after_open(uv_work_t *work, int status)
         part_draft_fail(part, &part->draft.problem);
     } else {
         if (!strcmp(part->draft.device, part->life.stages[0].device))
-            part->life.stages[0].bytes += driver_draft_bytes(part->driver);
-        log_line(LOG_INFO, "hosting", "instance %s: %s guesses on %s", part->life.instance,
-                 part->draft.name, part->draft.device);
+            part->draft.bytes = driver_draft_bytes(part->driver);
+        part->life.stages[0].bytes += part->draft.bytes;
+        log_line(LOG_INFO, "hosting", "instance %s: %s guesses %s%s", part->life.instance,
+                 part->draft.name, part->draft.generator ? "where it is placed" : "on ",
+                 part->draft.device);
     }
-    part_note_busy(part);
-    hosting_tell(part->hosting); /* what waited for the job can be closed */
+    part_draft_after(part);
 }
 
-static void part_draft_choose_device(struct part *part, const struct state *state)
+static void part_draft_after_close(uv_work_t *work, int status)
+{
+    struct part *part = work->data;
+    assert(status == 0 && part->draft.state == DRAFT_CLOSING);
+    part->draft.state = DRAFT_NONE;
+    part->life.stages[0].bytes -= part->draft.bytes;
+    part->draft.bytes = 0;
+    part_draft_release(part);
+    part_draft_after(part);
+}
+
+static void part_draft_begin(struct part *part, enum part_draft_state state, uv_work_cb job,
+                             uv_after_work_cb after)
+{
+    part->draft.state = state;
+    part->draft.work.data = part;
+    part_note_busy(part);
+    const int failure = uv_queue_work(part->hosting->options.loop, &part->draft.work, job, after);
+    assert(failure == 0); /* it fails only without a function */
+    (void)failure;
+}
+
+/* Where it is to guess, and what that takes; before that is measured it is believed to take its
+ * share of the model's bytes, where nothing else is known. */
+static void part_draft_find_place(struct part *part, const struct state *state,
+                                  const Cluster__Model *said)
 {
     const struct hosting_options *options = &part->hosting->options;
     const Cluster__Instance *instance = state_instance(state, part->life.instance);
+    const Cluster__Placement *placement =
+        parts_placement(state, part->life.instance, part->life.epoch);
+    struct part_draft *draft = &part->draft;
+    double share = 0;
+    draft->device[0] = '\0';
+    draft->share = (double)said->bytes / (double)(part->model_record->bytes + 1);
+    if (placement && options->draft_place &&
+        options->draft_place(options->self, instance, placement, draft->device, &share) &&
+        share > 0)
+        draft->share = share;
+}
+
+static void part_draft_choose_device(struct part *part)
+{
     struct part_draft *draft = &part->draft;
     struct device *device = NULL;
     draft->plan = (struct stage_plan){.device = part->plan[0].device,
                                       .lane = part->plan[0].lane,
                                       .n_layers = model_hyperparameters(draft->model)->n_layers};
-    if (instance && instance->current && options->draft_device &&
-        options->draft_device(options->self, instance, instance->current, draft->device))
-        device = gpu_find(options->gpu, draft->device);
+    if (draft->device[0])
+        device = gpu_find(part->hosting->options.gpu, draft->device);
     if (!device)
         snprintf(draft->device, sizeof draft->device, "%s", part->life.stages[0].device);
     else if (draft->plan.lane)
@@ -104,22 +178,16 @@ static void part_draft_choose_device(struct part *part, const struct state *stat
         draft->plan.device = device;
 }
 
-static void part_draft_open(struct part *part, const struct state *state)
+static void part_draft_open(struct part *part)
 {
     struct part_draft *draft = &part->draft;
-    draft->state = DRAFT_OPENING;
-    part_draft_choose_device(part, state);
+    part_draft_choose_device(part);
     draft->lanes = (struct lane_source){.impl = &pipeline_in_lane,
                                         .children = part->hosting->options.children,
                                         .changed = part_lanes_changed,
                                         .arg = part,
                                         .unwanted = &draft->cancels};
-    draft->work.data = part;
-    part_note_busy(part);
-    const int failure = uv_queue_work(part->hosting->options.loop, &draft->work,
-                                      part_draft_open_work, part_draft_after_open);
-    assert(failure == 0); /* it fails only without a function */
-    (void)failure;
+    part_draft_begin(part, DRAFT_OPENING, part_draft_open_work, part_draft_after_open);
 }
 
 /* ---- before it -------------------------------------------------------------------------- */
@@ -149,14 +217,13 @@ static bool part_draft_is_here(struct part *part, const Cluster__Model *said)
     return false;
 }
 
-void part_draft_look(struct part *part, const struct state *state)
+static void part_draft_look_here(struct part *part, const struct state *state,
+                                 const Cluster__Model *said)
 {
     const struct hosting_options *options = &part->hosting->options;
     struct part_draft *draft = &part->draft;
-    const Cluster__Model *said = draft->name ? state_model(state, draft->name) : NULL;
     struct error why;
-    if (!said || draft->state != DRAFT_NONE || part->life.state != PART_READY || !part->driver ||
-        !part_draft_is_here(part, said))
+    if (!part_draft_is_here(part, said))
         return;
     draft->model_record = part_copy_model(said);
     if (draft->model_record)
@@ -166,6 +233,34 @@ void part_draft_look(struct part *part, const struct state *state)
         part_draft_release(part); /* its file is being opened */
     else if (model_check_draft(draft->model, part->model, &why))
         part_draft_fail(part, &why);
-    else
-        part_draft_open(part, state);
+    else {
+        part_draft_find_place(part, state, said);
+        part_draft_open(part);
+    }
+}
+
+void part_draft_look(struct part *part, const struct state *state)
+{
+    const struct hosting_options *options = &part->hosting->options;
+    struct part_draft *draft = &part->draft;
+    const Cluster__Model *said = draft->name ? state_model(state, draft->name) : NULL;
+    const Cluster__Instance *instance = state_instance(state, part->life.instance);
+    if (!said || !instance || part->life.state != PART_READY || !part->driver ||
+        part_draft_is_busy(part))
+        return;
+    struct generator *generator =
+        options->draft_instance ? options->draft_instance(options->self, instance) : NULL;
+    if (generator != draft->generator && draft->state == DRAFT_OPEN) {
+        part_draft_begin(part, DRAFT_CLOSING, part_draft_close_work, part_draft_after_close);
+        return; /* and looks again */
+    }
+    if (draft->state != DRAFT_NONE && (draft->state == DRAFT_OPEN || !generator))
+        return;
+    draft->generator = generator;
+    if (!generator) {
+        part_draft_look_here(part, state, said);
+        return;
+    }
+    part_draft_find_place(part, state, said);
+    part_draft_begin(part, DRAFT_OPENING, part_draft_open_work, part_draft_after_open);
 }

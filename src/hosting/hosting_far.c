@@ -255,9 +255,7 @@ void hosting_mind(struct hosting *hosting)
     for (struct part *part = hosting_first(hosting); part; part = part_next(part)) {
         if (part_note_memory(part, uv_now(hosting->options.loop)))
             hosting_tell(hosting);
-        if (part->draft.state == DRAFT_OPEN &&
-            (part->life.state == PART_READY || part->life.state == PART_HANDING))
-            driver_mind_draft(part->driver);
+        part_draft_mind(part);
         if (part->life.state == PART_READY)
             part_mind(part);
         else if (part->life.state == PART_HANDING)

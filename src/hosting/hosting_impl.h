@@ -16,12 +16,21 @@
 struct part_draft {
     uv_work_t work;
     char *name; /* NULL: none is wanted */
-    enum part_draft_state { DRAFT_NONE, DRAFT_OPENING, DRAFT_OPEN, DRAFT_FAILED } state;
+    enum part_draft_state {
+        DRAFT_NONE,
+        DRAFT_OPENING,
+        DRAFT_OPEN,
+        DRAFT_CLOSING,
+        DRAFT_FAILED
+    } state;
+    struct generator *generator;  /* of the instance that guesses; NULL: it is opened here */
     bool says_problem;            /* a line of the log has said why it is not there yet */
     Cluster__Model *model_record; /* a copy … */
     const struct model *model;    /* … of which this is held, unless it is NULL */
     struct hosting_file file;
     char device[CLUSTER_ID_MAX];
+    double share;   /* of the model's bytes */
+    uint64_t bytes; /* that it has added to those of the first stage */
     struct stage_plan plan;
     struct lane_source lanes;
     _Atomic bool cancels;
@@ -163,8 +172,11 @@ void part_failed(struct part *part);            /* PARTS_FAILED */
 
 /* ---- hosting_draft.c ---- */
 void part_draft_want(struct part *part, const Cluster__Demand *demand);
-/* Whether it can be opened now; what it lacks is fetched. */
+/* Whether it can be opened now; what it lacks is fetched. One that is to be elsewhere is closed. */
 void part_draft_look(struct part *part, const struct state *state);
+bool part_draft_is_busy(const struct part *part);      /* a job of it is under way */
+bool part_draft_is_elsewhere(const struct part *part); /* open, and to be minded on a timer */
+void part_draft_mind(struct part *part);
 void part_draft_leave(struct part *part); /* it need not be opened any more */
 void part_draft_clear(struct part *part); /* its driver is closed */
 

@@ -73,7 +73,7 @@ bool part_drives(const struct part *part)
 
 void part_note_busy(struct part *part)
 {
-    part->life.is_busy = part->n_cache_jobs || part->draft.state == DRAFT_OPENING;
+    part->life.is_busy = part->n_cache_jobs || part_draft_is_busy(part);
 }
 
 void part_leave(struct part *part)

@@ -235,6 +235,8 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
         yyjson_mut_obj_add_strcpy(doc, object, "draft", instance->demand->draft);
     if (instance->demand->draft && instance->demand->draft_device)
         yyjson_mut_obj_add_strcpy(doc, object, "draft_device", instance->demand->draft_device);
+    if (state_draft_instance(daemon_state(daemon), instance))
+        yyjson_mut_obj_add_bool(doc, object, "draft_is_placed", true);
     const uint32_t now = instance->current ? instance->current->precision : 0,
                    precision = now ? now : instance->demand->precision,
                    allowed = instance->demand->precision_allowed;

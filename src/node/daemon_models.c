@@ -462,10 +462,28 @@ static void models_release(void *self, const Cluster__Model *model, const struct
         weights_release_at(daemon->weights, &digest, file->precision, file->is_smaller);
 }
 
-static bool models_draft_device(void *self, const Cluster__Instance *instance,
-                                const Cluster__Placement *placement, char out[CLUSTER_ID_MAX])
+static struct generator *models_draft_instance(void *self, const Cluster__Instance *instance)
 {
-    return placing_draft_device(daemon_placing_view(self), instance, placement, out);
+    struct daemon *daemon = self;
+    const Cluster__Instance *drafts = state_draft_instance(daemon_state(daemon), instance);
+    struct generator *generator = NULL;
+    if (!drafts || !daemon->relay ||
+        relay_generator(daemon->relay, drafts->id, drafts->demand->context_tokens, &generator,
+                        NULL))
+        return NULL;
+    return generator;
+}
+
+static bool models_draft_place(void *self, const Cluster__Instance *instance,
+                               const Cluster__Placement *placement, char device[CLUSTER_ID_MAX],
+                               double *share)
+{
+    struct placing_draft draft;
+    if (!placing_draft_place(daemon_placing_view(self), instance, placement, &draft))
+        return false;
+    snprintf(device, CLUSTER_ID_MAX, "%s", draft.device);
+    *share = draft.share;
+    return true;
 }
 
 static void on_hosting_changed(void *self)
@@ -486,7 +504,8 @@ static enum error_code open_hosting(struct daemon *daemon, struct error *err)
                                                   .weights_problem = problem_of_weights,
                                                   .model = take_model,
                                                   .release = models_release,
-                                                  .draft_device = models_draft_device,
+                                                  .draft_instance = models_draft_instance,
+                                                  .draft_place = models_draft_place,
                                                   .propose = daemon_propose_bytes,
                                                   .changed = on_hosting_changed,
                                                   .linked = daemon_is_linked,

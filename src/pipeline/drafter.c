@@ -4,18 +4,23 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/model.h"
+#include "pipeline/driver_generator.h"
 #include "pipeline/driver_state.h"
 
 #include <assert.h>
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 enum {
     READ_BESIDE = 8,    /* tokens that are read in a pass that guesses anyway */
     READ_MEASURED = 32, /* so many tell how fast it reads */
-    FAILURES_MAX = 3,
+    PAUSE_S = 1,        /* after a question that failed; doubled with each … */
+    PAUSE_DOUBLINGS = 6,
 };
 static const double SHARE_USUAL = .125, DOUBT = .02;
+/* Elsewhere: nobody waits longer than so many times what was expected, and this. */
+static const double PATIENCE = 4, PATIENCE_LEAST_NS = 300e6;
 
 enum drafter_state { DRAFTER_IDLE, DRAFTER_ASKED, DRAFTER_READY };
 
@@ -27,11 +32,14 @@ struct drafter_slot {
     _Atomic uint32_t n_guesses;                 /* written already */
     bool has_failed;
     uint64_t answered_ns, held_up_ns;
+    /* the asker's, and read by who minds it */
+    _Atomic uint64_t request; /* its id; of an old one nobody knows */
+    _Atomic uint64_t until_ns;
+    _Atomic bool was_cut;
     /* the asker's */
     uint64_t sequence;
     uint32_t n_tokens; /* of the question: what its cache begins with, but for the last */
     uint32_t n_read;
-    uint64_t request; /* its id */
     bool streams, has_end;
     struct speculation_end end;
     uint64_t asked_ns, took_ns;
@@ -39,17 +47,23 @@ struct drafter_slot {
 };
 
 struct drafter {
-    struct driver *driver;
+    struct driver *driver; /* its own; NULL: it is elsewhere */
+    struct driver_generator own;
+    struct generator *guesser; /* the own one, or that */
+    pthread_mutex_t lock;      /* of n_open */
+    pthread_cond_t none_open;
+    uint32_t n_open;  /* questions whose `done` has not returned */
     uint32_t n_vocab; /* tokens that both know */
-    uint32_t context;
-    double share; /* of the model's weights */
+    uint32_t context; /* of the own one */
+    double share;     /* of the model's weights */
     void (*ready)(void *arg);
     void *arg;
     int32_t (*instead)(void *arg, uint32_t position, int32_t guess, double *probability);
     void *instead_arg;
     double token_ns, row_ns; /* measured; 0: not yet */
-    uint32_t n_failures;
-    _Atomic bool is_lost; /* a stage of it is not there now */
+    uint32_t n_failures;     /* since one went well */
+    uint64_t failed_ns;      /* the last */
+    _Atomic bool is_lost;    /* a stage of it is not there now */
     uint32_t n_slots;
     struct drafter_slot *slots;
 };
@@ -78,7 +92,17 @@ static enum error_code drafter_open_driver(struct drafter *drafter,
     if (code)
         return error_wrap(err, "the draft model");
     drafter->driver->submits_at_once = true; /* no other thread is to be woken for each question */
+    generator_of_driver(&drafter->own, drafter->driver);
+    drafter->guesser = &drafter->own.base;
     return ERROR_NONE;
+}
+
+static uint32_t drafter_context_of(const struct driver_draft *draft,
+                                   const struct driver_options *options)
+{
+    const uint32_t reach = model_hyperparameters(draft->model)->n_context_train,
+                   wanted = draft->context ? draft->context : options->context;
+    return reach && reach < wanted ? reach : wanted;
 }
 
 enum error_code drafter_open(const struct driver_draft *draft, const struct model *model,
@@ -88,13 +112,13 @@ enum error_code drafter_open(const struct driver_draft *draft, const struct mode
     struct drafter *drafter = mem_new(sizeof *drafter);
     if (!drafter)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for a draft model");
-    const uint32_t reach = model_hyperparameters(draft->model)->n_context_train,
-                   wanted = draft->context ? draft->context : options->context;
-    drafter->context = reach && reach < wanted ? reach : wanted;
+    drafter->guesser = draft->elsewhere;
     drafter->share = draft->share > 0 ? draft->share : SHARE_USUAL;
-    drafter->n_vocab = model_hyperparameters(draft->model)->n_vocab;
-    if (drafter->n_vocab > model_hyperparameters(model)->n_vocab)
-        drafter->n_vocab = model_hyperparameters(model)->n_vocab;
+    drafter->n_vocab = model_hyperparameters(model)->n_vocab;
+    if (draft->model && drafter->n_vocab > model_hyperparameters(draft->model)->n_vocab)
+        drafter->n_vocab = model_hyperparameters(draft->model)->n_vocab;
+    pthread_mutex_init(&drafter->lock, NULL);
+    pthread_cond_init(&drafter->none_open, NULL);
     drafter->ready = ready;
     drafter->arg = arg;
     drafter->instead = draft->instead;
@@ -106,7 +130,9 @@ enum error_code drafter_open(const struct driver_draft *draft, const struct mode
         code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a draft model");
     for (uint32_t i = 0; drafter->slots && i < drafter->n_slots; i++)
         drafter->slots[i].drafter = drafter;
-    if (!code)
+    if (!draft->elsewhere)
+        drafter->context = drafter_context_of(draft, options);
+    if (!code && !draft->elsewhere)
         code = drafter_open_driver(drafter, draft, options, err);
     if (code) {
         drafter_close(drafter);
@@ -114,6 +140,23 @@ enum error_code drafter_open(const struct driver_draft *draft, const struct mode
     }
     *out = drafter;
     return ERROR_NONE;
+}
+
+static enum drafter_state drafter_state_of(const struct drafter_slot *slot)
+{
+    return atomic_load_explicit(&slot->state, memory_order_acquire);
+}
+
+/* Ends the questions that were to be answered by then. */
+static void drafter_end_late(struct drafter *drafter, uint64_t by_ns)
+{
+    for (uint32_t i = 0; i < drafter->n_slots; i++) {
+        struct drafter_slot *slot = &drafter->slots[i];
+        if (drafter_state_of(slot) != DRAFTER_ASKED || atomic_load(&slot->until_ns) > by_ns)
+            continue;
+        atomic_store(&slot->was_cut, true);
+        generator_cancel(drafter->guesser, atomic_load(&slot->request));
+    }
 }
 
 void drafter_close(struct drafter *drafter)
@@ -124,12 +167,24 @@ void drafter_close(struct drafter *drafter)
     if (drafter->driver)
         driver_lost(drafter->driver, &why); /* a process that is gone is not waited for */
     driver_close(drafter->driver);
+    if (!drafter->driver && drafter->slots)
+        drafter_end_late(drafter, UINT64_MAX);
+    pthread_mutex_lock(&drafter->lock);
+    while (drafter->n_open)
+        pthread_cond_wait(&drafter->none_open, &drafter->lock);
+    pthread_mutex_unlock(&drafter->lock);
+    pthread_cond_destroy(&drafter->none_open);
+    pthread_mutex_destroy(&drafter->lock);
     mem_free(drafter->slots);
     mem_free(drafter);
 }
 
 void drafter_mind(struct drafter *drafter)
 {
+    if (!drafter->driver) {
+        drafter_end_late(drafter, clock_now_ns());
+        return;
+    }
     struct pipeline *pipeline = driver_pipeline(drafter->driver);
     struct error why = {0};
     if (pipeline_take_loss(pipeline, &why)) {
@@ -165,23 +220,61 @@ static bool drafter_on_token(void *arg, const struct token_event *event)
     return !slot->has_end || speculation_goes_on(&slot->end, slot->confidences, n + 1);
 }
 
+static void drafter_begin_one(struct drafter *drafter)
+{
+    pthread_mutex_lock(&drafter->lock);
+    drafter->n_open++;
+    pthread_mutex_unlock(&drafter->lock);
+}
+
+/* The last touch of it by the question. */
+static void drafter_end_one(struct drafter *drafter)
+{
+    pthread_mutex_lock(&drafter->lock);
+    assert(drafter->n_open);
+    if (--drafter->n_open == 0)
+        pthread_cond_signal(&drafter->none_open);
+    pthread_mutex_unlock(&drafter->lock);
+}
+
 static void drafter_on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
                             const struct error *err)
 {
     struct drafter_slot *slot = arg;
     struct drafter *drafter = slot->drafter;
+    const bool was_cut = reason == FINISH_CANCELLED && atomic_load(&slot->was_cut);
     slot->held_up_ns = usage->held_up_ns;
-    slot->has_failed = reason == FINISH_ERROR;
+    slot->has_failed = reason == FINISH_ERROR || was_cut;
     if (slot->has_failed)
-        log_line(LOG_WARN, "draft", "the draft model guesses nothing: %s", err->text);
+        log_line(LOG_WARN, "draft", "the draft model guesses nothing for a while: %s",
+                 was_cut ? "it does not answer" : err->text);
     slot->answered_ns = clock_now_ns();
     atomic_store_explicit(&slot->state, DRAFTER_READY, memory_order_release);
     drafter->ready(drafter->arg);
+    drafter_end_one(drafter);
 }
 
-static enum drafter_state drafter_state_of(const struct drafter_slot *slot)
+static void drafter_note_failure(struct drafter *drafter, uint64_t now_ns)
 {
-    return atomic_load_explicit(&slot->state, memory_order_acquire);
+    drafter->n_failures++;
+    drafter->failed_ns = now_ns;
+}
+
+static bool drafter_pauses(const struct drafter *drafter)
+{
+    const uint32_t n = drafter->n_failures;
+    if (!n)
+        return false;
+    const uint32_t doublings = n > PAUSE_DOUBLINGS ? PAUSE_DOUBLINGS : n - 1;
+    return clock_now_ns() < drafter->failed_ns + (UINT64_C(1000000000) * PAUSE_S << doublings);
+}
+
+static bool drafter_has_room(const struct drafter *drafter, uint32_t n_tokens)
+{
+    if (!drafter->driver)
+        return n_tokens <= generator_context(drafter->guesser);
+    return n_tokens <= drafter->context && !atomic_load(&drafter->is_lost) &&
+           memory_watch_terms(&drafter->driver->memory).divisor <= 1;
 }
 
 /* It may have been asked about more, with guesses at the end: then all but the last token, which
@@ -197,10 +290,8 @@ bool drafter_ask(struct drafter *drafter, const struct drafter_question *questio
 {
     struct drafter_slot *slot = &drafter->slots[question->slot];
     assert(question->n_wanted && question->n_wanted <= SPECULATION_DRAFT_MAX);
-    if (drafter_state_of(slot) == DRAFTER_ASKED || drafter->n_failures >= FAILURES_MAX ||
-        atomic_load(&drafter->is_lost) ||
-        question->n_tokens + question->n_wanted > drafter->context ||
-        memory_watch_terms(&drafter->driver->memory).divisor > 1)
+    if (drafter_state_of(slot) == DRAFTER_ASKED || drafter_pauses(drafter) ||
+        !drafter_has_room(drafter, question->n_tokens + question->n_wanted))
         return false;
     slot->n_read = drafter_unread(slot, question->sequence, question->n_tokens);
     slot->sequence = question->sequence;
@@ -212,6 +303,9 @@ bool drafter_ask(struct drafter *drafter, const struct drafter_question *questio
         slot->end = *question->end;
     slot->is_learnt = false;
     slot->asked_ns = clock_now_ns();
+    atomic_store(&slot->was_cut, false);
+    atomic_store(&slot->until_ns,
+                 slot->asked_ns + (uint64_t)(PATIENCE * question->expected_ns + PATIENCE_LEAST_NS));
     const struct request request = {
         .prompt = question->tokens,
         .n_prompt = question->n_tokens,
@@ -219,13 +313,19 @@ bool drafter_ask(struct drafter *drafter, const struct drafter_question *questio
         .sampler = *question->sampler,
         .cache_key = question->cache_key,
         .logprobs = slot->has_end,
+        .never_waits = true,
         .handlers = {.token = drafter_on_token, .done = drafter_on_done},
         .arg = slot};
-    atomic_store_explicit(&slot->state, DRAFTER_ASKED, memory_order_relaxed);
-    if (!driver_submit(drafter->driver, &request, &slot->request, NULL))
+    uint64_t id = 0;
+    drafter_begin_one(drafter);
+    atomic_store_explicit(&slot->state, DRAFTER_ASKED, memory_order_release);
+    if (!generator_submit(drafter->guesser, &request, &id, NULL)) {
+        atomic_store(&slot->request, id);
         return true;
+    }
+    drafter_end_one(drafter);
     atomic_store_explicit(&slot->state, DRAFTER_IDLE, memory_order_relaxed);
-    drafter->n_failures++;
+    drafter_note_failure(drafter, slot->asked_ns);
     return false;
 }
 
@@ -309,9 +409,12 @@ bool drafter_answer(struct drafter *drafter, uint32_t index, uint64_t sequence,
     const bool follows =
         slot->sequence == sequence && drafter_follow(slot, tokens, n_tokens, n_guesses, &n_since);
     if (state == DRAFTER_ASKED && !follows)
-        driver_cancel(drafter->driver, slot->request); /* it is asked again once that has ended */
+        generator_cancel(drafter->guesser, atomic_load(&slot->request)); /* then asked again */
     if (state == DRAFTER_READY && !slot->is_learnt) {
-        drafter->n_failures = slot->has_failed ? drafter->n_failures + 1 : 0;
+        if (slot->has_failed)
+            drafter_note_failure(drafter, slot->answered_ns);
+        else
+            drafter->n_failures = 0;
         slot->took_ns = drafter_learn(drafter, slot);
         slot->is_learnt = true;
     }
@@ -323,9 +426,9 @@ bool drafter_answer(struct drafter *drafter, uint32_t index, uint64_t sequence,
 
 uint64_t drafter_bytes(const struct drafter *drafter)
 {
-    struct pipeline *pipeline = driver_pipeline(drafter->driver);
+    struct pipeline *pipeline = drafter->driver ? driver_pipeline(drafter->driver) : NULL;
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < pipeline->n_stages; i++)
+    for (uint32_t i = 0; pipeline && i < pipeline->n_stages; i++)
         bytes += pipeline_stage_bytes(pipeline, i);
     return bytes;
 }

@@ -11,6 +11,11 @@
  * Its stages may be in the processes of their devices. What is lost there ends the question under
  * way without guesses, and it is asked again once the stages are back.
  *
+ * Or it is no driver of its own but somebody else's, which is reached through the cluster, and has
+ * questions of others to answer, too. That may be gone in the middle of a question. So an answer
+ * that takes much longer than was expected is waited for no more, and after each question that
+ * failed nobody asks for a while.
+ *
  * Threading: everything but `ready` and drafter_mind() is the baton holder's of the driver that
  * asks. */
 #pragma once
@@ -40,7 +45,8 @@ void drafter_doubt(struct drafter *drafter, double pass_ns);
 double drafter_reading_ns(const struct drafter *drafter, uint32_t slot, uint64_t sequence,
                           uint32_t n, double pass_ns, double row_ns);
 
-/* Something was lost in a lane, or is there again (driver_draft.lanes). One thread at a time. */
+/* Something was lost in a lane, or is there again (driver_draft.lanes); or, where it is elsewhere,
+ * some time has passed. One thread at a time. */
 void drafter_mind(struct drafter *drafter);
 
 struct drafter_question {
@@ -51,8 +57,9 @@ struct drafter_question {
     uint32_t n_wanted; /* at most SPECULATION_DRAFT_MAX */
     const struct sampler_params *sampler;
     uint64_t cache_key;
-    bool streams; /* nobody waits for the answer: guesses may be taken one by one as they come, and
-                     `ready` comes with each */
+    double expected_ns; /* until all of the answer is there */
+    bool streams;       /* nobody waits for the answer: guesses may be taken one by one as they
+                           come, and `ready` comes with each */
     /* What ends it before n_wanted guesses; NULL: nothing does. Copied. */
     const struct speculation_end *end;
 };

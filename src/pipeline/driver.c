@@ -14,7 +14,8 @@ enum { FORM_ATTEMPTS = 60, FORM_AGAIN_MS = 1000 }; /* a minute, as long as a bat
 
 static bool driver_has_wishes(const struct driver *driver)
 {
-    if (driver->completed || driver->incoming || driver->to_cancel || driver->has_guesses)
+    if (driver->completed || driver->incoming || driver->to_cancel || driver->has_guesses ||
+        driver->drafter != driver->has_drafter)
         return true;
     if (driver->found && driver->n_in_flight)
         return false; /* what is under way has to end first, and this is asked again */
@@ -38,6 +39,8 @@ static void driver_take_wishes(struct driver *driver, struct driver_wishes *out)
     *at = driver->to_cancel;
     driver->to_cancel = NULL;
     driver->has_guesses = false;
+    if (driver->drafter != driver->has_drafter)
+        pthread_cond_broadcast(&driver->draft_taken);
     driver->drafter = driver->has_drafter;
     const uint32_t n_whole = driver->n_microbatches - driver->n_small;
     driver->pipe.n_under_way =

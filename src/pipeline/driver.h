@@ -31,6 +31,7 @@ struct device;
 struct driver;
 struct far;
 struct lane_source;
+struct generator;
 struct model;
 
 enum speculate { /* how tokens are guessed that the stages then check, several at once */
@@ -88,7 +89,11 @@ struct driver_options {
 };
 
 struct driver_draft {
-    const struct model *model; /* that can (model/draft_model.h); outlives the driver */
+    const struct model *model; /* that can (model/draft_model.h); outlives the driver. Unless: */
+    /* Who guesses elsewhere; then there is nothing to load, and what is said of stages and cells
+     * does not count. Outlives the driver. Call driver_mind_draft() often: it ends the waiting for
+     * an answer that does not come. NULL: nobody */
+    struct generator *elsewhere;
     const struct stage_plan *stages;
     uint32_t n_stages;
     uint32_t context; /* tokens of each sequence; 0: as the driver. Behind them it does not guess */
@@ -130,7 +135,11 @@ enum error_code driver_open_far(const struct model *model, const struct stage_pl
  * driver_close(). */
 enum error_code driver_add_draft(struct driver *driver, const struct driver_draft *draft,
                                  struct error *err);
-/* Something of it was lost in a lane, or is there again (far.h). Without one nothing happens. */
+/* It guesses no more, and is closed; another may be added. Not beside driver_add_draft(),
+ * driver_stop() or driver_close(). Without one nothing happens. */
+void driver_drop_draft(struct driver *driver);
+/* Something of it was lost in a lane, or is there again (far.h); or it is elsewhere and may not
+ * answer. Without one nothing happens. One thread at a time. */
 void driver_mind_draft(struct driver *driver);
 uint64_t driver_draft_bytes(struct driver *driver); /* of its stages here; 0: there is none */
 

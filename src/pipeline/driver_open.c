@@ -54,6 +54,7 @@ static void driver_dismantle(struct driver *driver)
     picker_free(driver->pipeline.picker);
     slot_table_deinit(&driver->slots);
     memory_watch_deinit(&driver->memory);
+    pthread_cond_destroy(&driver->draft_taken);
     pthread_cond_destroy(&driver->wake);
     pthread_mutex_destroy(&driver->lock);
     mem_free(driver);
@@ -130,6 +131,7 @@ enum error_code driver_open_far(const struct model *model, const struct stage_pl
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for a driver");
     pthread_mutex_init(&driver->lock, NULL);
     timed_wait_init(&driver->wake);
+    pthread_cond_init(&driver->draft_taken, NULL);
     memory_watch_init(&driver->memory);
     driver->queue_end = &driver->queue;
     driver->incoming_end = &driver->incoming;
@@ -163,6 +165,18 @@ enum error_code driver_add_draft(struct driver *driver, const struct driver_draf
     driver->has_drafter = drafter;
     pthread_mutex_unlock(&driver->lock);
     return ERROR_NONE;
+}
+
+void driver_drop_draft(struct driver *driver)
+{
+    pthread_mutex_lock(&driver->lock);
+    struct drafter *drafter = driver->has_drafter;
+    driver->has_drafter = NULL;
+    pthread_cond_signal(&driver->wake);
+    while (driver->drafter != driver->has_drafter)
+        pthread_cond_wait(&driver->draft_taken, &driver->lock);
+    pthread_mutex_unlock(&driver->lock);
+    drafter_close(drafter);
 }
 
 static struct drafter *driver_find_draft(struct driver *driver)

@@ -115,6 +115,7 @@ struct driver {
     bool has_guesses;            /* of the draft model */
     bool has_room_ahead;         /* driver_set_room_ahead() */
     struct drafter *has_drafter; /* what `drafter` is from the next step on; the owner of both */
+    pthread_cond_t draft_taken;  /* that step has begun */
     bool quiesces, is_quiescent; /* driver_quiesce() */
     void (*on_quiescent)(void *arg);
     void *quiescent_arg;

@@ -106,7 +106,7 @@ static bool ahead_is_wanted(const struct driver *driver, const struct slot *slot
 {
     const struct sequence *sequence = slot->sequence;
     return sequence->generated && !slot->parked && !slot->broken &&
-           (sequence->train.distance || sequence->train.is_of_model) &&
+           (sequence->train.distance || (sequence->train.is_of_model && driver->drafter)) &&
            slot->n_placed >= slot->n_known && driver->n_in_flight > 0 &&
            !sequence_wants_rows(sequence) && !step_draft_is_awaited(driver, sequence->slot);
 }

@@ -181,15 +181,19 @@ static bool draft_may_read(const struct driver *driver, const struct slot *slot,
            reading_ns <= rest_ns * (1 - 1 / gain) / 2;
 }
 
+static double draft_reading_ns(const struct driver *driver, const struct sequence *sequence,
+                               uint32_t n_tokens)
+{
+    return drafter_reading_ns(driver->drafter, sequence->slot, sequence->id, n_tokens,
+                              speculation_cost(&driver->costs, 1), (double)driver->prompt_row_ns);
+}
+
 /* Whether it may be asked for n tokens behind the first n_tokens, which takes it each_ns for one.
  */
 static bool draft_may_ask(const struct driver *driver, const struct slot *slot, uint32_t n_tokens,
                           const struct speculation_pass *pass, uint32_t n)
 {
-    const struct sequence *sequence = slot->sequence;
-    const double reading_ns =
-        drafter_reading_ns(driver->drafter, sequence->slot, sequence->id, n_tokens,
-                           speculation_cost(&driver->costs, 1), (double)driver->prompt_row_ns);
+    const double reading_ns = draft_reading_ns(driver, slot->sequence, n_tokens);
     return driver->options.speculate == SPECULATE_ALWAYS || reading_ns <= 0 ||
            draft_may_read(driver, slot, pass, n, reading_ns);
 }
@@ -199,6 +203,8 @@ static bool draft_ask_about(const struct driver *driver, const struct slot *slot
                             uint32_t n, const struct speculation_end *end, bool streams)
 {
     const struct sequence *sequence = slot->sequence;
+    const double each_ns = step_draft_each_ns(driver, SPECULATION_OF_MODEL),
+                 reading_ns = draft_reading_ns(driver, sequence, n_tokens);
     const struct drafter_question question = {.slot = sequence->slot,
                                               .sequence = sequence->id,
                                               .tokens = slot->tokens,
@@ -206,6 +212,7 @@ static bool draft_ask_about(const struct driver *driver, const struct slot *slot
                                               .n_wanted = n,
                                               .sampler = &sequence->request.sampler,
                                               .cache_key = sequence->request.cache_key,
+                                              .expected_ns = reading_ns + n * each_ns,
                                               .streams = streams,
                                               .end = end};
     return drafter_ask(driver->drafter, &question);

@@ -39,7 +39,7 @@ bool placement_draft_on(const struct placement_problem *draft,
     const double guess_s = draft_guess_s(draft, device);
     if (guess_s <= 0 || (is_other && !draft_has_room(draft, device)))
         return false;
-    placement_drafted(problem, placement, guess_s, is_other, out);
+    placement_drafted(problem, placement, &(struct placement_drafter){guess_s, 0, is_other}, out);
     return true;
 }
 
@@ -69,6 +69,8 @@ void placement_draft_given(const struct placement_problem *draft, const struct p
     placement_guessed(draft, at, &own);
     if (own.without <= 0 || out->repeating <= out->without)
         return;
-    placement_drafted(problem, placement, 1 / own.without,
-                      at->stages[0].device != placement->stages[0].device, out);
+    const struct placement_drafter drafter = {.guess_s = 1 / own.without,
+                                              .has_own_device = at->stages[0].device !=
+                                                                placement->stages[0].device};
+    placement_drafted(problem, placement, &drafter, out);
 }

@@ -63,30 +63,39 @@ void placement_guessed(const struct placement_problem *problem, const struct pla
     }
 }
 
-/* Tokens a second with passes of n rows; one of one row takes one_s. */
-static double drafted_rate(const struct guessed_pass *pass, double one_s, double guesses_s,
+/* Tokens a second with passes of n rows that wait for their guesses. */
+static double drafted_rate(const struct guessed_pass *pass, const struct placement_drafter *drafter,
                            uint32_t n)
 {
     static const double share = PLACEMENT_DRAFTED_SHARE;
+    const double waits_s = n > 1 ? drafter->ask_s + (n - 1) * drafter->guess_s : 0;
+    return (1 - pow(share, n)) / (1 - share) / (pass->all_s + waits_s);
+}
+
+/* The same of trains; a pass of one row takes one_s. */
+static double drafted_train_rate(const struct guessed_pass *pass, double one_s,
+                                 const struct placement_drafter *drafter, uint32_t n)
+{
+    static const double share = PLACEMENT_DRAFTED_SHARE;
+    const double guesses_s = n * drafter->guess_s + (drafter->has_own_device ? 0 : pass->first_s);
     const double gap_s =
         fmax(fmax(pass->slowest_s, pass->all_s / PLACEMENT_GUESSED_UNDER_WAY), guesses_s);
-    return 1 / (1 - share) / (one_s + share * (pass->all_s - one_s + gap_s / (1 - pow(share, n))));
+    return 1 / (1 - share) /
+           (one_s + share * (drafter->ask_s + pass->all_s - one_s + gap_s / (1 - pow(share, n))));
 }
 
 void placement_drafted(const struct placement_problem *problem, const struct placement *placement,
-                       double guess_s, bool has_own_device, struct placement_guessed *out)
+                       const struct placement_drafter *drafter, struct placement_guessed *out)
 {
-    static const double share = PLACEMENT_DRAFTED_SHARE;
     const double one_s = guessed_pass_of(problem, placement, 1).all_s;
     out->drafted = out->without;
+    out->guess_s = drafter->guess_s + drafter->ask_s / PLACEMENT_DRAFTED_ASKED;
     for (uint32_t n = 1; n <= PLACEMENT_DRAFTED_ROWS && guessed_can_be(&problem->model); n++) {
         const struct guessed_pass pass = guessed_pass_of(problem, placement, n);
         if (pass.all_s <= 0)
             return;
-        const double rate =
-            placement->n_stages == 1
-                ? (1 - pow(share, n)) / (1 - share) / (pass.all_s + (n - 1) * guess_s)
-                : drafted_rate(&pass, one_s, n * guess_s + (has_own_device ? 0 : pass.first_s), n);
+        const double rate = placement->n_stages == 1 ? drafted_rate(&pass, drafter, n)
+                                                     : drafted_train_rate(&pass, one_s, drafter, n);
         out->drafted = fmax(out->drafted, rate);
     }
 }

@@ -25,8 +25,10 @@
  *     gap = max(slowest stage(n), pass(n) / under way, n guess_s)
  *
  * Where it is on the first stage's device, that does one after the other: its part of the gap is
- * first stage(n) + n guess_s. a is PLACEMENT_DRAFTED_SHARE then, an assumption, too: it depends on
- * both models and the text. Pure. */
+ * first stage(n) + n guess_s. Where it is on another machine, the question and the answer take
+ * ask_s beside: once for each pass that waits, or a ask_s of a train, whose first guess comes so
+ * much later. a is PLACEMENT_DRAFTED_SHARE then, an assumption, too: it depends on both models and
+ * the text. Pure. */
 #pragma once
 
 #include "placement/problem.h"
@@ -42,13 +44,18 @@ enum {
 struct placement_guessed { /* tokens a second of one stream alone */
     double without, repeating;
     double drafted; /* with its draft model; 0: it has none, or that is not known */
+    double guess_s; /* what one of its guesses takes then */
 };
 /* Of a placement that placement_check() accepted. */
 void placement_guessed(const struct placement_problem *problem, const struct placement *placement,
                        struct placement_guessed *out);
-/* Adds `drafted` to what that has filled: a guess takes guess_s, on a device of its own or on the
- * first stage's. Not below what is without. */
+enum { PLACEMENT_DRAFTED_ASKED = 4 }; /* guesses that share a question's way, usually */
+struct placement_drafter {
+    double guess_s, ask_s;
+    bool has_own_device; /* else it has the first stage's */
+};
+/* Adds `drafted` and guess_s to what that has filled. Not below what is without. */
 void placement_drafted(const struct placement_problem *problem, const struct placement *placement,
-                       double guess_s, bool has_own_device, struct placement_guessed *out);
+                       const struct placement_drafter *drafter, struct placement_guessed *out);
 /* Worth a word: where a text repeats itself it is faster by a twentieth. */
 bool placement_guesses_gain(const struct placement_guessed *guessed);

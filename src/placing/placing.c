@@ -355,10 +355,14 @@ enum error_code placing_forecast(const struct placing_view *view, const Cluster_
     return placing_forecast_with(view, instance, said, out, draft, err);
 }
 
-bool placing_draft_device(const struct placing_view *view, const Cluster__Instance *instance,
-                          const Cluster__Placement *said, char out[CLUSTER_ID_MAX])
+bool placing_draft_place(const struct placing_view *view, const Cluster__Instance *instance,
+                         const Cluster__Placement *said, struct placing_draft *out)
 {
     struct placement_forecast forecast;
-    *out = '\0';
-    return !placing_forecast_with(view, instance, said, &forecast, out, NULL) && *out;
+    *out = (struct placing_draft){0};
+    if (placing_forecast_with(view, instance, said, &forecast, out->device, NULL) ||
+        forecast.guessed.drafted <= 0)
+        return false;
+    out->share = forecast.guessed.guess_s * forecast.guessed.without;
+    return true;
 }

@@ -31,7 +31,8 @@
  * there is counted as a part of what the first stage takes beside its layers. Another device of
  * that node on which nothing is placed has it instead, where more is expected of that
  * (placement/guessed.h) and it has the memory now; what it takes there is seen in what the node
- * says is free, and the first stage's device keeps the room.
+ * says is free, and the first stage's device keeps the room. One that is an instance itself is
+ * placed as such, and counts nowhere else.
  *
  * What an owner lends (Now.lent_bytes) is a limit beside that: all instances together have no more
  * of that memory, whatever is free.
@@ -211,10 +212,14 @@ enum error_code placing_forecast(const struct placing_view *view, const Cluster_
                                  const Cluster__Placement *placement,
                                  struct placement_forecast *out, struct error *err);
 
-/* The id of the device of the driver's node where the draft model of an instance is to guess that
- * is placed so. False: it has none, or it cannot be told. */
-bool placing_draft_device(const struct placing_view *view, const Cluster__Instance *instance,
-                          const Cluster__Placement *placement, char out[CLUSTER_ID_MAX]);
+/* Where the draft model of an instance is to guess that is placed so. */
+struct placing_draft {
+    char device[CLUSTER_ID_MAX]; /* of the driver's node; "": it is an instance itself */
+    double share; /* what a guess takes, of what a token of the instance does; 0: not known */
+};
+/* False: it has none, or it cannot be told; *out is zeroed. */
+bool placing_draft_place(const struct placing_view *view, const Cluster__Instance *instance,
+                         const Cluster__Placement *placement, struct placing_draft *out);
 
 /* ---- links ----------------------------------------------------------------------------------- */
 

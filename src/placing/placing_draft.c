@@ -29,7 +29,7 @@ static enum error_code placing_cost_of_draft(const Cluster__Demand *of, const st
 }
 
 /* Where nothing has been placed yet its header is waited for; later a placement does without it, as
- * the instance does. */
+ * the instance does. What is an instance itself takes nothing here. */
 enum error_code placing_add_draft(const struct placing_view *view,
                                   const Cluster__Instance *instance, bool embedding_counts,
                                   struct placing_cost *out, struct error *err)
@@ -37,6 +37,8 @@ enum error_code placing_add_draft(const struct placing_view *view,
     const Cluster__Demand *of = instance->demand;
     const struct model *draft = placing_draft_of(view, of);
     struct placing_cost cost = {0};
+    if (state_draft_instance(view->state, instance))
+        return ERROR_NONE;
     if (!draft && !instance->current && of->draft && of->speculate != SPECULATE_OFF &&
         state_model(view->state, of->draft))
         return error_set(err, ERROR_BUSY, "the header of %.64s, which drafts, is being fetched",
@@ -95,16 +97,54 @@ static void placing_draft_choose(const struct placing *p, const char *asked,
         snprintf(device, CLUSTER_ID_MAX, "%s", p->names[chosen].device);
 }
 
+static uint32_t placing_draft_driver(const struct placing *p, const Cluster__Placement *of)
+{
+    uint32_t device = 0;
+    while (device < p->cluster.n_devices &&
+           (!of->n_stages || strcmp(p->names[device].node, of->stages[0]->node) != 0 ||
+            strcmp(p->names[device].device, of->stages[0]->device) != 0))
+        device++;
+    return device;
+}
+
+/* Of one that is an instance itself: as fast as it is forecast, and a question and its answer cross
+ * the link between the two drivers. */
+static void placing_forecast_asked(const struct placing *p, const Cluster__Instance *drafts,
+                                   const struct placement_problem *problem,
+                                   const struct placement *placement, struct placement_guessed *out)
+{
+    struct placement_forecast own;
+    const Cluster__Placement *at = drafts->current;
+    const uint32_t from = placement->stages[0].device,
+                   to = at ? placing_draft_driver(p, at) : UINT32_MAX;
+    if (to >= p->cluster.n_devices || placing_forecast(&p->view, drafts, at, &own, NULL) ||
+        own.guessed.without <= 0)
+        return;
+    const bool is_near = p->cluster.devices[to].node == p->cluster.devices[from].node;
+    const struct placement_drafter drafter = {
+        .guess_s = 1 / own.guessed.without,
+        .ask_s = is_near ? 0
+                         : placement_link(problem, from, to)->latency_s +
+                               placement_link(problem, to, from)->latency_s,
+        .has_own_device = to != from};
+    placement_drafted(problem, placement, &drafter, out);
+}
+
 void placing_forecast_draft(const struct placing *p, const Cluster__Instance *instance,
                             const struct placement_problem *problem,
                             const struct placement *placement, struct placement_guessed *out,
                             char device[CLUSTER_ID_MAX])
 {
     const struct model *draft = placing_draft_of(&p->view, instance->demand);
+    const Cluster__Instance *drafts = state_draft_instance(p->view.state, instance);
     struct cluster_problem posed = {0};
     struct placing_cost cost = {0};
     if (!draft || out->repeating <= out->without)
         return; /* what more rows take is not known, or nothing is guessed */
+    if (drafts) {
+        placing_forecast_asked(p, drafts, problem, placement, out);
+        return;
+    }
     if (!placing_cost_of_draft(instance->demand, draft, plan_devices_count_embedding(&p->cluster),
                                &cost, NULL) &&
         !cluster_problem_init(&posed, &p->cluster, &cost.model.model, &cost.demand, NULL))

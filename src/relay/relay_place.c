@@ -55,13 +55,17 @@ static void relay_ask_put_off(struct relay_ask *ask, uint64_t now_ns)
     ask->again_ns = now_ns + ask->again_ms * MS;
 }
 
-/* The node that it came from looks for another way: for that the driver is lost. */
-static void relay_end_guest(struct relay_ask *ask, const struct error *why, uint64_t now_ns)
+/* What would have to wait, and does not: a guest, since the node that it came from looks for
+ * another way, for which the driver is lost; and what nobody wants later. False: it waits. */
+static bool relay_end_unless_waits(struct relay_ask *ask, const struct error *why, uint64_t now_ns)
 {
-    struct error err = {0};
-    assert(ask->is_guest);
-    error_set(&err, ERROR_IO, "could not hand it on: %s", why->text);
+    struct error err = *why;
+    if (!ask->is_guest && !ask->request.never_waits)
+        return false;
+    if (ask->is_guest)
+        error_set(&err, ERROR_IO, "could not hand it on: %s", why->text);
     relay_end(ask, FINISH_ERROR, &err, now_ns);
+    return true;
 }
 
 void relay_ask_lost(struct relay_ask *ask, uint64_t now_ns)
@@ -86,9 +90,7 @@ void relay_ask_lost(struct relay_ask *ask, uint64_t now_ns)
     log_line(LOG_INFO, "relay", "request %llu for %s lost its driver after %u tokens: %s",
              (unsigned long long)ask->id, ask->instance->id, ask->n_generated, ask->error.text);
     ask->state = ASK_WAITING;
-    if (ask->is_guest)
-        relay_end_guest(ask, &ask->error, now_ns);
-    else
+    if (!relay_end_unless_waits(ask, &ask->error, now_ns))
         relay_core_look(core);
 }
 
@@ -123,8 +125,7 @@ void relay_ask_submitted(struct relay_ask *ask, enum error_code code, uint64_t i
     ask->waits_for = ask->error = *why;
     ask->place_failed = true;
     ask->again_ns = now_ns + RELAY_TICK_MS * MS;
-    if (ask->is_guest)
-        relay_end_guest(ask, why, now_ns);
+    relay_end_unless_waits(ask, why, now_ns);
 }
 
 static bool relay_start_there(struct relay_ask *ask, uint64_t now_ns)
@@ -215,14 +216,13 @@ static bool relay_step_waiting(struct relay_ask *ask, uint64_t now_ns, struct re
     }
     if (code) {
         ask->waits_for = err;
-        relay_tell_wanted(ask->instance, now_ns);
+        if (!ask->request.never_waits)
+            relay_tell_wanted(ask->instance, now_ns);
     } else if (relay_ask_start(ask, &place, now_ns, out, &has_effect)) {
         assert(ask->state == (has_effect ? ASK_IN_DRIVER : ASK_THERE));
         return has_effect;
     }
-    if (ask->is_guest)
-        relay_end_guest(ask, &ask->waits_for, now_ns);
-    else if (relay_is_impatient(ask, now_ns))
+    if (!relay_end_unless_waits(ask, &ask->waits_for, now_ns) && relay_is_impatient(ask, now_ns))
         relay_give_up(ask, now_ns);
     return false;
 }

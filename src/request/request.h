@@ -110,6 +110,9 @@ struct request {
      * tokens are the answer's beginning, where another driver has come so far. */
     struct constraint *constraint;
     uint32_t n_answered;
+    /* It ends with an error where a driver would first have to be waited for: nothing is loaded for
+     * it. It does not travel. */
+    bool never_waits;
     /* Where rows stand in the prompt in place of tokens' embeddings, in order. Kept by copies. Not
      * with `embeddings`. */
     const struct request_picture *pictures;

@@ -18,16 +18,6 @@ GREEDY = {"model": NAME, "temperature": 0, "max_tokens": 60}
 OTHER = pathlib.Path(os.environ["MEDLEY_SOURCE"]) / "tests/golden/models/llama.gguf"
 
 
-def small_model(world, node):
-    """The same in half of the bytes, under another name."""
-    path = world.folder / "small.gguf"
-    node.medley("convert", world.model, "--to", "q4_0", "--pure", "-o", path)
-    bytes_ = path.read_bytes()
-    check_equal(bytes_.count(NAME.encode()), 1, "names in the file")
-    path.write_bytes(bytes_.replace(NAME.encode(), DRAFT.encode()))
-    return path
-
-
 def ask(node, **more):
     """The answer, and what it says of guesses."""
     messages = [{"role": "user", "content": PROMPT}]
@@ -64,7 +54,7 @@ def scenario(world):
             node.medley("add", world.model)
             wait(f"{node.name} knows it", lambda node=node: node.status()["instances"])
         laptop.medley("move", "--off")
-        small = small_model(world, laptop)
+        small = world.small_model(laptop, NAME, DRAFT)
         sampled, _ = ask(laptop, **SAMPLED)
         greedy, _ = ask(laptop, **GREEDY)
     with world.step("what cannot draft is refused"):

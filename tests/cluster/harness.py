@@ -515,6 +515,15 @@ class World:
             node.wait_until({name: "up" for name in names}, 20)
         return nodes
 
+    def small_model(self, node, before, after):
+        """The small model in half of its bytes, under a name of the same length."""
+        path = self.folder / "small.gguf"
+        node.medley("convert", self.model, "--to", "q4_0", "--pure", "-o", path)
+        bytes_ = path.read_bytes()
+        check_equal(bytes_.count(before.encode()), 1, "names in the file")
+        path.write_bytes(bytes_.replace(before.encode(), after.encode()))
+        return path
+
     def copy_of_model(self, name="model.gguf"):
         path = self.folder / name
         shutil.copy(self.model, path)

@@ -1,12 +1,14 @@
 /* Drafted tokens on the real engine: an answer has the same tokens and the same bits of logprobs
  * with drafts, whether they are right or not, and without. All golden models; every type of cache;
  * greedy, sampled, with penalties and a grammar; several sequences at once; slots that share cells;
- * windows that are shorter than the text. */
+ * windows that are shorter than the text; a draft model that comes and goes in mid-answer. What
+ * happens where one elsewhere does not answer is test_drafter.c's. */
 #include "gpu/device_ggml.h"
 #include "gpu/gpu.h"
 #include "gpu/product_ggml.h"
 #include "model/model.h"
 #include "pipeline/driver.h"
+#include "pipeline/driver_generator.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -17,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -115,7 +118,31 @@ struct form {
     const struct driver_draft *draft;
     const char *says;
     bool has_two_devices; /* a pipeline, so that guesses follow each other */
+    bool comes_and_goes;  /* the draft model */
 };
+
+static bool all_are_done(struct client *clients)
+{
+    bool done = true;
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        done &= clients[i].done;
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
+static void come_and_go(struct driver *driver, const struct driver_draft *draft,
+                        struct client *clients)
+{
+    struct error err = {0};
+    do {
+        driver_mind_draft(driver);
+        driver_drop_draft(driver);
+        if (driver_add_draft(driver, draft, &err))
+            fail_msg("%s", err.text);
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    } while (!all_are_done(clients));
+}
 
 /* Alone or all at once. */
 static void answer(const struct model *model, const struct form *form, enum speculate speculate,
@@ -140,11 +167,14 @@ static void answer(const struct model *model, const struct form *form, enum spec
         fail_msg("%s", err.text);
     if (form->has_two_devices && form->draft && driver_add_draft(driver, form->draft, &err))
         fail_msg("%s", err.text);
+    driver_mind_draft(driver);
     for (uint32_t i = 0; i < CLIENTS; i++) {
         submit(driver, h->n_vocab, i, form->says, &clients[i]);
         if (form->n_slots == 1)
             wait_done(&clients[i]);
     }
+    if (form->comes_and_goes && speculate != SPECULATE_OFF)
+        come_and_go(driver, form->draft, clients);
     for (uint32_t i = 0; i < CLIENTS; i++)
         wait_done(&clients[i]);
     driver_close(driver);
@@ -350,6 +380,43 @@ static void test_a_draft_model_beside_a_pipeline(void **state)
     }
 }
 
+/* Another driver has the draft model, as one on another machine would; and the questions of both
+ * come to it when one of them is gone again. */
+static void test_a_draft_model_of_another_driver(void **state)
+{
+    (void)state;
+    static const struct form asking[] = {
+        {.n_stages = 1, .n_slots = CLIENTS},
+        {.n_stages = 1, .n_slots = CLIENTS, .comes_and_goes = true},
+        {.n_stages = 2, .n_slots = 1, .has_two_devices = true},
+        {.n_stages = 2, .n_slots = CLIENTS, .has_two_devices = true, .comes_and_goes = true},
+    };
+    static const char name[] = "models/llama-q4k.gguf";
+    struct model *model;
+    struct error err = {0};
+    struct driver *other;
+    if (model_open(golden_path(name), &model, &err))
+        fail_msg("%s", err.text);
+    const struct stage_plan plan = {gpu_find(gpu, "cpu"), model_hyperparameters(model)->n_layers};
+    const struct driver_options options = {.n_slots = CLIENTS, .context = CONTEXT};
+    if (driver_open(model, &plan, 1, &options, &other, &err))
+        fail_msg("%s", err.text);
+    struct driver_generator generator;
+    generator_of_driver(&generator, other);
+    const struct driver_draft draft = {.elsewhere = &generator.base};
+    for (size_t i = 0; i < sizeof asking / sizeof *asking; i++) {
+        struct form form = asking[i];
+        form.draft = &draft;
+        n_drafted = n_accepted = 0;
+        compare(name, model, &form, SPECULATE_ALWAYS);
+        if (device_ggml_products(gpu_find(gpu, "cpu")) && !form.comes_and_goes)
+            assert_true(n_accepted > CLIENTS * ANSWER / 4);
+        compare(name, model, &form, SPECULATE_LOOKUP);
+    }
+    driver_close(other);
+    model_close(model);
+}
+
 /* A row of these has other bits alone than beside others, or a state cannot be cut back. */
 static void test_no_drafts_without_the_promise(void **state)
 {
@@ -399,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_latents_in_small_types),
         cmocka_unit_test(test_a_draft_model),
         cmocka_unit_test(test_a_draft_model_beside_a_pipeline),
+        cmocka_unit_test(test_a_draft_model_of_another_driver),
         cmocka_unit_test(test_no_drafts_without_the_promise),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);

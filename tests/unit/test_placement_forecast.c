@@ -168,6 +168,13 @@ static void test_guesses_are_a_range(void **state)
     assert_false(placement_guesses_gain(&guessed));
 }
 
+static void drafted(const struct placement *placement, double guess_s, double ask_s,
+                    bool has_own_device, struct placement_guessed *out)
+{
+    const struct placement_drafter drafter = {guess_s, ask_s, has_own_device};
+    placement_drafted(&world.problem, placement, &drafter, out);
+}
+
 /* A row more costs next to nothing, so one stage waits for its guesses alone: 1.85 at best. */
 static void test_a_draft_model_is_in_the_range(void **state)
 {
@@ -178,20 +185,27 @@ static void test_a_draft_model_is_in_the_range(void **state)
     struct placement_guessed guessed;
     placement_guessed(&world.problem, &whole, &guessed);
     near(guessed.drafted, 0);
-    placement_drafted(&world.problem, &whole, 1 / guessed.without / 8, false, &guessed);
+    drafted(&whole, 1 / guessed.without / 8, 0, false, &guessed);
     assert_in_range((unsigned)(100 * guessed.drafted / guessed.without), 175, 185);
-    placement_drafted(&world.problem, &whole, 1 / guessed.without, true, &guessed);
+    const double near_by = guessed.drafted, pass_s = 1 / guessed.without;
+    drafted(&whole, pass_s / 8, pass_s / 8, true, &guessed);
+    assert_in_range((unsigned)(100 * guessed.drafted / guessed.without), 165, 175);
+    assert_true(guessed.drafted < near_by); /* the way costs as much as a guess */
+    drafted(&whole, pass_s, 0, true, &guessed);
     near(guessed.drafted, guessed.without); /* each takes as long as a token */
     const struct placement_solution solution = solve();
     assert_true(solution.placement.n_stages > 1);
     placement_guessed(&world.problem, &solution.placement, &guessed);
-    placement_drafted(&world.problem, &solution.placement, 0.01, false, &guessed);
+    drafted(&solution.placement, 0.01, 0, false, &guessed);
     const double beside = guessed.drafted;
-    placement_drafted(&world.problem, &solution.placement, 0.01, true, &guessed);
+    drafted(&solution.placement, 0.01, 0, true, &guessed);
     assert_true(beside > guessed.without && guessed.drafted > beside);
     assert_true(guessed.drafted < guessed.without / (1 - PLACEMENT_DRAFTED_SHARE));
+    const double here = guessed.drafted;
+    drafted(&solution.placement, 0.01, 0.02, true, &guessed);
+    assert_true(guessed.drafted < here);
     world.layers[1].state_bytes = 100; /* cannot be cut back */
-    placement_drafted(&world.problem, &solution.placement, 0.01, true, &guessed);
+    drafted(&solution.placement, 0.01, 0, true, &guessed);
     near(guessed.drafted, guessed.without);
 }
 

@@ -281,7 +281,7 @@ static void a_draft_model(void **state)
 static const char *draft_device(const char *const *machines, const char *asked, bool is_taken,
                                 double *gain)
 {
-    static char device[CLUSTER_ID_MAX];
+    static struct placing_draft draft;
     struct placement_forecast forecast;
     struct error err = {0};
     Cluster__Stage stage = CLUSTER__STAGE__INIT;
@@ -305,10 +305,11 @@ static const char *draft_device(const char *const *machines, const char *asked, 
     if (placing_forecast(&view, world_find(&w, "i"), &placement, &forecast, &err))
         fail_msg("%s", err.text);
     *gain = forecast.guessed.drafted / forecast.guessed.without;
-    assert_true(placing_draft_device(&view, world_find(&w, "i"), &placement, device));
+    assert_true(placing_draft_place(&view, world_find(&w, "i"), &placement, &draft));
     world_find(&w, "i")->demand->draft = world_find(&w, "i")->demand->draft_device = NULL;
     world_close(&w);
-    return device;
+    assert_true(draft.share > 0 && (draft.share < .9) == (*gain > 1.3));
+    return draft.device;
 }
 
 /* On another device of that node, if guesses are quicker there and nobody has it. */
@@ -324,11 +325,12 @@ static void a_draft_on_a_device_of_its_own(void **state)
     assert_true(gain < 1.01); /* a guess takes as long as a token */
     assert_string_equal(draft_device(quicker, NULL, false, &gain), "sim:b");
     assert_true(gain > 1.3);
-    assert_string_equal(draft_device(quicker, NULL, true, &gain), "sim:a");
+    assert_string_equal(draft_device(quicker, NULL, true, &gain), ""); /* an instance on sim:b */
+    assert_true(gain > 1.3);
     assert_string_equal(draft_device(slower, "sim:b", false, &gain), "sim:b");
     assert_true(gain < 1.01); /* its owner will have it so */
     assert_string_equal(draft_device(quicker, "sim:a", false, &gain), "sim:a");
-    assert_string_equal(draft_device(quicker, "sim:b", true, &gain), "sim:a");
+    assert_string_equal(draft_device(quicker, "sim:b", true, &gain), "sim:a"); /* it is taken */
     assert_string_equal(draft_device(quicker, "sim:c", false, &gain), "sim:b");
 }
 

@@ -184,6 +184,45 @@ static void test_patience(void **state)
     relay_world_close(&world);
 }
 
+/* Nothing is loaded for it, and it goes nowhere else: all of that ends it. */
+static void test_what_never_waits(void **state)
+{
+    (void)state;
+    static struct client client;
+    struct relay_world world;
+    relay_world_open(&world, &DEFAULTS);
+    for (int node = 0; node < 2; node++) {
+        client_init(&client, 1, 20, 20);
+        client.request.never_waits = true;
+        ask(&world, node, &client);
+        assert_true(relay_world_wait(&world, &client, 1));
+        assert_int_equal(client.reason, FINISH_ERROR);
+        assert_int_equal(client.error.code, ERROR_BUSY);
+        assert_int_equal(world.nodes[node].n_wanted, 0);
+        assert_int_equal(client.n_tokens, 0);
+    }
+    relay_world_place(&world, 1);
+    for (int node = 0; node < 2; node++) {
+        client_init(&client, 1, 20, 20);
+        client.request.never_waits = true;
+        ask(&world, node, &client);
+        assert_true(relay_world_wait(&world, &client, 1));
+        client_check(&client, RELAY_CONTEXT);
+        assert_int_equal(client.reason, FINISH_LENGTH);
+    }
+    slow_down();
+    client_init(&client, 1, 20, 200);
+    client.request.never_waits = true;
+    ask(&world, 0, &client);
+    assert_true(relay_world_wait_tokens(&world, &client, 5));
+    link_world_close(world.links, 1);
+    assert_true(relay_world_wait(&world, &client, 1));
+    assert_int_equal(client.reason, FINISH_ERROR);
+    assert_int_equal(client.error.code, ERROR_IO);
+    assert_true(client.n_tokens < 200);
+    relay_world_close(&world);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -485,6 +524,7 @@ int main(void)
         cmocka_unit_test(test_many_from_everywhere),
         cmocka_unit_test(test_waiting_for_a_driver),
         cmocka_unit_test(test_patience),
+        cmocka_unit_test(test_what_never_waits),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_cancelling_in_every_state),
