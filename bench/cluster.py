@@ -8,6 +8,7 @@ prints lines `CLAIM SIDE VALUE` on standard output, and what it is doing on stan
   half    medley | llama.cpp         2 nodes, half of the layers each, 1 Gbit/s, 0.25 ms, beside one node alone; llama.cpp over RPC
   chain   medley | llama.cpp         3 nodes in a chain, a small model, 2 ms each way
   drafts  medley                     the chain with guesses and without, in turn: text that repeats, text that does not
+  guesser medley                     a draft model: none, a copy on the model's own device, and one that is asked on a quicker machine
   prefill medley                     a prompt over two nodes beside one, with --pin on a core each
   join    medley                     from a process's start to a member with its links: known peer, mDNS, after a restart
   load    medley                     a model of 1.2 GB comes to a node that lacks it, beside a bare TCP connection
@@ -223,6 +224,66 @@ def drafts(args):
         world.close()
 
 
+def small_of(args):
+    """The model --model in Q4_0, under another name of the same length."""
+    model, small = args.models / args.model, args.folder / "small.gguf"
+    subprocess.run([args.medley, "convert", model, "--to", "q4_0", "--pure", "-o", small], check=True, stdout=subprocess.DEVNULL)
+    bytes_, name = small.read_bytes(), args.name.encode()
+    if bytes_.count(name) != 1:
+        raise SystemExit(f"{model} does not say once that it is {args.name}")
+    small.write_bytes(bytes_.replace(name, name[:-1] + b"2"))
+    return small
+
+
+def place_drafted(args, nodes, side, small):
+    """The model on m1's device, by hand, once its draft model is where it is to be."""
+    wishes = {"context": args.context, "streams": 1, "speculate": "off" if side == "none" else "lookup"}
+    if side != "none":
+        wishes["draft"] = nodes[0].add(small)
+    if side == "asked":
+        nodes[0].place(wishes["draft"], context=args.context, streams=1)
+        nodes[0].move(wishes["draft"], f"m2/sim:{side}1:{args.layers}")
+    nodes[0].place(args.name, **wishes)
+    nodes[0].move(args.name, f"m1/sim:{side}0:{args.layers}")
+    if side != "none":
+        nodes[0].wait_for(lambda: " guesses " in (nodes[0].folder / "log").read_text(), "its draft model")
+
+
+def guesser(args):
+    """Three clusters of two machines, of which one answers at a time; every answer must be the same."""
+    model, small = args.models / args.model, None
+    slow, quick = (f"decode = {args.slow}MB/s\nflops = 40GFLOP/s\ncopy = 100GB/s\nlaunch = 0s\n",
+                   f"decode = {args.quick}MB/s\nflops = 40GFLOP/s\ncopy = 100GB/s\nlaunch = 0s\n")
+    sides, worlds, firsts = ["none", "copy", "asked"], [], {}
+    for side in sides:
+        world = make_world(args, 2, args.each_way)
+        devices = [sim_file(args, f"{side}0", "64MiB", slow), sim_file(args, f"{side}1", "64MiB", quick)]
+        nodes = make_nodes(args, world, devices, model, side)
+        small = small or small_of(args)
+        place_drafted(args, nodes, side, small)
+        firsts[side] = world.machines[0]
+        worlds.append(world)
+    ratios = {side: [] for side in sides}
+    for turn in range(args.turns + 1):
+        rates, answers, guesses = {}, {}, {}
+        for side in sides[turn % 3:] + sides[:turn % 3]:
+            text = "Once upon a time there was a " + ["cat", "dog", "girl", "boy", "bird", "tree"][turn % 6]
+            done = complete(firsts[side], args.name, [text], args.tokens, temperature=0.7, seed=turn + 1)[0]
+            rates[side], answers[side] = (len(done.times) - 1) / (done.times[-1] - done.times[0]), done.text
+            guesses[side] = done.timings
+        if len(set(answers.values())) != 1:
+            raise SystemExit(f"turn {turn}: another answer with guesses")
+        say(f"    {', '.join(f'{side} {rates[side]:.1f}' for side in sides)} tok/s; {guesses['copy']}; {guesses['asked']}")
+        for side in sides if turn else []:  # in the first, prices are learnt
+            tell("guesser", side, rates[side])
+            ratios[side].append(rates[side] / rates["none"])
+    for side in sides[1:]:
+        tell("guesser_ratio", side, statistics.median(ratios[side]))
+    stop(args)
+    for world in worlds:
+        world.close()
+
+
 # ---- a prompt over two nodes ------------------------------------------------------------------------------------
 
 
@@ -424,7 +485,7 @@ def wire_of(world, name, width, claim, texts, tokens):
 
 
 def main():
-    parts = {"half": half, "chain": chain, "drafts": drafts, "prefill": prefill, "join": join, "load": load, "rest": rest, "unlike": unlike, "wire": wire}
+    parts = {"half": half, "chain": chain, "drafts": drafts, "guesser": guesser, "prefill": prefill, "join": join, "load": load, "rest": rest, "unlike": unlike, "wire": wire}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=parts)
     parser.add_argument("side")
@@ -436,9 +497,11 @@ def main():
     parser.add_argument("--type", default="q4_0")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--turns", type=int, default=1, help="of `half`, `drafts` and `prefill`, in one session")
-    parser.add_argument("--context", type=int, default=256, help="of `drafts`; of `prefill`, if more than 1024")
-    parser.add_argument("--each-way", type=int, default=2000, help="microseconds, of the links of `drafts`")
+    parser.add_argument("--turns", type=int, default=1, help="of `half`, `drafts`, `guesser` and `prefill`, in one session")
+    parser.add_argument("--context", type=int, default=256, help="of `drafts` and `guesser`; of `prefill`, if more than 1024")
+    parser.add_argument("--each-way", type=int, default=2000, help="microseconds, of the links of `drafts` and `guesser`")
+    parser.add_argument("--slow", type=int, default=60, help="MB/s that the device of `guesser` reads which has the model …")
+    parser.add_argument("--quick", type=int, default=320, help="… and that of the other machine")
     parser.add_argument("--speed", type=lambda s: s.replace(",", "\n") + "\n", help="of the devices of both, as in a file of --sim")
     parser.add_argument("--model", default="synth-small-q4_0.gguf", help="of `drafts` and `prefill`, with …")
     parser.add_argument("--layers", default="4,4,4", help="… so many layers on each node")
