@@ -254,7 +254,8 @@ void part_draft_look(struct part *part, const struct state *state)
         part_draft_begin(part, DRAFT_CLOSING, part_draft_close_work, part_draft_after_close);
         return; /* and looks again */
     }
-    if (draft->state != DRAFT_NONE && (draft->state == DRAFT_OPEN || !generator))
+    const bool may_ask = draft->state == DRAFT_FAILED && generator; /* a copy could not be opened */
+    if (draft->state != DRAFT_NONE && !may_ask)
         return;
     draft->generator = generator;
     if (!generator) {
