@@ -386,6 +386,30 @@ const Cluster__Instance *state_draft_instance(const struct state *state,
     return NULL;
 }
 
+static bool placement_has_node(const Cluster__Placement *placement, const char *node)
+{
+    for (size_t i = 0; placement && i < placement->n_stages; i++) {
+        if (same_text(placement->stages[i]->node, node))
+            return true;
+    }
+    return false;
+}
+
+static bool instance_avoids(const Cluster__Instance *instance, const Cluster__Placement *placement)
+{
+    for (size_t i = 0; placement && i < placement->n_stages; i++) {
+        const char *node = placement->stages[i]->node;
+        if (placement_has_node(instance->current, node) || placement_has_node(instance->next, node))
+            return false;
+    }
+    return true;
+}
+
+bool state_are_apart(const Cluster__Instance *a, const Cluster__Instance *b)
+{
+    return instance_avoids(a, b->current) && instance_avoids(a, b->next);
+}
+
 const char *state_setting(const struct state *state, const char *key)
 {
     for (size_t i = 0; state->root && i < state->root->n_settings; i++) {

@@ -66,6 +66,8 @@ const Cluster__Instance *state_instance(const struct state *state, const char *i
  * no draft model itself. NULL: none; then its driver opens the draft model. */
 const Cluster__Instance *state_draft_instance(const struct state *state,
                                               const Cluster__Instance *instance);
+/* No machine has stages of both, as they are placed or are about to be. */
+bool state_are_apart(const Cluster__Instance *a, const Cluster__Instance *b);
 /* By the 32 bytes of its hash; compared in constant time in the end. What has expired is there
  * until it is revoked. */
 const Cluster__Token *state_token(const struct state *state, const uint8_t *hash);

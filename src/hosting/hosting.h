@@ -90,9 +90,10 @@ struct hosting_options {
                                  struct hosting_file *file);
     void (*release)(void *self, const Cluster__Model *model, const struct hosting_file *file);
     /* Who guesses for the instance where its draft model is an instance, too: the same as long as
-     * that is so, and good until requests have ended. NULL, or NULL answered: nobody; then it is
-     * opened here: */
-    struct generator *(*draft_instance)(void *self, const Cluster__Instance *instance);
+     * that is so, and good until requests have ended; *is_apart: on other machines than it. NULL,
+     * or NULL answered: nobody; then it is opened here: */
+    struct generator *(*draft_instance)(void *self, const Cluster__Instance *instance,
+                                        bool *is_apart);
     /* What guesses take there; or the device for a copy, and what they take on that (*share; 0: not
      * known), once the instance is placed so. False, or NULL: on the device of the first layers. */
     bool (*draft_place)(void *self, const Cluster__Instance *instance,

@@ -86,7 +86,9 @@ static void part_draft_open_work(uv_work_t *work)
                                     .cells = driver_options(part->driver)->cells,
                                     .share = draft->share,
                                     .lanes = &draft->lanes},
-                              elsewhere = {.elsewhere = draft->generator, .share = draft->share};
+                              elsewhere = {.elsewhere = draft->generator,
+                                           .is_apart = draft->is_apart,
+                                           .share = draft->share};
     draft->code =
         driver_add_draft(part->driver, draft->generator ? &elsewhere : &of, &draft->problem);
 }
@@ -248,9 +250,12 @@ void part_draft_look(struct part *part, const struct state *state)
     if (!said || !instance || part->life.state != PART_READY || !part->driver ||
         part_draft_is_busy(part))
         return;
-    struct generator *generator =
-        options->draft_instance ? options->draft_instance(options->self, instance) : NULL;
-    if (generator != draft->generator && draft->state == DRAFT_OPEN) {
+    bool is_apart = false;
+    struct generator *generator = options->draft_instance
+                                      ? options->draft_instance(options->self, instance, &is_apart)
+                                      : NULL;
+    const bool is_another = generator != draft->generator || is_apart != draft->is_apart;
+    if (is_another && draft->state == DRAFT_OPEN) {
         part_draft_begin(part, DRAFT_CLOSING, part_draft_close_work, part_draft_after_close);
         return; /* and looks again */
     }
@@ -258,6 +263,7 @@ void part_draft_look(struct part *part, const struct state *state)
     if (draft->state != DRAFT_NONE && !may_ask)
         return;
     draft->generator = generator;
+    draft->is_apart = is_apart;
     if (!generator) {
         part_draft_look_here(part, state, said);
         return;

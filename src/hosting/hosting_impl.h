@@ -24,6 +24,7 @@ struct part_draft {
         DRAFT_FAILED
     } state;
     struct generator *generator;  /* of the instance that guesses; NULL: it is opened here */
+    bool is_apart;                /* that is on other machines */
     bool says_problem;            /* a line of the log has said why it is not there yet */
     Cluster__Model *model_record; /* a copy … */
     const struct model *model;    /* … of which this is held, unless it is NULL */

@@ -462,7 +462,8 @@ static void models_release(void *self, const Cluster__Model *model, const struct
         weights_release_at(daemon->weights, &digest, file->precision, file->is_smaller);
 }
 
-static struct generator *models_draft_instance(void *self, const Cluster__Instance *instance)
+static struct generator *models_draft_instance(void *self, const Cluster__Instance *instance,
+                                               bool *is_apart)
 {
     struct daemon *daemon = self;
     const Cluster__Instance *drafts = state_draft_instance(daemon_state(daemon), instance);
@@ -471,6 +472,7 @@ static struct generator *models_draft_instance(void *self, const Cluster__Instan
         relay_generator(daemon->relay, drafts->id, drafts->demand->context_tokens, &generator,
                         NULL))
         return NULL;
+    *is_apart = state_are_apart(instance, drafts);
     return generator;
 }
 

@@ -38,7 +38,8 @@ struct drafter_slot {
     _Atomic bool was_cut;
     /* the asker's */
     uint64_t sequence;
-    uint32_t n_tokens; /* of the question: what its cache begins with, but for the last */
+    uint32_t n_tokens; /* of the question: what its cache begins with, but for the last … */
+    int32_t last;      /* … which may have been a guess */
     uint32_t n_read;
     bool streams, has_end;
     struct speculation_end end;
@@ -50,7 +51,8 @@ struct drafter {
     struct driver *driver; /* its own; NULL: it is elsewhere */
     struct driver_generator own;
     struct generator *guesser; /* the own one, or that */
-    pthread_mutex_t lock;      /* of n_open */
+    bool is_apart;
+    pthread_mutex_t lock; /* of n_open */
     pthread_cond_t none_open;
     uint32_t n_open;  /* questions whose `done` has not returned */
     uint32_t n_vocab; /* tokens that both know */
@@ -113,6 +115,7 @@ enum error_code drafter_open(const struct driver_draft *draft, const struct mode
     if (!drafter)
         return error_set(err, ERROR_NO_MEMORY, "not enough memory for a draft model");
     drafter->guesser = draft->elsewhere;
+    drafter->is_apart = draft->is_apart;
     drafter->share = draft->share > 0 ? draft->share : SHARE_USUAL;
     drafter->n_vocab = model_hyperparameters(model)->n_vocab;
     if (draft->model && drafter->n_vocab > model_hyperparameters(draft->model)->n_vocab)
@@ -296,6 +299,7 @@ bool drafter_ask(struct drafter *drafter, const struct drafter_question *questio
     slot->n_read = drafter_unread(slot, question->sequence, question->n_tokens);
     slot->sequence = question->sequence;
     slot->n_tokens = question->n_tokens;
+    slot->last = question->tokens[question->n_tokens - 1];
     slot->n_guesses = 0;
     slot->streams = question->streams;
     slot->has_end = question->end != NULL;
@@ -364,7 +368,7 @@ static uint64_t drafter_learn(struct drafter *drafter, const struct drafter_slot
 static bool drafter_follow(const struct drafter_slot *slot, const int32_t *tokens,
                            uint32_t n_tokens, uint32_t n_guesses, uint32_t *n_since)
 {
-    if (n_tokens < slot->n_tokens)
+    if (n_tokens < slot->n_tokens || tokens[slot->n_tokens - 1] != slot->last)
         return false;
     *n_since = n_tokens - slot->n_tokens;
     const uint32_t n = *n_since < n_guesses ? *n_since : n_guesses;
@@ -422,6 +426,11 @@ bool drafter_answer(struct drafter *drafter, uint32_t index, uint64_t sequence,
         return false;
     *out = drafter_guesses_from(slot, n_since, n_guesses);
     return true;
+}
+
+bool drafter_is_apart(const struct drafter *drafter)
+{
+    return drafter->is_apart;
 }
 
 uint64_t drafter_bytes(const struct drafter *drafter)

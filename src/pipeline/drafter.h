@@ -33,6 +33,7 @@ enum error_code drafter_open(const struct driver_draft *draft, const struct mode
                              void *arg, struct drafter **out, struct error *err);
 void drafter_close(struct drafter *drafter); /* NULL is fine. `ready` may come until it returns */
 
+bool drafter_is_apart(const struct drafter *drafter);  /* driver_draft.is_apart */
 uint64_t drafter_bytes(const struct drafter *drafter); /* of its stages */
 
 /* What it takes to guess one token more, and to read what it has not seen of a sequence of n tokens

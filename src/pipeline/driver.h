@@ -94,6 +94,7 @@ struct driver_draft {
      * does not count. Outlives the driver. Call driver_mind_draft() often: it ends the waiting for
      * an answer that does not come. NULL: nobody */
     struct generator *elsewhere;
+    bool is_apart; /* on machines where the model has no stages: it may guess while they compute */
     const struct stage_plan *stages;
     uint32_t n_stages;
     uint32_t context; /* tokens of each sequence; 0: as the driver. Behind them it does not guess */

@@ -247,6 +247,10 @@ uint64_t driver_picture_bytes(const struct request *request);
 
 /* One stream has several devices to itself: drafts may be followed by others. */
 bool step_ahead_is_possible(const struct driver *driver);
+/* One stream has the only device to itself, and a draft model is on another machine. */
+bool step_beside_is_possible(const struct driver *driver);
+/* Asks that for what follows the micro-batch under way. */
+void step_ask_beside(struct driver *driver);
 /* How many tokens to draft beside the slot's own row, and notes where the text goes on; `from`: the
  * index of the token that followed there. */
 uint32_t step_ahead_begin(const struct driver *driver, struct slot *slot, uint32_t from,

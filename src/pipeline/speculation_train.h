@@ -56,6 +56,17 @@ struct speculation_train speculation_train(const struct speculation *speculation
                                            const struct speculation_pipe *pipe, uint32_t n_match,
                                            uint32_t most, double each_ns);
 
+/* With one device there are no trains. But a draft model on a machine of its own can guess while
+ * that computes: what follows the known token, which goes alone, and then what follows the guesses
+ * that are checked. With n rows as many as it guesses in a pass,
+ *
+ *     1 / (1 - a) tokens in pass(1) + pass(n) a / (1 - a^n)
+ *
+ * since all guesses of a pass are right, and the next one is, with a^n. Whether that is better than
+ * to wait for guesses before each pass; `most` rows, and a guess takes each_ns. */
+bool speculation_asks_beside(const struct speculation *speculation,
+                             const struct speculation_costs *costs, uint32_t most, double each_ns);
+
 /* What a pass took that was behind no other; `is_crowded`: beside guesses that were under way. */
 void speculation_pipe_note(struct speculation_pipe *pipe, struct speculation_costs *costs,
                            uint32_t n_rows, uint64_t ns, bool is_crowded);

@@ -593,4 +593,5 @@ void step_advance(struct driver *driver, const struct driver_wishes *wishes)
     struct microbatch **ahead = driver->n_small ? &driver->unused_small : &driver->unused;
     while (*ahead && step_ahead_form(driver, *ahead))
         step_send(driver, ahead);
+    step_ask_beside(driver);
 }

@@ -6,8 +6,11 @@
  * slot's tokens say, as for any draft (step_draft.c). For the stages the first guess of such a
  * micro-batch is a token like any other. The driver knows better: what comes back counts if all
  * before it was right, and the last token before it is that guess. If not, the slot is cut to what
- * is right, and what is still under way behind is void (slot.n_cuts). By the baton's holder
- * (driver_state.h). */
+ * is right, and what is still under way behind is void (slot.n_cuts).
+ *
+ * One device computes one micro-batch after the other, so none follows there. But a draft model on
+ * another machine guesses beside it, and the next one has what it has said by then. By the baton's
+ * holder (driver_state.h). */
 #include "pipeline/driver_state.h"
 
 #include "engine/batch_shape.h"
@@ -38,11 +41,21 @@ static uint32_t ahead_only_slot(const struct driver *driver)
     return only;
 }
 
+static bool ahead_is_alone(const struct driver *driver)
+{
+    return driver->may_draft && driver->options.speculate != SPECULATE_OFF && !driver->queue &&
+           ahead_only_slot(driver) != SLOT_NONE;
+}
+
 bool step_ahead_is_possible(const struct driver *driver)
 {
-    return driver->pipe.n_devices && driver->may_draft &&
-           driver->options.speculate != SPECULATE_OFF && !driver->queue &&
-           ahead_only_slot(driver) != SLOT_NONE;
+    return driver->pipe.n_devices && ahead_is_alone(driver);
+}
+
+bool step_beside_is_possible(const struct driver *driver)
+{
+    return !driver->pipe.n_devices && driver->drafter && drafter_is_apart(driver->drafter) &&
+           ahead_is_alone(driver);
 }
 
 uint32_t step_ahead_begin(const struct driver *driver, struct slot *slot, uint32_t from,
@@ -109,6 +122,15 @@ static bool ahead_is_wanted(const struct driver *driver, const struct slot *slot
            (sequence->train.distance || (sequence->train.is_of_model && driver->drafter)) &&
            slot->n_placed >= slot->n_known && driver->n_in_flight > 0 &&
            !sequence_wants_rows(sequence) && !step_draft_is_awaited(driver, sequence->slot);
+}
+
+void step_ask_beside(struct driver *driver)
+{
+    if (!step_beside_is_possible(driver))
+        return;
+    struct slot *slot = &driver->slots.slots[ahead_only_slot(driver)];
+    if (ahead_is_wanted(driver, slot))
+        step_draft_go_on(driver, slot, ahead_most(driver, slot), 0);
 }
 
 bool step_ahead_form(struct driver *driver, struct microbatch *microbatch)

@@ -295,13 +295,26 @@ bool step_draft_is_awaited(const struct driver *driver, uint32_t slot)
 
 /* ---- both ---- */
 
+static bool draft_asks_beside(const struct driver *driver, const struct slot *slot, uint32_t most)
+{
+    if (!step_beside_is_possible(driver))
+        return false;
+    if (driver->options.speculate == SPECULATE_ALWAYS)
+        return slot->n_known % 3;
+    return speculation_asks_beside(&slot->sequence->speculation, &driver->costs,
+                                   draft_smaller(most, ASKED_MAX),
+                                   step_draft_each_ns(driver, SPECULATION_OF_MODEL));
+}
+
 /* Where the text does not go on, and the sequence has several devices to itself, the model guesses
- * while the known token travels. */
+ * while the known token travels; or while the only device computes, if the model is elsewhere. */
 static bool draft_begin_train(const struct driver *driver, const struct slot *slot, uint32_t most,
                               const struct speculation_pass *pass, struct step_draft *out)
 {
-    if (!most || pass->n_rows != 1 || slot->sequence->train.distance ||
-        !draft_knows_text(driver, slot->sequence) || !step_ahead_is_possible(driver))
+    const bool is_of_text = out->n_tokens && out->n_match != SPECULATION_OF_MODEL;
+    if (!most || pass->n_rows != 1 || slot->sequence->train.distance || is_of_text ||
+        !draft_knows_text(driver, slot->sequence) ||
+        !(step_ahead_is_possible(driver) || draft_asks_beside(driver, slot, most)))
         return false;
     out->n_match = SPECULATION_OF_MODEL;
     return true;

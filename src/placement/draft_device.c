@@ -39,7 +39,8 @@ bool placement_draft_on(const struct placement_problem *draft,
     const double guess_s = draft_guess_s(draft, device);
     if (guess_s <= 0 || (is_other && !draft_has_room(draft, device)))
         return false;
-    placement_drafted(problem, placement, &(struct placement_drafter){guess_s, 0, is_other}, out);
+    placement_drafted(problem, placement, &(struct placement_drafter){guess_s, 0, is_other, false},
+                      out);
     return true;
 }
 

@@ -72,6 +72,16 @@ static double drafted_rate(const struct guessed_pass *pass, const struct placeme
     return (1 - pow(share, n)) / (1 - share) / (pass->all_s + waits_s);
 }
 
+/* The same where guesses are made while one of one row is computed; 0: too few are. */
+static double drafted_rate_beside(const struct guessed_pass *pass, double one_s,
+                                  const struct placement_drafter *drafter, uint32_t n)
+{
+    static const double share = PLACEMENT_DRAFTED_SHARE;
+    if (!drafter->is_apart || drafter->ask_s + n * drafter->guess_s > one_s)
+        return 0;
+    return 1 / (1 - share) / (one_s + share * pass->all_s / (1 - pow(share, n)));
+}
+
 /* The same of trains; a pass of one row takes one_s. */
 static double drafted_train_rate(const struct guessed_pass *pass, double one_s,
                                  const struct placement_drafter *drafter, uint32_t n)
@@ -94,8 +104,10 @@ void placement_drafted(const struct placement_problem *problem, const struct pla
         const struct guessed_pass pass = guessed_pass_of(problem, placement, n);
         if (pass.all_s <= 0)
             return;
-        const double rate = placement->n_stages == 1 ? drafted_rate(&pass, drafter, n)
-                                                     : drafted_train_rate(&pass, one_s, drafter, n);
+        const double rate = placement->n_stages == 1
+                                ? fmax(drafted_rate(&pass, drafter, n),
+                                       drafted_rate_beside(&pass, one_s, drafter, n))
+                                : drafted_train_rate(&pass, one_s, drafter, n);
         out->drafted = fmax(out->drafted, rate);
     }
 }

@@ -27,8 +27,13 @@
  * Where it is on the first stage's device, that does one after the other: its part of the gap is
  * first stage(n) + n guess_s. Where it is on another machine, the question and the answer take
  * ask_s beside: once for each pass that waits, or a ask_s of a train, whose first guess comes so
- * much later. a is PLACEMENT_DRAFTED_SHARE then, an assumption, too: it depends on both models and
- * the text. Pure. */
+ * much later. There it may also guess while the only stage computes, if n guesses are ready by then
+ * (pipeline/speculation_train.h):
+ *
+ *     1 / (1 - a) tokens in pass(1) + pass(n) a / (1 - a^n)
+ *
+ * a is PLACEMENT_DRAFTED_SHARE then, an assumption, too: it depends on both models and the text.
+ * Pure. */
 #pragma once
 
 #include "placement/problem.h"
@@ -53,6 +58,7 @@ enum { PLACEMENT_DRAFTED_ASKED = 4 }; /* guesses that share a question's way, us
 struct placement_drafter {
     double guess_s, ask_s;
     bool has_own_device; /* else it has the first stage's */
+    bool is_apart;       /* on machines that have no stage */
 };
 /* Adds `drafted` and guess_s to what that has filled. Not below what is without. */
 void placement_drafted(const struct placement_problem *problem, const struct placement *placement,

@@ -109,7 +109,8 @@ static uint32_t placing_draft_driver(const struct placing *p, const Cluster__Pla
 
 /* Of one that is an instance itself: as fast as it is forecast, and a question and its answer cross
  * the link between the two drivers. */
-static void placing_forecast_asked(const struct placing *p, const Cluster__Instance *drafts,
+static void placing_forecast_asked(const struct placing *p, const Cluster__Instance *instance,
+                                   const Cluster__Instance *drafts,
                                    const struct placement_problem *problem,
                                    const struct placement *placement, struct placement_guessed *out)
 {
@@ -126,7 +127,8 @@ static void placing_forecast_asked(const struct placing *p, const Cluster__Insta
         .ask_s = is_near ? 0
                          : placement_link(problem, from, to)->latency_s +
                                placement_link(problem, to, from)->latency_s,
-        .has_own_device = to != from};
+        .has_own_device = to != from,
+        .is_apart = state_are_apart(instance, drafts)};
     placement_drafted(problem, placement, &drafter, out);
 }
 
@@ -142,7 +144,7 @@ void placing_forecast_draft(const struct placing *p, const Cluster__Instance *in
     if (!draft || out->repeating <= out->without)
         return; /* what more rows take is not known, or nothing is guessed */
     if (drafts) {
-        placing_forecast_asked(p, drafts, problem, placement, out);
+        placing_forecast_asked(p, instance, drafts, problem, placement, out);
         return;
     }
     if (!placing_cost_of_draft(instance->demand, draft, plan_devices_count_embedding(&p->cluster),

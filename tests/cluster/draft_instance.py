@@ -1,7 +1,7 @@
 """A draft model that is placed as a model of its own: the machine that drives asks it where it is,
 through the network, and opens none. The text is that of plain decoding, with one stage and with
-two. Its machine is killed in the middle of an answer: that goes on without guesses, and later ones
-have those of where the draft model went. Once it is unloaded, it is not loaded again for the sake
+two. Its machine hangs, and where it went is killed in the middle of an answer: that goes on without
+guesses. Later ones have those of where the draft model is then. Once it is unloaded, it is not loaded again for the sake
 of guesses; the driver opens a copy."""
 import os
 
@@ -10,7 +10,7 @@ from harness import check, check_equal, run, wait
 OPTIONS = ["--transport", os.environ.get("MEDLEY_TRANSPORT", "tcp")]
 NAME, DRAFT = "Medley Stories", "Medley Storie2"
 PROMPT = "Tell me a story about a cat."
-# Some 25 ms for a token, and 4 for one of the draft model on the attic: there is time to kill.
+# Some 45 ms for a token, and 4 for one of the draft model elsewhere: there is time to kill.
 SLOW = {"memory": "64MiB", "decode": "60MB/s", "flops": "4GFLOP/s"}
 FAST = SLOW | {"decode": "320MB/s"}
 SAMPLED = {"model": NAME, "temperature": 0.7, "max_tokens": 150}
@@ -54,7 +54,7 @@ def move(node, name, *to):
 
 def scenario(world):
     with world.step("three nodes, the model on the laptop, the draft model in the attic"):
-        kinds = {"laptop": SLOW, "tower": SLOW, "attic": FAST}
+        kinds = {"laptop": SLOW, "tower": FAST, "attic": FAST}
         options = {name: ["--sim", world.sim(name, **kind)] for name, kind in kinds.items()}
         laptop, tower, attic = nodes = world.cluster(
             "laptop", "tower", "attic", all=OPTIONS, **options
@@ -103,9 +103,7 @@ def scenario(world):
         attic.go_on()
         check_equal(text, greedy, "text")
         world.say(f"{timings}")
-    with world.step("its machine is killed in mid-answer"):
-        lose(laptop, attic, sampled)
-    with world.step("and it guesses where it goes then"):
+    with world.step("it guesses where it goes then"):
         laptop.medley("move", "--on")
 
         def guesses_again():
@@ -114,7 +112,11 @@ def scenario(world):
             return timings.get("draft_n_accepted")
 
         wait("it guesses again", guesses_again, 60)
-        check(not is_on(laptop, DRAFT, attic), f"{instance(laptop, DRAFT)}")
+    with world.step("the machine that has it is killed in mid-answer"):
+        where = wait("it is somewhere", lambda: [n for n in (tower, attic) if is_on(laptop, DRAFT, n)])
+        lose(laptop, where[0], sampled)
+    with world.step("and it guesses where it goes then"):
+        wait("it guesses again", guesses_again, 60)
     with world.step("what is unloaded is not loaded to guess"):
         laptop.medley("unload", DRAFT)
         text, _ = ask(laptop, **SAMPLED)

@@ -171,7 +171,7 @@ static void test_guesses_are_a_range(void **state)
 static void drafted(const struct placement *placement, double guess_s, double ask_s,
                     bool has_own_device, struct placement_guessed *out)
 {
-    const struct placement_drafter drafter = {guess_s, ask_s, has_own_device};
+    const struct placement_drafter drafter = {guess_s, ask_s, has_own_device, false};
     placement_drafted(&world.problem, placement, &drafter, out);
 }
 
@@ -191,6 +191,9 @@ static void test_a_draft_model_is_in_the_range(void **state)
     drafted(&whole, pass_s / 8, pass_s / 8, true, &guessed);
     assert_in_range((unsigned)(100 * guessed.drafted / guessed.without), 165, 175);
     assert_true(guessed.drafted < near_by); /* the way costs as much as a guess */
+    placement_drafted(&world.problem, &whole,
+                      &(struct placement_drafter){pass_s / 4, pass_s / 8, true, true}, &guessed);
+    assert_in_range((unsigned)(100 * guessed.drafted / guessed.without), 155, 165); /* 3 guesses */
     drafted(&whole, pass_s, 0, true, &guessed);
     near(guessed.drafted, guessed.without); /* each takes as long as a token */
     const struct placement_solution solution = solve();
