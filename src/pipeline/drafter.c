@@ -6,10 +6,10 @@
 #include "model/model.h"
 #include "pipeline/driver_generator.h"
 #include "pipeline/driver_state.h"
+#include "pipeline/latch.h"
 
 #include <assert.h>
 #include <math.h>
-#include <pthread.h>
 #include <string.h>
 
 enum {
@@ -52,12 +52,9 @@ struct drafter {
     struct driver_generator own;
     struct generator *guesser; /* the own one, or that */
     bool is_apart;
-    pthread_mutex_t lock; /* of n_open */
-    pthread_cond_t none_open;
-    uint32_t n_open;  /* questions whose `done` has not returned */
-    uint32_t n_vocab; /* tokens that both know */
-    uint32_t context; /* of the own one */
-    double share;     /* of the model's weights */
+    struct latch open; /* questions whose `done` has not returned; and itself */
+    uint32_t n_vocab;  /* tokens that both know */
+    double share;      /* what a token costs, of one of the model's */
     void (*ready)(void *arg);
     void *arg;
     int32_t (*instead)(void *arg, uint32_t position, int32_t guess, double *probability);
@@ -72,13 +69,21 @@ struct drafter {
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
+static uint32_t drafter_context_of(const struct driver_draft *draft,
+                                   const struct driver_options *options)
+{
+    const uint32_t reach = model_hyperparameters(draft->model)->n_context_train,
+                   wanted = draft->context ? draft->context : options->context;
+    return reach && reach < wanted ? reach : wanted;
+}
+
 static enum error_code drafter_open_driver(struct drafter *drafter,
                                            const struct driver_draft *draft,
                                            const struct driver_options *options, struct error *err)
 {
     const struct driver_options own = {
         .n_slots = options->n_slots,
-        .context = drafter->context,
+        .context = drafter_context_of(draft, options),
         .cells = draft->cells,
         .flash = options->flash,
         .no_repack = options->no_repack,
@@ -99,14 +104,6 @@ static enum error_code drafter_open_driver(struct drafter *drafter,
     return ERROR_NONE;
 }
 
-static uint32_t drafter_context_of(const struct driver_draft *draft,
-                                   const struct driver_options *options)
-{
-    const uint32_t reach = model_hyperparameters(draft->model)->n_context_train,
-                   wanted = draft->context ? draft->context : options->context;
-    return reach && reach < wanted ? reach : wanted;
-}
-
 enum error_code drafter_open(const struct driver_draft *draft, const struct model *model,
                              const struct driver_options *options, void (*ready)(void *arg),
                              void *arg, struct drafter **out, struct error *err)
@@ -120,8 +117,7 @@ enum error_code drafter_open(const struct driver_draft *draft, const struct mode
     drafter->n_vocab = model_hyperparameters(model)->n_vocab;
     if (draft->model && drafter->n_vocab > model_hyperparameters(draft->model)->n_vocab)
         drafter->n_vocab = model_hyperparameters(draft->model)->n_vocab;
-    pthread_mutex_init(&drafter->lock, NULL);
-    pthread_cond_init(&drafter->none_open, NULL);
+    latch_init(&drafter->open, 1);
     drafter->ready = ready;
     drafter->arg = arg;
     drafter->instead = draft->instead;
@@ -133,8 +129,6 @@ enum error_code drafter_open(const struct driver_draft *draft, const struct mode
         code = error_set(err, ERROR_NO_MEMORY, "not enough memory for a draft model");
     for (uint32_t i = 0; drafter->slots && i < drafter->n_slots; i++)
         drafter->slots[i].drafter = drafter;
-    if (!draft->elsewhere)
-        drafter->context = drafter_context_of(draft, options);
     if (!code && !draft->elsewhere)
         code = drafter_open_driver(drafter, draft, options, err);
     if (code) {
@@ -172,12 +166,8 @@ void drafter_close(struct drafter *drafter)
     driver_close(drafter->driver);
     if (!drafter->driver && drafter->slots)
         drafter_end_late(drafter, UINT64_MAX);
-    pthread_mutex_lock(&drafter->lock);
-    while (drafter->n_open)
-        pthread_cond_wait(&drafter->none_open, &drafter->lock);
-    pthread_mutex_unlock(&drafter->lock);
-    pthread_cond_destroy(&drafter->none_open);
-    pthread_mutex_destroy(&drafter->lock);
+    latch_arrive(&drafter->open);
+    latch_wait(&drafter->open);
     mem_free(drafter->slots);
     mem_free(drafter);
 }
@@ -223,23 +213,6 @@ static bool drafter_on_token(void *arg, const struct token_event *event)
     return !slot->has_end || speculation_goes_on(&slot->end, slot->confidences, n + 1);
 }
 
-static void drafter_begin_one(struct drafter *drafter)
-{
-    pthread_mutex_lock(&drafter->lock);
-    drafter->n_open++;
-    pthread_mutex_unlock(&drafter->lock);
-}
-
-/* The last touch of it by the question. */
-static void drafter_end_one(struct drafter *drafter)
-{
-    pthread_mutex_lock(&drafter->lock);
-    assert(drafter->n_open);
-    if (--drafter->n_open == 0)
-        pthread_cond_signal(&drafter->none_open);
-    pthread_mutex_unlock(&drafter->lock);
-}
-
 static void drafter_on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
                             const struct error *err)
 {
@@ -254,7 +227,7 @@ static void drafter_on_done(void *arg, enum finish_reason reason, const struct r
     slot->answered_ns = clock_now_ns();
     atomic_store_explicit(&slot->state, DRAFTER_READY, memory_order_release);
     drafter->ready(drafter->arg);
-    drafter_end_one(drafter);
+    latch_arrive(&drafter->open);
 }
 
 static void drafter_note_failure(struct drafter *drafter, uint64_t now_ns)
@@ -274,10 +247,10 @@ static bool drafter_pauses(const struct drafter *drafter)
 
 static bool drafter_has_room(const struct drafter *drafter, uint32_t n_tokens)
 {
-    if (!drafter->driver)
-        return n_tokens <= generator_context(drafter->guesser);
-    return n_tokens <= drafter->context && !atomic_load(&drafter->is_lost) &&
-           memory_watch_terms(&drafter->driver->memory).divisor <= 1;
+    if (n_tokens > generator_context(drafter->guesser))
+        return false;
+    return !drafter->driver || (!atomic_load(&drafter->is_lost) &&
+                                memory_watch_terms(&drafter->driver->memory).divisor <= 1);
 }
 
 /* It may have been asked about more, with guesses at the end: then all but the last token, which
@@ -321,13 +294,13 @@ bool drafter_ask(struct drafter *drafter, const struct drafter_question *questio
         .handlers = {.token = drafter_on_token, .done = drafter_on_done},
         .arg = slot};
     uint64_t id = 0;
-    drafter_begin_one(drafter);
+    latch_expect(&drafter->open);
     atomic_store_explicit(&slot->state, DRAFTER_ASKED, memory_order_release);
     if (!generator_submit(drafter->guesser, &request, &id, NULL)) {
         atomic_store(&slot->request, id);
         return true;
     }
-    drafter_end_one(drafter);
+    latch_arrive(&drafter->open);
     atomic_store_explicit(&slot->state, DRAFTER_IDLE, memory_order_relaxed);
     drafter_note_failure(drafter, slot->asked_ns);
     return false;

@@ -9,6 +9,14 @@ void latch_init(struct latch *latch, uint32_t n)
     latch->left = n;
 }
 
+void latch_expect(struct latch *latch)
+{
+    pthread_mutex_lock(&latch->lock);
+    assert(latch->left);
+    latch->left++;
+    pthread_mutex_unlock(&latch->lock);
+}
+
 void latch_arrive(struct latch *latch)
 {
     pthread_mutex_lock(&latch->lock);

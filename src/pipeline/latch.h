@@ -11,5 +11,6 @@ struct latch {
 };
 
 void latch_init(struct latch *latch, uint32_t n);
+void latch_expect(struct latch *latch); /* one more, while something is still to come back */
 void latch_arrive(struct latch *latch); /* any thread; the last touch of it there */
 void latch_wait(struct latch *latch);   /* and ends the latch */

@@ -6,7 +6,8 @@ enum { CROWDED_MAX = 64 }; /* passes: then one is alone, to be compared with */
 
 static const double TRAIN_GAIN_MIN = 1.05;
 /* For each guess that is waited for: who waits ends where it is unsure, which the formula does not
- * say. Measured: a quarter more than by that with eight guesses, a twentieth with three. */
+ * say. Chosen so that the quicker way is taken in most of the cases that were measured
+ * (bench/README.md, "A draft model on another machine"). */
 static const double WAITING_BONUS = .03;
 static const double TRAIN_ACCEPTANCE_MAX = .98; /* no text goes on for ever as before */
 static const double CROWDING_MAX = 4, CROWDING_SHARE = .125, CROWDING_DOUBT = .02;

@@ -258,17 +258,22 @@ bool placing_call_in(void *self)
 
 /* ---- the forecast ---------------------------------------------------------------------------- */
 
+uint32_t placing_stage_device(const struct placing *p, const Cluster__Stage *stage)
+{
+    uint32_t device = 0;
+    while (device < p->cluster.n_devices && (strcmp(p->names[device].node, stage->node) != 0 ||
+                                             strcmp(p->names[device].device, stage->device) != 0))
+        device++;
+    return device;
+}
+
 static enum error_code placing_take_stages(const struct placing *p, const Cluster__Placement *said,
                                            struct placement *out, struct error *err)
 {
     *out = (struct placement){0};
     for (size_t i = 0; i < said->n_stages && i < LIMIT_STAGES; i++) {
         const Cluster__Stage *stage = said->stages[i];
-        uint32_t device = 0;
-        while (device < p->cluster.n_devices &&
-               (strcmp(p->names[device].node, stage->node) != 0 ||
-                strcmp(p->names[device].device, stage->device) != 0))
-            device++;
+        const uint32_t device = placing_stage_device(p, stage);
         if (device == p->cluster.n_devices)
             return error_set(err, ERROR_NOT_FOUND, "stage %zu: there is no such device", i);
         out->stages[out->n_stages++] =

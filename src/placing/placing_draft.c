@@ -97,16 +97,6 @@ static void placing_draft_choose(const struct placing *p, const char *asked,
         snprintf(device, CLUSTER_ID_MAX, "%s", p->names[chosen].device);
 }
 
-static uint32_t placing_draft_driver(const struct placing *p, const Cluster__Placement *of)
-{
-    uint32_t device = 0;
-    while (device < p->cluster.n_devices &&
-           (!of->n_stages || strcmp(p->names[device].node, of->stages[0]->node) != 0 ||
-            strcmp(p->names[device].device, of->stages[0]->device) != 0))
-        device++;
-    return device;
-}
-
 /* Of one that is an instance itself: as fast as it is forecast, and a question and its answer cross
  * the link between the two drivers. */
 static void placing_forecast_asked(const struct placing *p, const Cluster__Instance *instance,
@@ -117,7 +107,7 @@ static void placing_forecast_asked(const struct placing *p, const Cluster__Insta
     struct placement_forecast own;
     const Cluster__Placement *at = drafts->current;
     const uint32_t from = placement->stages[0].device,
-                   to = at ? placing_draft_driver(p, at) : UINT32_MAX;
+                   to = at && at->n_stages ? placing_stage_device(p, at->stages[0]) : UINT32_MAX;
     if (to >= p->cluster.n_devices || placing_forecast(&p->view, drafts, at, &own, NULL) ||
         own.guessed.without <= 0)
         return;

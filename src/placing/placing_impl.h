@@ -46,6 +46,9 @@ enum error_code placing_cost_of_model(const Cluster__Demand *demand, const struc
                                       bool embedding_counts, struct placing_cost *out,
                                       struct error *err);
 
+/* Of a stage, in the problem; n_devices: it is not there. */
+uint32_t placing_stage_device(const struct placing *p, const Cluster__Stage *stage);
+
 /* Adds to the first stage what its draft model takes, if its header is here. */
 enum error_code placing_add_draft(const struct placing_view *view,
                                   const Cluster__Instance *instance, bool embedding_counts,

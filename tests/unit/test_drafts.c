@@ -167,7 +167,6 @@ static void answer(const struct model *model, const struct form *form, enum spec
         fail_msg("%s", err.text);
     if (form->has_two_devices && form->draft && driver_add_draft(driver, form->draft, &err))
         fail_msg("%s", err.text);
-    driver_mind_draft(driver);
     for (uint32_t i = 0; i < CLIENTS; i++) {
         submit(driver, h->n_vocab, i, form->says, &clients[i]);
         if (form->n_slots == 1)

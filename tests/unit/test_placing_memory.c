@@ -270,6 +270,10 @@ static void a_draft_model(void **state)
     demand->speculate = SPECULATE_OFF;
     assert_int_equal(bytes_of("i"), whole);
     demand->speculate = SPECULATE_LOOKUP;
+    world_instance(&w, "j", CONTEXT, 4); /* of the same model: that guesses where it is placed */
+    world_step(&w, "j");
+    demand = world_find(&w, "i")->demand;
+    assert_int_equal(bytes_of("i"), whole);
     demand->draft = (char *)"forgotten";
     assert_int_equal(bytes_of("i"), whole);
     demand->draft = NULL;
