@@ -24,6 +24,7 @@ enum {
     SQUARE_X = 8,        /* rows x of a pass, at most */
     SQUARE_SIDE = 4,     /* rows x whose sums are under way: registers hold no more, but all with
                             weights of four bits, two of which are in a byte */
+    SQUARE_UPPER = 3,    /* rows x, at most, that multiply upper weights where they are in a byte */
     SQUARE_BLOCKS = 64,  /* of eight parts, of all rows x of a pass, that the first cache holds */
     SQUARE_ROWS = 256,   /* of the matrix, whose sums are kept meanwhile */
     SQUARE_PUT = 16,     /* rows of the matrix */
@@ -124,19 +125,30 @@ ALWAYS_INLINE void square_turn(const __m512i rows[SQUARE], __m512i out[SQUARE])
     out[3] = _mm512_shuffle_i32x4(b, d, 0xdd);
 }
 
-/* The last 16 bytes of each of a row's four parts of `step` bytes, an even number: of each the
- * first four in lane 0, and so on. No byte behind the parts is read.
+/* Parts 4 i to 4 i + 3 of a row's block, of `step` bytes, 18 or 20, from so far before them that
+ * their weights begin with a number of four bytes: all their F16 numbers, and the weights of parts
+ * 0 and 2. What is before the block is not read. */
+ALWAYS_INLINE __m512i square_begin(const uint8_t *block, uint32_t i, size_t step)
+{
+    const uint8_t *parts = block + 4 * step * i;
+    if (step == 20)
+        return _mm512_loadu_si512(parts);
+    return i ? _mm512_loadu_si512(parts - 2)
+             : _mm512_maskz_loadu_epi16(~1u, (const void *)((uintptr_t)parts - 2));
+}
+
+/* The last 16 bytes of each of a row's four parts: of each the first four in lane 0, and so on. No
+ * byte behind the parts is read.
  *
- * Numbers of four bytes are what is moved: those of parts 0 and 2 from where part 0's begin, those
- * of parts 1 and 3 from where 64 bytes end with part 3's. */
-ALWAYS_INLINE __m512i square_ends(const uint8_t *parts, size_t step)
+ * Numbers of four bytes are what is moved: those of parts 0 and 2 from the begin, those of parts 1
+ * and 3 from where 64 bytes end with part 3's. */
+ALWAYS_INLINE __m512i square_ends(__m512i begin, const uint8_t *parts, size_t step)
 {
     const int quarter = (int)step / 2; /* two parts are so many numbers */
     const __m512i order =
-        _mm512_add_epi32(_mm512_broadcast_i32x4(_mm_setr_epi32(0, 28 - quarter, quarter, 28)),
+        _mm512_add_epi32(_mm512_broadcast_i32x4(_mm_setr_epi32(1, 28 - quarter, 1 + quarter, 28)),
                          _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3));
-    return _mm512_permutex2var_epi32(_mm512_loadu_si512(parts + step - 16), order,
-                                     _mm512_loadu_si512(parts + 4 * step - 64));
+    return _mm512_permutex2var_epi32(begin, order, _mm512_loadu_si512(parts + 4 * step - 64));
 }
 
 /* F16 numbers of four rows, of which each has those of its parts as words `at`, at + step, ... */
@@ -156,17 +168,16 @@ ALWAYS_INLINE __m512 square_heads(const __m512i rows[SQUARE], uint32_t at, uint3
 ALWAYS_INLINE void square_unpack_fours(const uint8_t *const *blocks, uint32_t i, size_t step,
                                        struct strip *out)
 {
-    __m512i heads[SQUARE], rows[SQUARE];
+    __m512i begins[SQUARE], rows[SQUARE];
     UNROLL for (uint32_t r = 0; r < SQUARE; r++)
     {
-        const uint8_t *parts = blocks[r] + 4 * step * i;
-        heads[r] = _mm512_loadu_si512(parts);
-        rows[r] = square_ends(parts, step);
+        begins[r] = square_begin(blocks[r], i, step);
+        rows[r] = square_ends(begins[r], blocks[r] + 4 * step * i, step);
     }
     square_turn(rows, out->weights);
-    out->d = square_heads(heads, 0, (uint32_t)step / 2);
+    out->d = square_heads(begins, step == 18, (uint32_t)step / 2);
     if (step == 20)
-        out->m = square_heads(heads, 1, 10);
+        out->m = square_heads(begins, 1, 10);
 }
 
 ALWAYS_INLINE void square_unpack_q40(const uint8_t *const *blocks, uint32_t i, struct strip *out)
@@ -263,6 +274,42 @@ ALWAYS_INLINE void square_unpack_mxfp4(const uint8_t *const *blocks, uint32_t i,
     strip_turn(parts, 1, out->weights);
 }
 
+/* Sums of weights of four bits that stand for themselves, times n rows x. The upper ones are
+ * multiplied where they are in their byte, and their sums are moved down instead: a few rows x have
+ * fewer of these than there are vectors of weights. */
+ALWAYS_INLINE void square_add_fours(const struct strip *square, uint32_t n,
+                                    const struct square_x *x, __m512i *dot)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    __m512i upper[SQUARE_X];
+    UNROLL for (uint32_t k = 0; k < n; k++) upper[k] = _mm512_setzero_si512();
+    UNROLL for (uint32_t i = 0; i < SQUARE; i++)
+    {
+        const __m512i both = square->weights[i];
+        UNROLL for (uint32_t k = 0; k < n; k++)
+        {
+            dot[k] = _mm512_dpbusd_epi32(dot[k], _mm512_and_si512(both, low),
+                                         _mm512_broadcast_i32x4(x[k].values[i]));
+            upper[k] = _mm512_dpbusd_epi32(upper[k], _mm512_andnot_si512(low, both),
+                                           _mm512_broadcast_i32x4(x[k].values[i + SQUARE]));
+        }
+    }
+    UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
+        _mm512_add_epi32(dot[k], _mm512_srai_epi32(upper[k], 4));
+}
+
+/* Sums of weights of any kind. */
+ALWAYS_INLINE void square_add(enum square_kind kind, const struct strip *square, uint32_t n,
+                              const struct square_x *x, __m512i *dot)
+{
+    UNROLL for (uint32_t i = 0; i < PRODUCT_PART / 4; i++)
+    {
+        const __m512i w = square_weights(kind, square, i);
+        UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
+            _mm512_dpbusd_epi32(dot[k], w, _mm512_broadcast_i32x4(x[k].values[i]));
+    }
+}
+
 /* Times n rows x, a constant, which take turns: what a row's sum adds to waits. */
 ALWAYS_INLINE void square_multiply_some(bool has_m, enum square_kind kind,
                                         const struct strip *square, uint32_t n,
@@ -271,12 +318,10 @@ ALWAYS_INLINE void square_multiply_some(bool has_m, enum square_kind kind,
     __m512i dot[SQUARE_X];
     UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
         has_m ? _mm512_setzero_si512() : _mm512_broadcast_i32x4(x[k].excess);
-    UNROLL for (uint32_t i = 0; i < PRODUCT_PART / 4; i++)
-    {
-        const __m512i w = square_weights(kind, square, i);
-        UNROLL for (uint32_t k = 0; k < n; k++) dot[k] =
-            _mm512_dpbusd_epi32(dot[k], w, _mm512_broadcast_i32x4(x[k].values[i]));
-    }
+    if (kind == SQUARE_FOURS && n <= SQUARE_UPPER)
+        square_add_fours(square, n, x, dot);
+    else
+        square_add(kind, square, n, x, dot);
     UNROLL for (uint32_t k = 0; k < n; k++)
     {
         y[k] = _mm512_fmadd_ps(_mm512_mul_ps(square->d, _mm512_broadcast_f32x4(x[k].scale)),

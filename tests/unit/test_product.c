@@ -339,6 +339,35 @@ static void test_same_bits_beside_others(void **state)
     }
 }
 
+/* A matrix may begin where the memory does that can be read. */
+static void test_what_is_before_a_matrix_is_not_read(void **state)
+{
+    (void)state;
+    static struct world w;
+    static float want[X][ROWS], got[X][ROWS];
+    const struct product_kernel *kernel;
+    for (uint32_t t = 0; t < TYPES; t++) {
+        world_init(&w, t);
+        const size_t size = ROWS * w.matrix.row_bytes, all = pages_of(1) + pages_of(size);
+        uint8_t *pages =
+            mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(pages != MAP_FAILED);
+        assert_int_equal(mprotect(pages, pages_of(1), PROT_NONE), 0);
+        memcpy(pages + pages_of(1), w.bytes, size);
+        for (uint32_t k = 0; (kernel = tested_kernel_at(k)); k++) {
+            for (uint32_t n = 1; multiplies(kernel, w.matrix.type) && n <= 16; n *= 4) {
+                w.matrix.rows = w.bytes;
+                compute(kernel, &w, 0, n, want);
+                w.matrix.rows = pages + pages_of(1);
+                compute(kernel, &w, 0, n, got);
+                assert_memory_equal(got, want, n * sizeof want[0]);
+            }
+        }
+        munmap(pages, all);
+        matrix_free(&w);
+    }
+}
+
 static void test_same_bits_on_all_vectors(void **state)
 {
     (void)state;
@@ -543,6 +572,7 @@ int main(void)
         cmocka_unit_test(test_rounds_to_the_nearest),
         cmocka_unit_test(test_is_the_formula),
         cmocka_unit_test(test_same_bits_beside_others),
+        cmocka_unit_test(test_what_is_before_a_matrix_is_not_read),
         cmocka_unit_test(test_same_bits_on_all_vectors),
         cmocka_unit_test(test_same_bits_in_wide_matrices),
         cmocka_unit_test(test_which_products_models_use),
