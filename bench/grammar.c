@@ -60,8 +60,8 @@ static const char *const schemas[] = {
                           "\"kind\",\"r\"") "," OBJECT("\"kind\":{\"const\":\"box\"},\"w\":{"
                                                        "\"multipleOf\":0.5,\"type\":\"number\"}",
                                                        "\"kind\",\"w\"") "]}",
-    "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\",\"format\":\"uuid\"}},"
-    "\"required\":[\"id\"],\"additionalProperties\":{\"type\":[\"integer\",\"null\"]}}",
+    ("{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\",\"format\":\"uuid\"}},"
+     "\"required\":[\"id\"],\"additionalProperties\":{\"type\":[\"integer\",\"null\"]}}"),
     "{\"type\":\"object\"}",
 };
 enum { N_SCHEMAS = sizeof schemas / sizeof *schemas };

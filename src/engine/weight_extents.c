@@ -57,6 +57,6 @@ uint64_t weight_extents_find(const struct weight_extents *extents, uint64_t offs
         if (offset >= extent->offset && offset - extent->offset < extent->size)
             return extent->at + (offset - extent->offset);
     }
-    assert(!"the byte is in one of them");
+    assert(false && "the byte is in one of them");
     return 0;
 }

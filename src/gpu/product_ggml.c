@@ -191,7 +191,7 @@ struct ggml_tensor *product_rounded(struct ggml_context *ctx, const struct produ
 {
     assert(has_float_rows(x));
     assert(x->ne[0] % product_columns_of(type_of_product(type)) == 0);
-    struct rounded rounded = {.rounding = product_rounding_of(type_of_product(type))};
+    struct rounded rounded = {.rounding = (int32_t)product_rounding_of(type_of_product(type))};
     if (rounded.rounding == PRODUCT_ROUND_NOTHING)
         return x;
     struct ggml_tensor *sources[2] = {x};

@@ -152,8 +152,8 @@ ALWAYS_INLINE void float_whole_row(const struct float_shape *shape, const struct
     uint32_t k = 0;
     for (; k + FLOAT_LINE <= piece->n_columns; k += FLOAT_LINE) {
         __builtin_prefetch(piece->rows[0] + sizeof(uint16_t) * k + FLOAT_AHEAD);
-        UNROLL for (uint32_t i = k; i < k + FLOAT_LINE; i += FLOAT_SUMS)
-            float_multiply(shape, piece->rows, piece->x, i, sums);
+        UNROLL for (uint32_t i = 0; i < FLOAT_LINE; i += FLOAT_SUMS)
+            float_multiply(shape, piece->rows, piece->x, k + i, sums);
     }
     for (; k + FLOAT_SUMS <= piece->n_columns; k += FLOAT_SUMS)
         float_multiply(shape, piece->rows, piece->x, k, sums);

@@ -1,6 +1,7 @@
 #include "metrics/histogram.h"
 
 #include <assert.h>
+#include <stdbool.h>
 
 double histogram_limit(enum histogram_scale scale, uint32_t bucket)
 {
@@ -15,7 +16,7 @@ double histogram_limit(enum histogram_scale scale, uint32_t bucket)
     case HISTOGRAM_RATIO:
         return ratios[bucket];
     }
-    assert(!"a histogram's scale");
+    assert(false && "a histogram's scale");
     return 0;
 }
 

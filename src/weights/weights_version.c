@@ -271,7 +271,7 @@ void weights_version_weigh(struct weights_entry *entry, uint64_t now_ns)
     struct version_rates rates = {.came = (double)timed * 1e9 / (double)(now_ns - version->came_ns),
                                   .link = version_link_rate(version->original),
                                   .own = version->own_rate};
-    if (!rates.link)
+    if (!(rates.link > 0))
         return; /* it is measured soon */
     version_add_bytes(entry, &rates);
     const struct version_times times = version_weigh(&rates);

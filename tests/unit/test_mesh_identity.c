@@ -421,10 +421,9 @@ static void test_a_damaged_membership(void **state)
     static const char *const damages[] = {
         ": > $FOLDER/membership.pem",
         "head -c 400 $ROOT/kept > $FOLDER/membership.pem",
-        "sed '/BEGIN PRIVATE/,$d' $ROOT/kept | sed '1,/END CERT/d' > "
-        "$FOLDER/membership.pem", /* one
-                                     certificate
-                                   */
+        /* one certificate */
+        ("sed '/BEGIN PRIVATE/,$d' $ROOT/kept | sed '1,/END CERT/d' > "
+         "$FOLDER/membership.pem"),
         "sed '/END PRIVATE/d' $ROOT/kept > $FOLDER/membership.pem",
         "cat $ROOT/kept $ROOT/kept > $FOLDER/membership.pem",
         "sed 's/^[A-Za-z0-9].*/AAAA/' $ROOT/kept > $FOLDER/membership.pem",

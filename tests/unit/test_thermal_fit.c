@@ -52,7 +52,7 @@ static void feed(struct thermal_fit *fit, struct plant *plant, struct harm harm,
         if (fabs(plant_random(plant)) < harm.lost)
             sample.power_mw.valid = false;
         if (fabs(plant_random(plant)) < harm.spike)
-            sample.temperature_mc.value = (int64_t)(60000 + 80000 * plant_random(plant));
+            sample.temperature_mc.value = trunc(60000 + 80000 * plant_random(plant));
         thermal_fit_add(fit, sample);
     }
 }

@@ -28,7 +28,7 @@ static int set_up(void **state)
     setenv("MEDLEY_STATE_DIR", folder, 1);
     snprintf(path, sizeof path, "%s/models/demo.gguf", getenv("MEDLEY_ROOT"));
     assert_int_equal(weight_type_find("q4_k", &q4_k, NULL), ERROR_NONE);
-    return model_open(path, &demo, NULL);
+    return (int)model_open(path, &demo, NULL);
 }
 
 static int tear_down(void **state)

@@ -141,7 +141,7 @@ static void test_layers_come_in_a_smaller_type(void **state)
     /* the manifest, the original's header, and the converted layers: nothing else travelled */
     assert_int_equal(weights_counts(hosts[0].weights).received_bytes,
                      manifest_bytes() + demo.parts[MANIFEST_HEADER].size + converted);
-    assert_true(converted < 0.75 * (double)(stored - demo.parts[MANIFEST_HEADER].size));
+    assert_true((double)converted < 0.75 * (double)(stored - demo.parts[MANIFEST_HEADER].size));
     /* the original's layers are not here, nor those of another type */
     assert_false(weights_holds(hosts[0].weights, &demo_id, 1, 2));
     assert_int_equal(weights_have(hosts[0].weights, &demo_id, 1, 2), WORKER_LACKS);
